@@ -132,6 +132,8 @@ _PLAIN = {"missing": "is missing", "extra_forbidden": "is not known; leave it ou
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 """What pydantic calls a parameter, whose name comes before."""
 
+_UNREADABLE = "There was an error parsing the body"  # in the words of FastAPI
+
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -214,7 +216,7 @@ def _fault(error: Mapping[str, Any], body: Any) -> tuple[str, str]:
         return "", f"the body is not JSON: {JSONDecodeError(error['ctx']['error'], body, error['loc'][1])}"
     if tuple(error["loc"]) == ("body",):
         if error["input"] in (None, b""):
-            return "", "the body is empty; send a JSON object"
+            return "", "the body is empty or null; send a JSON object"
         return "", "the body is not a JSON object; send one, with the header Content-Type: application/json"
     text = error["msg"].removeprefix("Value error, ")
     return _place(error["loc"]), _PLAIN.get(error["type"]) or _NOUN.sub("", text)
@@ -229,7 +231,10 @@ def _place(location: Sequence[int | str]) -> str:
 def _http_error(error: HTTPException) -> RequestError:
     status = HTTPStatus(error.status_code)
     code = _CODES.get(status) or status.phrase.lower().replace(" ", "_").replace("-", "_")
-    return RequestError(str(error.detail), code=code, status=error.status_code, headers=error.headers)
+    message = str(error.detail)
+    if message == _UNREADABLE:
+        message = "the body cannot be read as JSON: it is not UTF-8, or nested too deeply"
+    return RequestError(message, code=code, status=error.status_code, headers=error.headers)
 
 
 def _without_message(error: Exception) -> Any:

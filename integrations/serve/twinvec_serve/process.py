@@ -23,7 +23,7 @@ from fastapi import FastAPI
 
 from twinvec.errors import ConfigurationError
 from twinvec_serve.app import create_app
-from twinvec_serve.memory import share_heaps
+from twinvec_serve.memory import limit_memory
 from twinvec_serve.safety.exposure import check_exposure
 from twinvec_serve.services import Services
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS
@@ -49,7 +49,7 @@ def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Call
         TwinvecError: a model cannot be loaded, or another process has the store.
     """
     check_exposure(settings)
-    share_heaps()
+    limit_memory()
     with listening(settings.host, settings.port) as sockets:
         port = sockets[0].getsockname()[1]
         settings = settings.model_copy(update={"port": port})

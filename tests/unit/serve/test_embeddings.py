@@ -165,6 +165,7 @@ BODIES = [
     (b'{"input": "a", "query": "a", "documents": ["a"]}', "text/plain"),
     (b'{"input": "a", "query": "a", "documents": ["a"]}', ""),
     (b"", "application/json"),
+    (b"null", "application/json"),
 ]
 
 
@@ -174,6 +175,7 @@ def test_a_body_that_is_no_request_gets_the_same_answer_as_on_other_routes(clien
     found, expected = (client.post(path, content=body, headers=headers) for path in ("/v1/embeddings", "/v1/rerank"))
     assert (found.status_code, found.json()) == (expected.status_code, expected.json())
     assert found.status_code == 400
+    assert found.json()["error"]["message"].startswith("the body ")
 
 
 def test_a_client_that_goes_away_while_it_sends_gets_the_same_answer_as_on_other_routes(client) -> None:

@@ -1,4 +1,4 @@
-"""The memory of a server: how many heaps its threads have."""
+"""The memory of a server: the heaps of its threads, and the kernels that oneDNN keeps."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ libc = ctypes.CDLL(None)
 if not hasattr(libc, "malloc_info"):
     sys.exit(77)
 if "share" in sys.argv:
-    from twinvec_serve.memory import share_heaps
-    share_heaps()
+    from twinvec_serve.memory import limit_memory
+    limit_memory()
 libc.malloc.restype = ctypes.c_void_p
 libc.fopen.restype = ctypes.c_void_p
 together = threading.Barrier(6)
@@ -50,3 +50,20 @@ def test_the_threads_of_a_server_share_two_heaps(tmp_path) -> None:
 def test_a_number_of_heaps_that_the_user_has_set_stays(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
     assert heaps(tmp_path / "set", "share") == 4
+
+
+KERNELS = """
+import os
+from twinvec_serve.memory import limit_memory
+limit_memory()
+print(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"])
+"""
+
+
+@pytest.mark.parametrize(("given", "kept"), [(None, "64"), ("1000", "1000")])
+def test_few_kernels_are_kept_unless_the_user_says_how_many(monkeypatch, given, kept) -> None:
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    if given:
+        monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", given)
+    done = subprocess.run([sys.executable, "-c", KERNELS], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == kept

@@ -32,6 +32,9 @@ def test_the_process_is_alive_before_its_models_are_loaded_and_ready_after():
     assert answer.headers["retry-after"] == "1"
     app.state.services.models.loaded_at = 1
     assert client.get("/readyz").json() == {"status": "ok"}
+    for path in ("/healthz", "/readyz"):
+        asked = client.head(path)
+        assert (asked.status_code, asked.content) == (200, b"")
 
 
 def test_metrics_count_what_the_parts_tell():

@@ -11,6 +11,7 @@ import typer
 from twinvec.cli.options import AsJson, CollectionName, StorePath
 from twinvec.cli.terminal import show_json
 from twinvec_qdrant.cli.options import WAIT_SECONDS, Wait
+from twinvec_qdrant.serving.names import check_new_name
 
 
 def backup_command(
@@ -62,6 +63,8 @@ def restore_command(
     """
     from twinvec_qdrant.backups import restore_collection
 
+    if collection is not None and not overwrite:
+        check_new_name(collection)
     made = restore_collection(source, path, name=collection, overwrite=overwrite, wait_seconds=wait)
     name = made.collection if collection is None else collection
     if as_json:

@@ -29,12 +29,14 @@ class Health(Readiness):
     )
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def alive(shared: Served) -> Health:
     """Say that the process answers."""
     return Health(instance=shared.collections.instance)
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz")
 async def ready(shared: Served) -> Readiness:
     """Answer 200 if the models are loaded, else 503."""

@@ -21,7 +21,7 @@ from twinvec_qdrant.settings import ClusterSettings, IndexSettings, ReadConsiste
 from twinvec_qdrant.stores.base import Backend, FieldIndexType, indexed_chunks
 from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files
-from twinvec_qdrant.stores.embedded.engine import SharedEngine, load_shard
+from twinvec_qdrant.stores.embedded.engine import SharedEngine
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import OUTDATED, WORTHWHILE, LastBuild, build_index_of
 from twinvec_qdrant.stores.embedded.salvage import forget
@@ -119,9 +119,12 @@ class EmbeddedBackend(SharedEngine, Backend):
         self.flush()
 
     def drop_vector(self, name: str) -> None:
-        self._update(edge.UpdateOperation.delete_vector_name(name))
-        self._update(edge.UpdateOperation.delete_vector_name(states_name(name)))
-        self.flush()
+        with self._locked("write"):
+            self._note_written()  # before the engine no longer counts the vectors of this name
+            self._update(edge.UpdateOperation.delete_vector_name(name))
+            self._update(edge.UpdateOperation.delete_vector_name(states_name(name)))
+            self._vectors = self._shard.info().indexed_vectors_count
+            self.flush()
 
     def update_dense(self, points: Sequence[Point]) -> None:
         for batch in in_batches(points):
@@ -173,7 +176,7 @@ class EmbeddedBackend(SharedEngine, Backend):
                 finally:
                     self._folder.settle()
                     self._is_changed = True
-                    self._opened = load_shard(self._folder.shard)
+                    self._load()
             return True
 
     def indexed(self, chunks: int) -> int:
@@ -182,17 +185,15 @@ class EmbeddedBackend(SharedEngine, Backend):
     def _missing_and_outdated(self, chunks: int) -> tuple[int, int]:
         """Return how many chunks the index lacks, and how many outdated versions of chunks the engine keeps.
 
-        The engine counts outdated versions from its opening on. Where nothing is known of a build, both numbers are
-        estimates, and too small if much is outdated. A dense vector that a migration has added since the last build is
-        not in the index.
+        Where nothing is known of a build, both numbers are estimates, and too small if much is outdated. A dense vector
+        that a migration has added since the last build is not in the index.
         """
         with self._locked("read"):
             vectors, names = self._shard.info().indexed_vectors_count, self._folder.dense_names()
-            last = LastBuild.read(self._folder.shard)
+            last, written = LastBuild.read(self._folder.shard), self._written()
         if last is None:
             return chunks - indexed_chunks(self, vectors, chunks, names), vectors - (1 + len(names)) * chunks
-        gone = len(set(last.names) - set(names)) * last.chunks if last.with_index else 0
-        written = max(vectors - (last.vectors - gone), 0)
+        written += last.written
         has_index = last.with_index and set(names) <= set(last.names)
         return min(written, chunks) if has_index else chunks, last.chunks + written - chunks
 

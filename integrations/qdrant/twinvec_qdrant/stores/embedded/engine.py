@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from twinvec_qdrant.stores.base import Damage, closed_error
 from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, times_tell
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
+from twinvec_qdrant.stores.embedded.index_build import LastBuild
 from twinvec_qdrant.stores.embedded.salvage import noted
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import edge_filter, index_types
@@ -53,6 +55,7 @@ class SharedEngine:
         self._calls = 0  # nested calls under way
         self._began = self._ended = 0.0  # of the turn, and of the last call
         self._least = TURN_SECONDS
+        self._vectors = 0  # that the engine counted when it was opened
         self._is_closed = threading.Event()
 
     def start(self, create: Callable[[], None] | None) -> None:
@@ -154,25 +157,47 @@ class SharedEngine:
         folder.mark_opened(known)
         self._known, self._is_changed = known, known is None
         with engine_errors(where, "open", StoreCorruptError):
-            self._opened = load_shard(folder.shard)
-            self._types = index_types(self._opened.info())
+            self._load()
+            self._types = index_types(self._shard.info())
             there = self._counts()
             promised = {**there, **known.counts} if known is not None else dict(there)
             if before is not None and is_alone:  # a killed writer leaves chunks that no record lists, not the reverse
                 promised["chunk"] = max(there["chunk"], self._listed())
         if there != promised:
-            self._opened.close()
+            self._shard.close()
             raise StoreCorruptError(f"{where}: holds {there}, but {promised} were written; {REMEDY}")
 
     def _note_close(self, *, at_rest: bool = False) -> None:
         """Close the engine, and write the checksums of its files down unless a writer goes on between its turns."""
         is_last = at_rest or (not self.writer.depth and self._turns.may_write())
+        if self._is_changed:
+            self._note_written()
         counts = self._counts() if self._is_changed else dict(self._known.counts if self._known else {})
         self._shard.flush()
         self._shard.close()
         if is_last or not self._is_changed:
             is_known = not self._is_changed or times_tell(self._folder.path)
             self._folder.write_checksums(counts, self._known if is_known else None)
+
+    def _load(self) -> None:
+        """Open the engine on the files as they are."""
+        self._opened = load_shard(self._folder.shard)
+        self._vectors = self._shard.info().indexed_vectors_count
+
+    def _written(self) -> int:
+        """Return how many chunks were written since the engine was opened, or since ``_note_written``.
+
+        The engine counts each version of a chunk with words, but when it is opened it leaves out the outdated ones.
+        """
+        return max(self._shard.info().indexed_vectors_count - self._vectors, 0)
+
+    def _note_written(self) -> None:
+        """Write down how many chunks were written since the last build."""
+        last = LastBuild.read(self._folder.shard)
+        if last is not None and (written := self._written()):
+            with suppress(OSError):  # of a full disk; the number only says when to build anew
+                replace(last, written=last.written + written).write(self._folder.shard)
+        self._vectors = self._shard.info().indexed_vectors_count
 
     def _counts(self) -> dict[str, int]:
         wanted = {kind: edge_filter([field_is("kind", kind)]) for kind in _KINDS}

@@ -3,7 +3,7 @@
 A build also leaves out what is outdated: the engine adds each new version of a point to its files, and only marks the
 version before as deleted.
 
-    shard/built.json    what the engine held after the last build (``LastBuild``)
+    shard/built.json    what the last build left, and what was written since (``LastBuild``)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from twinvec.errors import StoreError
-from twinvec.support.atomic import sync_files
+from twinvec.support.atomic import atomic_write, sync_files
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.embedded.index_worker import BUILT
 
@@ -36,17 +36,16 @@ class LastBuild:
     """What the engine held after the last build, or when the collection was made.
 
     Attributes:
-        vectors: Number of vectors as the engine counts them: one for each version of a chunk with words, and those in
-            an index.
         chunks: Number of chunks.
         names: Names of the dense vectors.
         with_index: Whether the vectors were indexed.
+        written: Number of chunks written since, without those of a process that was killed or is still writing.
     """
 
-    vectors: int
     chunks: int
     names: Sequence[str]
     with_index: bool
+    written: int = 0
 
     @classmethod
     def read(cls, shard: Path) -> LastBuild | None:
@@ -58,7 +57,7 @@ class LastBuild:
 
     def write(self, shard: Path) -> None:
         """Write it down."""
-        (shard / BUILT).write_text(json.dumps(asdict(self)), encoding="utf-8")
+        atomic_write(shard / BUILT, json.dumps(asdict(self)))
 
 
 def build_index_of(copy: Path, settings: IndexSettings, location: str, *, with_index: bool) -> None:

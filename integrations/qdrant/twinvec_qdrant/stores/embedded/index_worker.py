@@ -44,7 +44,6 @@ def build(folder: Path, settings: dict[str, Any]) -> None:
     shard.flush()
     chunks = edge.Filter(must=[edge.FieldCondition("kind", match=edge.MatchValue("chunk"))])
     built = {
-        "vectors": shard.info().indexed_vectors_count,
         "chunks": shard.count(edge.CountRequest(exact=True, filter=chunks)),
         "names": list(stored["vectors"]),
         "with_index": settings["with_index"],

@@ -58,6 +58,8 @@ class EmbeddedStore(Store):
         return self._folder.read_description()
 
     def neighbours(self) -> str:
+        if not self._path.is_dir():
+            return f"in {self._path}, which does not exist"
         return f"in {self._path}; there are: {', '.join(collection_names(self._path)) or 'none'}"
 
     def descriptions(self) -> dict[str, dict[str, Any]]:
@@ -184,5 +186,5 @@ def _create_aside(folder: CollectionFolder, new: NewCollection) -> Path:
             shard.update(edge.UpdateOperation.create_field_index(new.tenant_path, tenants))
         shard.flush()
         shard.close()
-    LastBuild(vectors=0, chunks=0, names=list(vectors), with_index=False).write(aside)
+    LastBuild(chunks=0, names=list(vectors), with_index=False).write(aside)
     return aside

@@ -156,6 +156,29 @@ def test_what_is_outdated_gives_its_room_back(tmp_path, monkeypatch):
         assert collection.count() == 200
 
 
+def test_what_is_outdated_gives_its_room_back_however_often_the_collection_is_opened(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.OUTDATED", 600)
+    outdated = []
+    for turn in range(12):
+        with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
+            collection.ingest((name, f"note {name} of turn {turn}") for name in IDS[:200])
+        last = index_build.LastBuild.read(tmp_path / "notes" / "shard")
+        outdated.append(last.chunks + last.written - 200)
+    assert outdated == [0, 200, 400] * 4
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8)) as collection:
+        assert collection.count() == 200
+        assert collection.verify().sound
+
+
+def test_a_count_of_what_was_written_that_is_damaged_stops_nothing(tmp_path):
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
+        with collection._backend.at_rest() as folder:
+            (folder.shard / "built.json").write_text('{"chunks": ')
+            folder.write_checksums({"chunk": 0, "record": 0, "note": 0}, None)
+        collection.ingest([("tea", "a note about tea")])
+        assert collection.info()["indexed"] == 0
+
+
 def test_an_index_that_was_asked_for_stays_when_room_is_given_back(tmp_path, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.OUTDATED", 300)
     with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
