@@ -1,4 +1,4 @@
-"""The memory of a server: the heaps of its threads, and the kernels that oneDNN keeps."""
+"""The memory of a server: the heaps of its threads, large arrays, and the kernels that oneDNN keeps."""
 
 import subprocess
 import sys
@@ -50,6 +50,40 @@ def test_the_threads_of_a_server_share_two_heaps(tmp_path) -> None:
 def test_a_number_of_heaps_that_the_user_has_set_stays(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
     assert heaps(tmp_path / "set", "share") == 4
+
+
+LARGE = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+if not hasattr(libc, "mallinfo2"):
+    sys.exit(77)
+if "limit" in sys.argv:
+    from twinvec_serve.memory import limit_memory
+    limit_memory()
+
+class Info(ctypes.Structure):  # of mallinfo2(3); "e" counts the bytes outside the heaps
+    _fields_ = [(name, ctypes.c_size_t) for name in "abcdefghij"]
+
+libc.mallinfo2.restype = Info
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+libc.free(libc.malloc(16 * 2**20))  # from then on, by default, arrays of this size lie in a heap
+before = libc.mallinfo2().e
+libc.malloc(8 * 2**20)
+print(libc.mallinfo2().e - before >= 8 * 2**20)
+"""
+
+
+def large_lies_outside(*options: str) -> str:
+    done = subprocess.run([sys.executable, "-c", LARGE, *options], capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("the C library has no mallinfo2")
+    return done.stdout.strip()
+
+
+def test_large_arrays_of_a_server_lie_outside_the_heaps() -> None:
+    assert large_lies_outside("limit") == "True"
+    assert large_lies_outside() == "False"
 
 
 KERNELS = """
