@@ -1,4 +1,4 @@
-"""The memory of a server that runs for weeks: limits to what threads and oneDNN keep for later."""
+"""The memory of a server that runs for weeks: what is freed is used again, or goes back to the system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import suppress
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8  # of malloc.h
 _LARGE = 2**20  # bytes
 _HEAPS = 2
-_KERNELS = 64
 
 
 def limit_memory() -> None:
@@ -19,7 +18,6 @@ def limit_memory() -> None:
     """
     _set_malloc("arena_max", _ARENA_MAX, _HEAPS)
     _set_malloc("mmap_threshold", _MMAP_THRESHOLD, _LARGE)
-    _keep_few_kernels()
 
 
 def _set_malloc(name: str, number: int, value: int) -> None:
@@ -34,12 +32,3 @@ def _set_malloc(name: str, number: int, value: int) -> None:
         return
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(number, value)
-
-
-def _keep_few_kernels() -> None:
-    """Let oneDNN, which computes for OpenVINO, keep few of the kernels that it compiles for each shape of a batch.
-
-    By default it keeps 1,024 of them, about 60 MB for a small model. OpenVINO itself keeps those of the latest shapes.
-    """
-    if "DNNL_PRIMITIVE_CACHE_CAPACITY" not in os.environ:  # the variable's former name
-        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_KERNELS))

@@ -1,4 +1,4 @@
-"""The memory of a server: the heaps of its threads, large arrays, and the kernels that oneDNN keeps."""
+"""The memory of a server: the heaps of its threads, and large arrays."""
 
 import subprocess
 import sys
@@ -84,20 +84,3 @@ def large_lies_outside(*options: str) -> str:
 def test_large_arrays_of_a_server_lie_outside_the_heaps() -> None:
     assert large_lies_outside("limit") == "True"
     assert large_lies_outside() == "False"
-
-
-KERNELS = """
-import os
-from twinvec_serve.memory import limit_memory
-limit_memory()
-print(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"])
-"""
-
-
-@pytest.mark.parametrize(("given", "kept"), [(None, "64"), ("1000", "1000")])
-def test_few_kernels_are_kept_unless_the_user_says_how_many(monkeypatch, given, kept) -> None:
-    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
-    if given:
-        monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", given)
-    done = subprocess.run([sys.executable, "-c", KERNELS], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == kept
