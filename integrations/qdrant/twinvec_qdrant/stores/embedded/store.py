@@ -58,7 +58,7 @@ class EmbeddedStore(Store):
         return self._folder.read_description()
 
     def neighbours(self) -> str:
-        if not self._path.is_dir():
+        if not Path(self._path).is_dir():
             return f"in {self._path}, which does not exist"
         return f"in {self._path}; there are: {', '.join(collection_names(self._path)) or 'none'}"
 
