@@ -172,6 +172,7 @@ def test_turns_are_taken_in_order_and_the_wait_is_bounded(tmp_path):
     waiter = threading.Thread(target=second.take, args=(60,))
     waiter.start()
     while not first.wanted():
+        assert waiter.is_alive(), "nobody waits any more"
         time.sleep(0.001)
     with pytest.raises(StoreBusyError):
         third.take(0)
