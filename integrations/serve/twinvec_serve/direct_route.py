@@ -18,10 +18,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from twinvec_serve.errors import error_answer
+from twinvec_serve.errors import UNREADABLE, error_answer
 from twinvec_serve.services import services
-
-_UNREADABLE = HTTPException(400, "There was an error parsing the body")  # in the words of FastAPI
 
 
 class DirectRoute:
@@ -55,7 +53,7 @@ class DirectRoute:
         try:
             content: Any = await request.body()
         except ClientDisconnect:
-            raise _UNREADABLE from None
+            raise HTTPException(400, UNREADABLE) from None
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
             content = _parsed(content)
@@ -72,4 +70,4 @@ def _parsed(content: bytes) -> Any:
         fault = {"type": "json_invalid", "loc": ("body", error.pos), "ctx": {"error": error.msg}}
         raise RequestValidationError([fault], body=error.doc) from None
     except (ValueError, RecursionError):  # bytes that are no UTF-8, or a body nested too deeply
-        raise _UNREADABLE from None
+        raise HTTPException(400, UNREADABLE) from None

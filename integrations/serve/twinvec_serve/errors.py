@@ -132,7 +132,8 @@ _PLAIN = {"missing": "is missing", "extra_forbidden": "is not known; leave it ou
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 """What pydantic calls a parameter, whose name comes before."""
 
-_UNREADABLE = "There was an error parsing the body"  # in the words of FastAPI
+UNREADABLE = "There was an error parsing the body"
+"""FastAPI's words for a body that is not UTF-8, or nested too deeply; its answer has clearer ones."""
 
 _TYPES = {
     401: "authentication_error",
@@ -232,7 +233,7 @@ def _http_error(error: HTTPException) -> RequestError:
     status = HTTPStatus(error.status_code)
     code = _CODES.get(status) or status.phrase.lower().replace(" ", "_").replace("-", "_")
     message = str(error.detail)
-    if message == _UNREADABLE:
+    if message == UNREADABLE:
         message = "the body cannot be read as JSON: it is not UTF-8, or nested too deeply"
     return RequestError(message, code=code, status=error.status_code, headers=error.headers)
 

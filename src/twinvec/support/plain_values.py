@@ -70,7 +70,7 @@ def _plain(value: Any, param: Any) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value has a type: str, int, float, a Literal, or a list of these; other types it never has."""
+    """Return whether a value has the type: str, int, float, a Literal, or a list of these; False for any other type."""
     if get_origin(kind) is list:
         return isinstance(value, (list, tuple)) and all(_fits(each, get_args(kind)[0]) for each in value)
     if get_origin(kind) is Literal:

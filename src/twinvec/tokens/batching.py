@@ -69,7 +69,7 @@ def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArra
 
 
 def _cuts_of_like_cost(ordered: list[int], budget: int, batches: int) -> list[list[int]]:
-    """Return where to cut into at most this many batches with the largest as small as it can be, if in the budget."""
+    """Return the cuts whose largest batch is the smallest, in a list; the list is empty if none keeps to the budget."""
     costs = range(max(ordered[0], _LEAST_SHARE), budget + 1)
     at = bisect_left(costs, True, key=lambda cost: len(_cuts(ordered, cost)) - 1 <= batches)
     return [_cuts(ordered, costs[at])] if at < len(costs) else []

@@ -1,20 +1,25 @@
 """The memory of a server: the heaps of its threads, and large arrays."""
 
+import platform
 import subprocess
 import sys
 
 import pytest
 
-HEAPS = """
-import ctypes, sys, threading
-libc = ctypes.CDLL(None)
-if not hasattr(libc, "malloc_info"):
-    sys.exit(77)
-if "share" in sys.argv:
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the limits are of glibc")
+
+LIMITED = """
+import sys
+if "limit" in sys.argv:
     from twinvec_serve.memory import limit_memory
     limit_memory()
+"""
+
+HEAPS = """
+import ctypes, threading
+libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
-libc.fopen.restype = ctypes.c_void_p
+libc.fdopen.restype = ctypes.c_void_p
 together = threading.Barrier(6)
 
 def allocate():
@@ -28,38 +33,15 @@ for each in threads:
     each.start()
 for each in threads:
     each.join()
-written = ctypes.c_void_p(libc.fopen(sys.argv[1].encode(), b"w"))
-libc.malloc_info(0, written)
-libc.fclose(written)
+printed = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, printed)
+libc.fflush(printed)
 """
 
 
-def heaps(path, *options: str) -> int:
-    code = subprocess.run([sys.executable, "-c", HEAPS, str(path), *options]).returncode
-    if code == 77:
-        pytest.skip("the C library is not glibc")
-    assert code == 0
-    return path.read_text().count("<heap nr=")
-
-
-def test_the_threads_of_a_server_share_two_heaps(tmp_path) -> None:
-    assert heaps(tmp_path / "shared", "share") == 2
-    assert heaps(tmp_path / "own") > 2
-
-
-def test_a_number_of_heaps_that_the_user_has_set_stays(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
-    assert heaps(tmp_path / "set", "share") == 4
-
-
 LARGE = """
-import ctypes, sys
+import ctypes
 libc = ctypes.CDLL(None)
-if not hasattr(libc, "mallinfo2"):
-    sys.exit(77)
-if "limit" in sys.argv:
-    from twinvec_serve.memory import limit_memory
-    limit_memory()
 
 class Info(ctypes.Structure):  # of mallinfo2(3); "e" counts the bytes outside the heaps
     _fields_ = [(name, ctypes.c_size_t) for name in "abcdefghij"]
@@ -74,13 +56,23 @@ print(libc.mallinfo2().e - before >= 8 * 2**20)
 """
 
 
-def large_lies_outside(*options: str) -> str:
-    done = subprocess.run([sys.executable, "-c", LARGE, *options], capture_output=True, text=True)
-    if done.returncode == 77:
-        pytest.skip("the C library has no mallinfo2")
-    return done.stdout.strip()
+def output(code: str, *options: str) -> str:
+    """Return what the code prints in a process of its own; with the option "limit", after ``limit_memory``."""
+    return subprocess.run(
+        [sys.executable, "-c", LIMITED + code, *options], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_threads_of_a_server_share_two_heaps() -> None:
+    assert output(HEAPS, "limit").count("<heap nr=") == 2
+    assert output(HEAPS).count("<heap nr=") > 2
+
+
+def test_a_number_of_heaps_that_the_user_has_set_stays(monkeypatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
+    assert output(HEAPS, "limit").count("<heap nr=") == 4
 
 
 def test_large_arrays_of_a_server_lie_outside_the_heaps() -> None:
-    assert large_lies_outside("limit") == "True"
-    assert large_lies_outside() == "False"
+    assert output(LARGE, "limit") == "True\n"
+    assert output(LARGE) == "False\n"

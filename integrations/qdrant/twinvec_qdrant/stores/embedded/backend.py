@@ -123,7 +123,7 @@ class EmbeddedBackend(SharedEngine, Backend):
             self._note_written()  # before the engine no longer counts the vectors of this name
             self._update(edge.UpdateOperation.delete_vector_name(name))
             self._update(edge.UpdateOperation.delete_vector_name(states_name(name)))
-            self._vectors = self._shard.info().indexed_vectors_count
+            self._count_from_now()
             self.flush()
 
     def update_dense(self, points: Sequence[Point]) -> None:

@@ -55,7 +55,7 @@ class SharedEngine:
         self._calls = 0  # nested calls under way
         self._began = self._ended = 0.0  # of the turn, and of the last call
         self._least = TURN_SECONDS
-        self._vectors = 0  # that the engine counted when it was opened
+        self._vectors = 0  # that the engine counted at ``_count_from_now``
         self._is_closed = threading.Event()
 
     def start(self, create: Callable[[], None] | None) -> None:
@@ -180,12 +180,15 @@ class SharedEngine:
             self._folder.write_checksums(counts, self._known if is_known else None)
 
     def _load(self) -> None:
-        """Open the engine on the files as they are."""
+        """Open the engine."""
         self._opened = load_shard(self._folder.shard)
+        self._count_from_now()
+
+    def _count_from_now(self) -> None:
         self._vectors = self._shard.info().indexed_vectors_count
 
     def _written(self) -> int:
-        """Return how many chunks were written since the engine was opened, or since ``_note_written``.
+        """Return how many chunks were written since ``_count_from_now``.
 
         The engine counts each version of a chunk with words, but when it is opened it leaves out the outdated ones.
         """
@@ -197,7 +200,7 @@ class SharedEngine:
         if last is not None and (written := self._written()):
             with suppress(OSError):  # of a full disk; the number only says when to build anew
                 replace(last, written=last.written + written).write(self._folder.shard)
-        self._vectors = self._shard.info().indexed_vectors_count
+        self._count_from_now()
 
     def _counts(self) -> dict[str, int]:
         wanted = {kind: edge_filter([field_is("kind", kind)]) for kind in _KINDS}
