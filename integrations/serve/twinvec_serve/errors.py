@@ -217,9 +217,9 @@ def _fault(error: Mapping[str, Any], body: Any) -> tuple[str, str]:
         return "", f"the body is not JSON: {JSONDecodeError(error['ctx']['error'], body, error['loc'][1])}"
     if tuple(error["loc"]) == ("body",):
         if error["input"] in (None, b""):
-            return "", "the body is empty; send a JSON object"
+            return "", "the body is empty or null; send a JSON object"
         return "", "the body is not a JSON object; send one, with the header Content-Type: application/json"
-    text = error["msg"].removeprefix("Value error, ")
+    text = error["msg"].removeprefix("Value error, ").replace(" after validation", "")
     return _place(error["loc"]), _PLAIN.get(error["type"]) or _NOUN.sub("", text)
 
 
