@@ -23,7 +23,7 @@ from fastapi import FastAPI
 
 from twinvec.errors import ConfigurationError
 from twinvec_serve.app import create_app
-from twinvec_serve.memory import limit_memory
+from twinvec_serve.memory import limit_memory, trim_regularly
 from twinvec_serve.safety.exposure import check_exposure
 from twinvec_serve.services import Services
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS
@@ -130,7 +130,11 @@ async def _serve(
     for each in _SIGNALS:
         signal.signal(each, server.handle_exit)
     async with app.router.lifespan_context(app):
-        await server.serve(sockets)
+        trimming = asyncio.create_task(trim_regularly())
+        try:
+            await server.serve(sockets)
+        finally:
+            trimming.cancel()
 
 
 def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:

@@ -1,10 +1,13 @@
 """The memory of a server: the heaps of its threads, and large arrays."""
 
+import asyncio
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from twinvec_serve.memory import trim_regularly
 
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the limits are of glibc")
 
@@ -55,6 +58,27 @@ libc.malloc(8 * 2**20)
 print(libc.mallinfo2().e - before >= 8 * 2**20)
 """
 
+TRIMMED = """
+import ctypes
+from twinvec_serve.memory import trim
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return 4096 * int(file.read().split()[1])
+
+places = [libc.malloc(4000) for _ in range(10_000)]
+for each in places:
+    ctypes.memset(each, 1, 4000)
+for each in places[:-1]:  # the last one keeps the heap from becoming shorter
+    libc.free(each)
+before = resident()
+trim()
+print(before - resident() > 30 * 2**20)
+"""
+
 
 def output(code: str, *options: str) -> str:
     """Return what the code prints in a process of its own; with the option "limit", after ``limit_memory``."""
@@ -76,3 +100,22 @@ def test_a_number_of_heaps_that_the_user_has_set_stays(monkeypatch) -> None:
 def test_large_arrays_of_a_server_lie_outside_the_heaps() -> None:
     assert output(LARGE, "limit") == "True\n"
     assert output(LARGE) == "False\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_free_pages_inside_a_heap_go_back_to_the_system() -> None:
+    assert output(TRIMMED) == "True\n"
+    assert output(TRIMMED.replace("trim()\n", "")) == "False\n"
+
+
+async def test_a_server_trims_its_heaps_regularly(monkeypatch) -> None:
+    trimmed = []
+    monkeypatch.setattr("twinvec_serve.memory._TRIM_SECONDS", 0.0)
+    monkeypatch.setattr("twinvec_serve.memory.trim", lambda: trimmed.append(1))
+    trimming = asyncio.create_task(trim_regularly())
+    async with asyncio.timeout(60):
+        while len(trimmed) < 3:
+            await asyncio.sleep(0.001)
+    trimming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await trimming
