@@ -6,6 +6,7 @@ Further arguments are those of the store's methods; unknown ones are refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
@@ -84,6 +85,8 @@ def diverse(
 ) -> list[tuple[Document, float]]:
     """Return documents that are near to a text or a vector and differ from each other, with their cosines."""
     refuse_foreign(others)
+    if not isinstance(lambda_mult, Real) or not 0 <= lambda_mult <= 1:
+        raise ConfigurationError(f"lambda_mult must be between 0 and 1, got {lambda_mult!r}")
     if exact_search(search_params):
         raise ConfigurationError("search_params: a search for different documents has no exact form; leave it out")
     space = None if isinstance(query, str) else vector_space(collection, query)

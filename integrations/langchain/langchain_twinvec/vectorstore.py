@@ -20,7 +20,7 @@ from langchain_twinvec.documents import storable, stored_document
 from langchain_twinvec.store_arguments import encoder_of, search_mode, with_name
 from langchain_twinvec.store_retriever import StoreRetriever
 from langchain_twinvec.store_searches import by_text, by_vector, diverse, relevance_of
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, TextError
 from twinvec.retrieval.base import Mode
 from twinvec_qdrant import (
     NOTHING,
@@ -34,7 +34,6 @@ from twinvec_qdrant import (
     payload_index_types,
     refuse_foreign,
     takes_foreign,
-    text_id,
     text_ids,
     understood_filter,
 )
@@ -225,13 +224,16 @@ class TwinvecVectorStore(VectorStore):
 
         Raises:
             DocumentError: texts were refused, named by id and reason; the others were stored.
+            TextError: the texts or ids are one text, not a list.
             ConfigurationError: the numbers of texts, metadatas and ids differ, or an argument is unknown.
         """
         refuse_foreign(kwargs)
+        if isinstance(texts, (str, bytes)):
+            raise TextError(f"expected a list of texts, got {type(texts).__name__}")
         texts = list(texts)
         metadatas = [{} for _ in texts] if metadatas is None else metadatas
-        wanted: Sequence[str | None] = [None] * len(texts) if ids is None else ids
-        keys = [str(uuid4()) if key is None else text_id(key) for key in wanted]
+        wanted: list[str | None] = [None] * len(texts) if ids is None else text_ids(ids)
+        keys = [str(uuid4()) if key is None else key for key in wanted]
         if not len(texts) == len(metadatas) == len(keys):
             raise ConfigurationError(f"{len(texts)} texts, {len(metadatas)} metadatas and {len(keys)} ids")
         # by repr: an id of a wrong type may not be hashable, and is refused by name later
@@ -252,9 +254,15 @@ class TwinvecVectorStore(VectorStore):
             ids: Ids of the documents; None means any.
             kwargs: ``filter``, conditions on the metadata, as for ``similarity_search``. Without ids and filter, all
                 documents of all tenants are deleted.
+
+        Raises:
+            TextError: the ids are one text, not a list.
+            ConfigurationError: the filter has no condition, and no ids are given.
         """
         conditions = understood_filter(kwargs.pop("filter", None))
         refuse_foreign(kwargs)
+        if ids is None and conditions is not None and not conditions:
+            raise ConfigurationError("the filter has no condition; delete() without a filter deletes all documents")
         keys = None if ids is None else text_ids(ids)
         if conditions is not None and keys is not None:
             conditions = all_of([conditions, {"id": keys}]) if keys else NOTHING

@@ -92,14 +92,14 @@ class ServerStopsError(RequestError):
 
 
 class UnknownModel(RequestError):  # noqa: N818 - what was asked for
-    """No model or reranker has the name: 404; the message lists those that there are."""
+    """No model or reranker has the name: 404; the message lists those that there are. ``kind`` says which it is."""
 
-    def __init__(self, name: str, names: Sequence[str]) -> None:
+    def __init__(self, name: str, names: Sequence[str], *, kind: str = "model", param: str = "model") -> None:
         self.name = name
         self.names = list(names)
         super().__init__(
-            f"unknown model {name!r}; this server has {', '.join(names) or 'none'}",
-            param="model",
+            f"unknown {kind} {name!r}; this server has {', '.join(names) or 'none'}",
+            param=param,
             code="model_not_found",
             status=404,
         )

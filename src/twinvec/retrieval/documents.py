@@ -87,8 +87,10 @@ def parse_json(text: str | bytes) -> Any:
     """Parse JSON; raise DocumentError for all else, also for NaN and the infinities, which Python's parser takes."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DocumentError(f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise DocumentError("nested too deeply for a JSON document") from error
 
 
 def parse_record(text: str | bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from langchain_qdrant import QdrantVectorStore, RetrievalMode
 from qdrant_client import QdrantClient, models
 
 from langchain_twinvec import TwinvecVectorStore
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError, TextError
 from twinvec_qdrant import Collection, IndexSettings, joined_options
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
@@ -247,6 +247,29 @@ def test_documents_are_deleted_by_filter(store) -> None:
     store.delete([], filter={"row": 1})
     store.delete([])
     assert store.collection.find() == ["b"]
+    with pytest.raises(ConfigurationError, match="the filter has no condition"):
+        store.delete(filter={})
+    assert store.collection.find() == ["b"]
+
+
+def test_one_text_is_no_list_of_ids_or_texts(store) -> None:
+    before = sorted(store.collection.find())
+    assert {"a", "b", "c"} <= set(before)
+    with pytest.raises(TextError, match="expected a list of ids, got str"):
+        store.delete("abc")
+    with pytest.raises(TextError, match="expected a list of ids, got str"):
+        store.get_by_ids("abc")
+    with pytest.raises(TextError, match="expected a list of ids, got str"):
+        store.add_texts(["x", "y"], ids="xy")
+    with pytest.raises(TextError, match="expected a list of texts, got str"):
+        store.add_texts("hello")
+    assert sorted(store.collection.find()) == before
+
+
+@pytest.mark.parametrize("wrong", [2, -0.1, float("nan"), "0.5"])
+def test_a_weight_of_relevance_is_a_number_from_0_to_1(store, wrong) -> None:
+    with pytest.raises(ConfigurationError, match=f"lambda_mult must be between 0 and 1, got {wrong!r}"):
+        store.max_marginal_relevance_search("the red fox", lambda_mult=wrong)
 
 
 def test_the_settings_of_a_collection_are_reachable(tmp_path) -> None:

@@ -10,7 +10,7 @@ from qdrant_client import QdrantClient, models
 
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.vector_stores.twinvec import TwinvecVectorStore
-from twinvec.errors import FilterError
+from twinvec.errors import ConfigurationError, FilterError
 from twinvec_qdrant import Collection
 from words import WordEncoder
 
@@ -91,6 +91,14 @@ def test_nodes_are_deleted_by_every_form(tmp_path) -> None:
             store.add([TextNode(id_=key, text=f"note {key}", metadata=each) for key, each in METADATA.items()])
             store.delete_nodes(filters=filters)
             assert [node.node_id for node in store.get_nodes()] == ["b"]
+
+
+def test_nodes_are_not_all_deleted_by_filters_without_a_condition(store) -> None:
+    before = store.get_nodes()
+    for filters in (MetadataFilters(filters=[]), {}):
+        with pytest.raises(ConfigurationError, match="filters with a condition"):
+            store.delete_nodes(filters=filters)
+    assert len(store.get_nodes()) == len(before) > 0
 
 
 def test_what_is_no_filter_is_refused(store) -> None:

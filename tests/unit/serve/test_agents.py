@@ -292,3 +292,11 @@ async def test_keys_hosts_and_origins_are_checked_for_agents_too(served, headers
 async def test_before_the_start_agents_are_told_to_wait():
     async with http(create_app()) as web:
         assert (await web.post("http://127.0.0.1:6380/mcp", json=CALL)).status_code == 503
+
+
+async def test_an_argument_that_a_tool_does_not_have_is_refused(shelf):
+    result = await asked(shelf, "search", queries=["certificate"], filters={"lang": "en"})
+    assert result.is_error
+    assert result.content[0].text.startswith("search has no argument filters; it takes queries, ")
+    result = await asked(shelf, "list_collections", all=True)
+    assert result.content[0].text == "list_collections has no argument all; it takes none"

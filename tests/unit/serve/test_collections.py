@@ -118,7 +118,12 @@ def test_the_server_and_the_commands_agree_on_names(name):
     ("path", "body", "status", "told"),
     [
         ("/v1/collections/none/search", {"query": "a"}, 404, "no collection 'none'; there are: docs"),
-        ("/v1/collections/docs/search", {"query": "a", "rerank": "big"}, 404, "unknown model 'big'"),
+        (
+            "/v1/collections/docs/search",
+            {"query": "a", "rerank": "big"},
+            404,
+            "unknown reranker 'big'; this server has",
+        ),
         ("/v1/collections/docs/search", {"query": "a", "filter": {"year": {"foo": 3}}}, 400, "foo"),
         ("/v1/collections/docs/search", {"query": "a", "limit": 0}, 400, "limit"),
         ("/v1/collections/docs/search", {"query": "a", "limt": 3}, 400, "limt"),

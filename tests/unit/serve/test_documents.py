@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from twinvec_qdrant import Empty, Failure, read_source
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
-from twinvec_serve.collections.reading import ndjson_pages, plain
+from twinvec_serve.collections.reading import ndjson_pages, plain_line
 from twinvec_serve.errors import Overloaded
 
 ADDRESS = "http://127.0.0.1:6380"
@@ -114,10 +114,22 @@ def test_a_line_that_is_no_document_fails_alone(served, docs):
     assert [source for source, _ in report["failures"]] == ["line 3", "line 5", "no-text", "line 7"]
 
 
+def test_a_document_without_an_id_is_named_by_its_line(served, docs):
+    body = lines(documents(1)) + b'\n{"text": "tea"}\n{"id": "", "text": "tea"}\n' + b"[" * 3000
+    report = served.post(f"{docs}/documents", content=body, headers=NDJSON).json()
+    assert report["failures"] == [
+        ["line 3", "document 3: no 'id' among ['text']"],
+        ["line 4", "document 4: the id must be a non-empty string, got ''"],
+        ["line 5", "nested too deeply for a JSON document"],
+    ]
+
+
 def test_a_line_longer_than_a_body_may_be_fails_alone(served, docs):
     body = lines([{"id": "long", "text": "x" * 5000}, *documents(1)])
     report = served.post(f"{docs}/documents", content=body, headers=NDJSON).json()
     assert (report["new"], report["failed"]) == (1, 1)
+    assert "the line is longer than" in report["failures"][0][1]
+    assert "--max-body-mb" in report["failures"][0][1]
 
 
 async def test_lines_are_cut_wherever_the_body_is_cut():
@@ -131,9 +143,9 @@ async def test_lines_are_cut_wherever_the_body_is_cut():
             yield data[start : start + size]
 
     for size in (1, 2, 7, 64, len(data)):
-        pages = [page async for page in ndjson_pages(pieces(size), 1000, plain)]
+        pages = [page async for page in ndjson_pages(pieces(size), 1000, plain_line)]
         assert [each["id"] for page in pages for each in page] == [str(row) for row in range(9)]
-    short = [each async for page in ndjson_pages(pieces(5), 40, plain) for each in [page]]
+    short = [each async for page in ndjson_pages(pieces(5), 40, plain_line) for each in [page]]
     failures = [each for page in short for each in page if isinstance(each, Failure)]
     assert [each.source for each in failures] == [f"line {number}" for number in range(4, 10)]
 

@@ -12,7 +12,7 @@ from inspect import signature
 from typing import Any
 from urllib.parse import urlsplit
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, TextError
 from twinvec.support.checks import refuse_unknown
 from twinvec_qdrant.settings import ClusterSettings
 
@@ -186,7 +186,9 @@ def text_id(key: Any) -> Any:
 
 
 def text_ids(keys: Iterable[Any]) -> list[Any]:
-    """Return ids, of which some may be whole numbers, as texts."""
+    """Return ids, of which some may be whole numbers, as texts; raise TextError for one text, which is no list."""
+    if isinstance(keys, (str, bytes)):
+        raise TextError(f"expected a list of ids, got {type(keys).__name__}")
     return [text_id(key) for key in keys]
 
 

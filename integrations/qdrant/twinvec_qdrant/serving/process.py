@@ -152,9 +152,9 @@ def check_not_served(path: str | Path) -> None:
     found = serving_process(path)
     if found is not None and not found.is_this_process:
         raise StoreBusyError(
-            f"{Path(path)}: served by {found}; go there over HTTP ({found.address}/docs describes it), or use twinvec "
-            "search, ingest, update (without --watch), get, show, delete, info or collections, which ask it; else stop "
-            "that process"
+            f"{Path(path)}: served by {found}; use its HTTP API ({found.address}/docs), or twinvec search, ingest, "
+            "update (without --watch), get, show, delete, info or collections, which ask it; for all else, stop that "
+            "process first"
         )
 
 

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from mcp.server.mcpserver import MCPServer
-from mcp_types import ToolAnnotations
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 
 from twinvec.version import __version__
 from twinvec_serve.agents.library import Shelf
@@ -23,9 +24,22 @@ _INSTRUCTIONS = (
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 
+class _Server(MCPServer[object]):
+    """Refuses arguments that a tool does not have; the SDK ignores them, and a search would go without its filter."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[object, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        for tool in await self.list_tools():
+            known = list(tool.input_schema.get("properties", {}))
+            if tool.name == name and (unknown := sorted(set(arguments) - set(known))):
+                raise ToolError(f"{name} has no argument {', '.join(unknown)}; it takes {', '.join(known) or 'none'}")
+        return await super().call_tool(name, arguments, context)
+
+
 def build(shelf: Shelf, around: Callable[[Tool], Tool] = lambda tool: tool) -> MCPServer[object]:
     """Return the server with its tools; all of them only read. ``around`` wraps each tool."""
-    server: MCPServer[object] = MCPServer(
+    server = _Server(
         "twinvec",
         title="twinvec: search over your documents",
         instructions=_INSTRUCTIONS,

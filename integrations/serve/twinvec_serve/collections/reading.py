@@ -22,7 +22,7 @@ _BLOCK = 1 << 20
 
 
 async def ndjson_pages(
-    stream: AsyncIterator[bytes], most_bytes: int, read: Callable[[dict[str, Any]], Any]
+    stream: AsyncIterator[bytes], most_bytes: int, read: Callable[[dict[str, Any], int], Any]
 ) -> AsyncIterator[list[Any]]:
     """Yield the documents of JSON lines as they come, a page for each piece of the body.
 
@@ -30,10 +30,17 @@ async def ndjson_pages(
     """
     lines = _Lines(most_bytes)
     async for piece in stream:
-        if page := [_document(number, line, read) for number, line in lines.of(piece)]:
+        if page := [_document(number, line, most_bytes, read) for number, line in lines.of(piece)]:
             yield page
-    if page := [_document(number, line, read) for number, line in lines.last()]:
+    if page := [_document(number, line, most_bytes, read) for number, line in lines.last()]:
         yield page
+
+
+def plain_line(value: dict[str, Any], number: int) -> Any:
+    """Return the document of a line, as ``plain``; raise DocumentError if it has no id, so that its line names it."""
+    if not (value.get("id") or value.get("_id")):
+        as_document(value, number)
+    return plain(value)
 
 
 def plain(value: dict[str, Any]) -> Any:
@@ -45,8 +52,9 @@ def plain(value: dict[str, Any]) -> Any:
     return value
 
 
-def read_by_command(value: dict[str, Any]) -> Any:
+def read_by_command(value: dict[str, Any], number: int) -> Any:
     """Return what a command has read; the line that says from where stays as it is."""
+    del number
     return value if "root" in value else read_line(value)
 
 
@@ -84,11 +92,11 @@ class _Lines:
             self._begun.clear()
 
 
-def _document(number: int, line: bytes | None, read: Callable[[dict[str, Any]], Any]) -> Any:
+def _document(number: int, line: bytes | None, most_bytes: int, read: Callable[[dict[str, Any], int], Any]) -> Any:
     try:
         if line is None:
-            raise DocumentError("the line is longer than this server takes")
-        return read(parse_record(line))
+            raise DocumentError(f"the line is longer than {most_bytes:,} bytes, the limit that --max-body-mb sets")
+        return read(parse_record(line), number)
     except TwinvecError as error:
         return Failure(f"line {number}", str(error), hides=True)
 

@@ -64,12 +64,12 @@ class ServedModels:
         return self._embedding(name).encoder
 
     def reranker(self, name: str) -> Reranker:
-        """Return the reranker of a name; "maxsim" compares token states of the default model.
+        """Return the reranker of a name that a search gave; "maxsim" compares token states of the default model.
 
         Raises:
             UnknownModel: no reranker has the name.
         """
-        return self._reranking(name).reranker
+        return self._reranking(name, param="rerank").reranker
 
     async def encode(
         self, name: str, texts: Sequence[str], *, kind: Kind = "document", dimensions: int | None = None
@@ -119,7 +119,7 @@ class ServedModels:
             raise UnknownModel(name, self.names)
         return self._models[name]
 
-    def _reranking(self, name: str) -> RerankingModel:
+    def _reranking(self, name: str, *, param: str = "model") -> RerankingModel:
         if name not in self._rerankers:
-            raise UnknownModel(name, self.reranker_names)
+            raise UnknownModel(name, self.reranker_names, kind="reranker", param=param)
         return self._rerankers[name]

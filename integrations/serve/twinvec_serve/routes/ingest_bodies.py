@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import parse_json
 from twinvec_qdrant import RootElsewhere, read_source
-from twinvec_serve.collections.reading import ndjson_pages, plain, read_by_command, save_files
+from twinvec_serve.collections.reading import ndjson_pages, plain, plain_line, read_by_command, save_files
 from twinvec_serve.errors import RequestError
 from twinvec_serve.routes.answers import knows_secret
 from twinvec_serve.routes.presence import ClientGoneError
@@ -96,7 +96,7 @@ def check_number(values: Sequence[Any], shared: Services) -> None:
 
 
 async def _of_lines(request: Request, shared: Services, ended: asyncio.Event) -> Any:
-    pages = ndjson_pages(_pieces(request, ended), shared.settings.max_body_bytes, plain)
+    pages = ndjson_pages(_pieces(request, ended), shared.settings.max_body_bytes, plain_line)
     return shared.collections.ingests.bridge(pages)
 
 

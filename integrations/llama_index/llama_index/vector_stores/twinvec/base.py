@@ -234,11 +234,11 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         """Delete the nodes with these ids that satisfy the filters.
 
         Raises:
-            ConfigurationError: neither ids nor filters are given; ``clear`` deletes all nodes.
+            ConfigurationError: neither ids nor a condition is given; ``clear`` deletes all nodes.
         """
         refuse_foreign(delete_kwargs)
-        if node_ids is None and filters is None:
-            raise ConfigurationError("give node_ids or filters; clear() deletes all nodes")
+        if node_ids is None and (filters is None or not as_filter(filters)):
+            raise ConfigurationError("give node_ids, or filters with a condition; clear() deletes all nodes")
         self._collection.delete(self._selected(node_ids, filters))
 
     def clear(self) -> None:
