@@ -52,9 +52,8 @@ def plain(value: dict[str, Any]) -> Any:
     return value
 
 
-def read_by_command(value: dict[str, Any], number: int) -> Any:
+def read_by_command(value: dict[str, Any], _number: int) -> Any:
     """Return what a command has read; the line that says from where stays as it is."""
-    del number
     return value if "root" in value else read_line(value)
 
 

@@ -180,7 +180,7 @@ class SharedEngine:
             self._folder.write_checksums(counts, self._known if is_known else None)
 
     def _load(self) -> None:
-        """Open the engine."""
+        """Open the engine of the files in the folder; from then on, writes are counted."""
         self._opened = load_shard(self._folder.shard)
         self._count_from_now()
 

@@ -26,7 +26,7 @@ WORTHWHILE = 20_000
 """Vectors without an index from which an ingest builds one; comparing a query with fewer takes milliseconds."""
 
 OUTDATED = 5_000
-"""An ingest builds the files anew if they hold at least so many outdated chunks, and as many as current ones."""
+"""An ingest rebuilds the files if this many of their chunks are outdated, and at least as many as are current."""
 
 _WORKER = Path(__file__).with_name("index_worker.py")
 
