@@ -21,6 +21,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from typing import cast
+
+import uvloop
 
 
 class Connection(asyncio.Protocol):
@@ -37,8 +40,7 @@ class Connection(asyncio.Protocol):
         self.statuses: Counter[int] = Counter()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self._send()
 
     def data_received(self, data: bytes) -> None:
@@ -109,7 +111,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
     lines = sys.stdin.buffer.read().splitlines()
-    print(json.dumps(asyncio.run(load(options.port, lines, options.clients, options.seconds))))
+    print(json.dumps(uvloop.run(load(options.port, lines, options.clients, options.seconds))))
 
 
 if __name__ == "__main__":

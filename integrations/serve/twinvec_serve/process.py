@@ -23,6 +23,7 @@ from fastapi import FastAPI
 
 from twinvec.errors import ConfigurationError
 from twinvec_serve.app import create_app
+from twinvec_serve.joined_writes import JoinedProtocol
 from twinvec_serve.memory import limit_memory, trim_regularly
 from twinvec_serve.safety.exposure import check_exposure
 from twinvec_serve.services import Services
@@ -140,6 +141,7 @@ async def _serve(
 def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=JoinedProtocol,
         lifespan="off",  # run around the server, so that its errors are those of the command
         ws="none",
         log_config=None,
