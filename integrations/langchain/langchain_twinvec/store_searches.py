@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from langchain_twinvec.documents import stored_document
 from twinvec import Hit
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval.base import Mode
+from twinvec.retrieval.base import Mode, check_limit
 from twinvec_qdrant import Collection, exact_search, refuse_foreign, understood_filter, vector_space, with_documents
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def by_text(
 ) -> list[tuple[Document, Hit]]:
     """Return the best documents for a text, each with its hit."""
     refuse_foreign(others)
+    check_limit(k, "k")
     conditions = understood_filter(filter)
     if exact_search(search_params) and mode != "sparse" and query.strip():
         words = query if mode == "hybrid" else None
@@ -66,6 +67,7 @@ def by_vector(
     """Return the documents nearest to a vector, each with its hit."""
     exact = exact_search(search_params)
     refuse_foreign(others)
+    check_limit(k, "k")
     space = vector_space(collection, embedding)
     hits = collection.search_vector(embedding, k, understood_filter(filter), offset=offset, exact=exact, space=space)
     return _with_documents(collection, hits, score_threshold)
@@ -85,6 +87,8 @@ def diverse(
 ) -> list[tuple[Document, float]]:
     """Return documents that are near to a text or a vector and differ from each other, with their cosines."""
     refuse_foreign(others)
+    check_limit(k, "k")
+    check_limit(fetch_k, "fetch_k")
     if not isinstance(lambda_mult, Real) or not 0 <= lambda_mult <= 1:
         raise ConfigurationError(f"lambda_mult must be between 0 and 1, got {lambda_mult!r}")
     if exact_search(search_params):

@@ -234,8 +234,9 @@ class TwinvecVectorStore(VectorStore):
         metadatas = [{} for _ in texts] if metadatas is None else metadatas
         wanted: list[str | None] = [None] * len(texts) if ids is None else text_ids(ids)
         keys = [str(uuid4()) if key is None else key for key in wanted]
-        if not len(texts) == len(metadatas) == len(keys):
-            raise ConfigurationError(f"{len(texts)} texts, {len(metadatas)} metadatas and {len(keys)} ids")
+        for name, given in (("metadatas", len(metadatas)), ("ids", len(keys))):
+            if given != len(texts):
+                raise ConfigurationError(f"{name} must have one item for each of the {len(texts)} texts, got {given}")
         # by repr: an id of a wrong type may not be hashable, and is refused by name later
         named = {
             repr(key): storable(key, text, metadata) for key, text, metadata in zip(keys, texts, metadatas, strict=True)

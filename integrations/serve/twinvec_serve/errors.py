@@ -204,11 +204,21 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
     return error_answer(error)
 
 
+def faults_of(errors: Sequence[Mapping[str, Any]], body: Any = None) -> str:
+    """Say which parameters are invalid and why; their values are left out.
+
+    Args:
+        errors: What pydantic found.
+        body: The text of a body that is not JSON.
+    """
+    faults = [_fault(each, body) for each in errors]
+    return "; ".join(f"{place}: {text}" if place else text for place, text in faults)
+
+
 def _invalid(error: RequestValidationError) -> RequestError:
-    """Say which parameters are invalid and why; their values are left out."""
-    faults = [_fault(each, error.body) for each in error.errors()]
-    message = "; ".join(f"{place}: {text}" if place else text for place, text in faults)
-    return RequestError(message, param=faults[0][0] or None if len(faults) == 1 else None, code="invalid_request")
+    found = error.errors()
+    param = _fault(found[0], error.body)[0] or None if len(found) == 1 else None
+    return RequestError(faults_of(found, error.body), param=param, code="invalid_request")
 
 
 def _fault(error: Mapping[str, Any], body: Any) -> tuple[str, str]:

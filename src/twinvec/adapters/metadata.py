@@ -29,6 +29,9 @@ def plain_metadata(identity: object, metadata: Mapping[str, Any]) -> dict[str, A
 
     Raise ``DocumentError``, which names the document and the key, for a value that JSON has no form for.
     """
+    if not isinstance(metadata, Mapping):
+        kind = type(metadata).__name__
+        raise DocumentError(f"document {identity!r}: the metadata must be names with values, got {kind}")
     plain = {}
     for key, value in metadata.items():
         try:

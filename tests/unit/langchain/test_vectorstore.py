@@ -170,15 +170,42 @@ def test_what_is_there_is_not_embedded_again(store, documents, encoder, monkeypa
 
 
 def test_a_text_that_is_refused_is_named_and_hurts_no_other(store) -> None:
-    with pytest.raises(DocumentError, match=r"1 of 2 texts.*'bad'"):
+    with pytest.raises(DocumentError, match=r"1 of 2 texts were refused; the others are stored: 'bad': "):
         store.add_texts(["fine", "lone \ud800 surrogate"], ids=["good", "bad"])
     assert [document.id for document in store.get_by_ids(["good", "bad"])] == ["good"]
     with pytest.raises(DocumentError, match="JSON"):
         store.add_texts(["fine"], [{"when": object()}])
     with pytest.raises(DocumentError, match=r"7\.5"):
         store.add_texts(["fine"], ids=[7.5])
-    with pytest.raises(ConfigurationError, match="2 texts, 1 metadatas"):
+    with pytest.raises(ConfigurationError, match="metadatas must have one item for each of the 2 texts, got 1"):
         store.add_texts(["a", "b"], [{}])
+    with pytest.raises(ConfigurationError, match="ids must have one item for each of the 2 texts, got 1"):
+        store.add_texts(["a", "b"], ids=["a"])
+
+
+def test_the_error_of_refused_texts_claims_no_more_than_is_so(store) -> None:
+    with pytest.raises(DocumentError) as raised:
+        store.add_texts(["a"], [{"when": object()}], ids=["bad"])
+    assert str(raised.value).startswith("1 of 1 texts were refused: 'bad': the metadata 'when': ")
+
+
+def test_metadata_that_is_no_dict_is_refused_by_its_type(store) -> None:
+    with pytest.raises(DocumentError, match="'bad': the metadata must be names with values, got str"):
+        store.add_texts(["a"], ["name"], ids=["bad"])
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "name"),
+    [
+        ("similarity_search", {"query": "a", "k": 0}, "k"),
+        ("similarity_search_by_vector", {"embedding": [1.0], "k": True}, "k"),
+        ("max_marginal_relevance_search", {"query": "a", "k": 2.5}, "k"),
+        ("max_marginal_relevance_search", {"query": "a", "fetch_k": 0}, "fetch_k"),
+    ],
+)
+def test_a_wrong_number_is_named_as_the_caller_wrote_it(store, method, arguments, name) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name} must be a whole number from 1 "):
+        getattr(store, method)(**arguments)
 
 
 @pytest.mark.parametrize("method", ["similarity_search", "max_marginal_relevance_search", "add_texts"])

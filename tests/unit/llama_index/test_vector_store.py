@@ -236,9 +236,14 @@ def test_nodes_of_another_model_are_refused_before_anything_is_written(store, no
 
 def test_a_node_that_is_refused_is_named_and_hurts_no_other(store, nodes) -> None:
     bad = TextNode(id_="bad", text="lone \ud800 surrogate")
-    with pytest.raises(DocumentError, match="'bad'"):
+    with pytest.raises(DocumentError, match="1 of 2 nodes were refused; the others are stored: 'bad': "):
         store.add([nodes[0], bad])
     assert store.client.find() == ["leave"]
+
+
+def test_a_wrong_top_k_is_named_as_the_caller_wrote_it(store) -> None:
+    with pytest.raises(ConfigurationError, match=r"^similarity_top_k must be a whole number from 1 "):
+        store.query(VectorStoreQuery(query_str="a", similarity_top_k=0))
 
 
 def test_deleting_all_takes_a_call_of_its_own(store, nodes) -> None:

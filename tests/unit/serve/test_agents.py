@@ -300,3 +300,12 @@ async def test_an_argument_that_a_tool_does_not_have_is_refused(shelf):
     assert result.content[0].text.startswith("search has no argument filters; it takes queries, ")
     result = await asked(shelf, "list_collections", all=True)
     assert result.content[0].text == "list_collections has no argument all; it takes none"
+
+
+async def test_an_argument_of_a_wrong_type_is_named_without_its_value(shelf):
+    result = await asked(shelf, "search", queries=[7], limit="secret")
+    assert result.is_error
+    text = result.content[0].text
+    assert text.startswith("queries.0: should be a valid string; limit: should be a valid integer")
+    assert "secret" not in text
+    assert "http" not in text

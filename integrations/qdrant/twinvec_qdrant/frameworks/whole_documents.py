@@ -86,8 +86,10 @@ def ingest_all(
         check_vectors(collection, [each for each in documents if isinstance(each, Document)], vectors)
     report = collection.ingest(documents, vectors=vectors, allow_all_failed=True)
     if report.failures:
-        reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
-        raise DocumentError(f"{report.failed} of {what} were refused: {reasons}")
+        named = [(source, reason.removeprefix(f"document {source!r}: ")) for source, reason in report.failures[:5]]
+        reasons = "; ".join(f"{source!r}: {reason}" for source, reason in named)
+        others = "; the others are stored" if report.failed < len(documents) else ""
+        raise DocumentError(f"{report.failed} of {what} were refused{others}: {reasons}")
 
 
 def with_documents(collection: Collection, hits: Sequence[Hit]) -> list[tuple[Document, Hit]]:

@@ -9,10 +9,12 @@ from typing import Any
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import ValidationError
 
 from twinvec.version import __version__
 from twinvec_serve.agents.library import Shelf
 from twinvec_serve.agents.tools import Tools, understood
+from twinvec_serve.errors import faults_of
 
 Tool = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -25,7 +27,10 @@ _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent
 
 
 class _Server(MCPServer[object]):
-    """Refuses arguments that a tool does not have; the SDK ignores them, and a search would go without its filter."""
+    """Refuses arguments that a tool does not have; the SDK ignores them, and a search would go without its filter.
+
+    Faults of the others are named as those of requests are.
+    """
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[object, Any] | None = None
@@ -34,7 +39,12 @@ class _Server(MCPServer[object]):
             known = list(tool.input_schema.get("properties", {}))
             if tool.name == name and (unknown := sorted(set(arguments) - set(known))):
                 raise ToolError(f"{name} has no argument {', '.join(unknown)}; it takes {', '.join(known) or 'none'}")
-        return await super().call_tool(name, arguments, context)
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            raise ToolError(faults_of(error.__cause__.errors())) from None
 
 
 def build(shelf: Shelf, around: Callable[[Tool], Tool] = lambda tool: tool) -> MCPServer[object]:

@@ -25,7 +25,7 @@ from llama_index.vector_stores.twinvec.nodes import node_of, stored
 from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval.base import Mode
+from twinvec.retrieval.base import Mode, check_limit
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice
@@ -287,7 +287,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         **others: Any,
     ) -> list[Hit]:
         refuse_foreign(others)
-        mode, exact, limit = self._mode(query), exact_search(search_params), query.similarity_top_k
+        mode, exact = self._mode(query), exact_search(search_params)
+        limit = query.similarity_top_k
+        check_limit(limit, "similarity_top_k")
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
         if mode in _SPARSE:
             limit = query.sparse_top_k or limit
