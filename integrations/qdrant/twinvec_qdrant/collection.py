@@ -559,7 +559,11 @@ class Collection:
         return self._backend.count([CHUNKS])
 
     def info(self) -> dict[str, Any]:
-        """Return what the collection holds, its model and its settings; loads no model."""
+        """Return what the collection holds, its model and its settings; loads no model.
+
+        Among the "points" are chunks that no search finds, if there are "unfinished_documents": those of an ingest that
+        is running or was interrupted.
+        """
         return overview(self.name, self._backend)
 
     def verify(self, *, repair: bool = False) -> VerifyReport:

@@ -42,7 +42,8 @@ def info_command(
 ) -> None:
     """Show the contents, the model and the settings of a collection.
 
-    Settings that are off are left out; --json has all of them, and the digests.
+    Settings that are off are left out; --json has all of them, and the digests. Unfinished documents are those of an
+    ingest that is running or was interrupted; the next ingest cleans up after it.
 
     \b
     twinvec info --collection docs

@@ -21,10 +21,10 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.maintenance.healing import heal
 from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
+from twinvec_qdrant.records.intents import unfinished_sources
 from twinvec_qdrant.records.schema import (
     CHUNKS,
     EMBEDDED_FIELDS,
-    INTENTS,
     RECORDS,
     Record,
     chunk_key,
@@ -113,12 +113,12 @@ def _compare(catalog: Catalog, model: Description) -> _Compared:
         if not _as_written(own):
             changed.add(each.id)
     bare = _bare(backend, CHUNKS, names)
-    busy = _busy(backend)
+    unfinished = unfinished_sources(backend)
     records = [Record.of_payload(each.payload) for each in backend.scroll([RECORDS])]
     listed = {chunk for record in records for chunk in record.chunks}
     recorded = {record.source for record in records}
     changed |= {chunk for record in records for chunk in _misplaced(record, chunks)}
-    loose = {chunk: own.source for chunk, own in chunks.items() if chunk not in listed and own.source not in busy}
+    loose = {chunk: own.source for chunk, own in chunks.items() if chunk not in listed and own.source not in unfinished}
     seen = {chunk: chunks[chunk].revision for chunk, source in loose.items() if source in recorded}
     # read a second time: a chunk that was removed or written again meanwhile is not stray
     stray = dict(catalog.revisions(seen).items() & seen.items())
@@ -147,12 +147,6 @@ def _misplaced(record: Record, chunks: Mapping[str, _Place]) -> Iterator[str]:
                 last = place.position
 
 
-def _busy(backend: Backend) -> set[str]:
-    """Return the sources that a writer is changing, or was changing when it died."""
-    intents = backend.scroll([INTENTS], ["sources"])
-    return {source for intent in intents for source in intent.payload["sources"]}
-
-
 def _bare(backend: Backend, condition: StoreCondition, names: Iterable[str]) -> set[str]:
     return {each.id for name in names for each in backend.scroll([condition, LacksVector(name)], ["kind"])}
 
@@ -174,7 +168,7 @@ def _forgotten(catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Itera
 
     Intents, records and chunks are read in this order, in which a writer that removes a document changes them.
     """
-    sources = sources - _busy(catalog.backend)
+    sources = sources - unfinished_sources(catalog.backend)
     for source in sorted(sources - catalog.records(sources).keys()):
         chunks = catalog.backend.scroll([field_is("source", source), CHUNKS], ["position", *EMBEDDED_FIELDS])
         if places := {chunk.payload["position"]: chunk for chunk in chunks}:

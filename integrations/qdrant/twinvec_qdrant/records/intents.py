@@ -26,6 +26,12 @@ def new_intent() -> str:
     return intent_id(uuid4().hex)
 
 
+def unfinished_sources(backend: Backend) -> set[str]:
+    """Return the sources that a writer is changing, or was changing when it died."""
+    intents = backend.scroll([INTENTS], ["sources"])
+    return {source for intent in intents for source in intent.payload["sources"]}
+
+
 class Intents:
     """The intents in ``backend``."""
 

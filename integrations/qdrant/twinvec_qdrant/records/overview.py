@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from twinvec_qdrant.records.description import Description, stored_description
+from twinvec_qdrant.records.intents import unfinished_sources
 from twinvec_qdrant.records.payload_indexes import shown_indexes
 from twinvec_qdrant.records.roots import Roots
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS
@@ -28,6 +29,7 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "location": backend.location,
         "points": chunks,
         "sources": (documents := backend.count([RECORDS])),
+        **({"unfinished_documents": len(unfinished)} if (unfinished := unfinished_sources(backend)) else {}),
         **({"roots": roots} if (roots := _roots(backend, documents)) else {}),
         "model": now.model,
         "space": now.space,
