@@ -165,7 +165,7 @@ class Encoder(TruncationCounter):
             storage: Type of the stored vectors. ``None``: float32. ``"float16"``. ``"int8"``: one of 256 codes between
                 the smallest and the largest value of each dimension, which ``twinvec export --calibrate`` measures and
                 stores in the model's folder. ``"binary"``: the signs, packed as by ``numpy.packbits``.
-            progress: Show a progress bar on a terminal.
+            progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             on_batch: Called after every batch with its number of texts.
             advance: Advances a bar of the caller, instead of ``progress`` (``twinvec.support.progress``); the work of a
                 text is ``twinvec.tokens.truncation.work_of``.

@@ -59,7 +59,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
     normalize: bool = False
     """Scale every vector to length 1, even if the model does not."""
     show_progress: bool = False
-    """Show a progress bar for documents, on a terminal."""
+    """Show progress for documents: a bar on a terminal, a line a minute elsewhere."""
     cache_folder: str | None = None
     """Folder of hub models (default: the hub's cache)."""
     multi_process: Literal[False] = False

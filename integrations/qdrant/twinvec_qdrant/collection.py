@@ -243,7 +243,7 @@ class Collection:
             prune: Remove the other documents of the same source, except after a failure that may hide documents.
             allow_empty: Let ``prune`` remove everything if the documents are empty; default: an error.
             dry_run: Report what would be done; encode and write nothing.
-            progress: Show a progress bar on a terminal.
+            progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             report: A report to count in, which is returned; it is complete even if the ingest ends with an error.
             allow_all_failed: Return the report even if every document failed; default: an error, but for ``dry_run``.
             source: Name of what the documents are from. The collection keeps the first one's ids as they are, and
@@ -606,7 +606,7 @@ class Collection:
             encoder: Encoder of the new model.
             check: Called before the switch with the collection as it would be; False keeps the old model.
             chunks_per_second: Largest number of chunks to encode per second.
-            progress: Show a progress bar on a terminal.
+            progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             allow_truncation: Migrate even if the new model truncates chunks that the present one reads whole.
 
         Raises:
@@ -691,7 +691,7 @@ class Collection:
             prune: Remove documents and notes of the copy that are not in this collection. A document that has chunks
                 here, but has lost its record, is reported as missed instead.
             allow_empty: Let ``prune`` remove everything if this collection is empty; default: an error.
-            progress: Show a progress bar on a terminal.
+            progress: Show progress: a bar on a terminal, a line a minute elsewhere.
 
         Raises:
             SpaceMismatchError: the collection there has another model.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -95,11 +94,11 @@ class Counter:
 
 @contextmanager
 def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
-    """Yield an actor that counts texts for a progress bar; None if no bar is shown.
+    """Yield an actor that counts texts for the progress shown; None if none is shown.
 
-    The bar has an end for files that say how many rows they have. A batch that is lost with its worker counts twice.
+    A bar has an end for files that say how many rows they have. A batch that is lost with its worker counts twice.
     """
-    if not shown or not sys.stderr.isatty():
+    if not shown:
         yield None
         return
     total = texts.count() if PurePosixPath(source).suffix.lower() in _COUNTED else None

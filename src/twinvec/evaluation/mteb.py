@@ -73,7 +73,7 @@ class MtebEncoder:
             task_metadata: Name and type of the task.
             hf_split: Ignored, as are ``hf_subset`` and ``options``: the encoder makes its own batches.
             prompt_type: Whether the texts are queries or documents.
-            show_progress_bar: Show a progress bar on a terminal.
+            show_progress_bar: Show progress: a bar on a terminal, a line a minute elsewhere.
 
         Raises:
             InputError: a batch has no texts, because the task is about images, sound or video.

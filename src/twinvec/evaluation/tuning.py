@@ -91,7 +91,7 @@ def tune(
         encoder: Encoder for MaxSim; default: settings with MaxSim are not tried.
         measure: As in ``twinvec.evaluation.measures``.
         resamples: Number of resamples for the interval of the gain.
-        progress: Show progress bars on a terminal.
+        progress: Show progress: bars on a terminal, a line a minute elsewhere.
 
     Raises:
         InputError: there are fewer than ten queries, or the retriever finds none of the set's documents.

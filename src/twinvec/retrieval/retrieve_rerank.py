@@ -33,7 +33,7 @@ class BatchReranker(Reranker, Protocol):
         *,
         progress: bool = False,
     ) -> list[list[Hit]]:
-        """Rerank the hits of each query; ``progress`` shows a bar on a terminal."""
+        """Rerank the hits of each query; ``progress`` shows a bar on a terminal, a line a minute elsewhere."""
 
 
 class RetrieveRerank:

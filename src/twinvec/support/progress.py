@@ -1,4 +1,4 @@
-"""Progress bars for long work, on stderr, if it is a terminal.
+"""Progress of long work, on stderr: a bar if it is a terminal, else a line a minute, as for a log file.
 
 A bar counts items, such as documents. If items differ in size, the bar and the time left follow the work done, in any
 measure that grows with the time that an item takes, such as bytes, tokens or pairs.
@@ -7,11 +7,13 @@ measure that grows with the time that an item takes, such as bytes, tokens or pa
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 _WINDOW_SECONDS = 30.0
+_LINE_SECONDS = 60.0
 
 
 class Advance(Protocol):
@@ -41,7 +43,7 @@ def progress_bar(
     window: float = _WINDOW_SECONDS,
     shown: bool = True,
 ) -> Iterator[Advance]:
-    """Show a bar with the number of items, the rate, the time left and failures, on a terminal only.
+    """Show a bar with the number of items, the rate, the time left and failures; elsewhere than on a terminal, lines.
 
     Args:
         label: What is done, such as "Encoding".
@@ -54,7 +56,7 @@ def progress_bar(
         shown: False shows nothing.
     """
     if not shown or not sys.stderr.isatty():
-        yield unseen
+        yield _Lines(label, total, unit, done) if shown else unseen
         return
     from twinvec.support.progress_display import Count, display
 
@@ -72,3 +74,25 @@ def progress_bar(
         yield advance
         end = progress.tasks[0].total or progress.tasks[0].completed
         progress.update(task, total=end, completed=end)  # it ends with the time that all took
+
+
+class _Lines:
+    """Writes a line a minute: how many items are finished, and how many have failed."""
+
+    def __init__(self, label: str, total: int | None, unit: str, done: int) -> None:
+        self._label = label
+        self._of = "" if total is None else f" of {total:,}"
+        self._unit = unit
+        self._items = done
+        self._failed = 0
+        self._due = time.monotonic() + _LINE_SECONDS
+
+    def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None) -> None:
+        self._items += count
+        self._failed += failed
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + _LINE_SECONDS
+            failed_ones = f", {self._failed:,} failed" if self._failed else ""
+            sys.stderr.write(f"{self._label}: {self._items:,}{self._of} {self._unit}{failed_ones}\n")
+            sys.stderr.flush()

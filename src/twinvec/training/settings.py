@@ -170,7 +170,7 @@ class Schedule(Section):
     """Precision of the computation (autocast); weights are float32."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     checkpoint_every: int = Field(default=200, ge=1)
-    """Steps between checkpoints."""
+    """Steps between checkpoints; a run of one process also writes one when the last is five minutes old."""
     log_every: int = Field(default=10, ge=1)
     """Steps between two points of the loss curve."""
     report_to: list[Literal["tensorboard", "wandb"]] = []

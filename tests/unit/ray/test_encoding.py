@@ -127,7 +127,6 @@ def test_a_bar_follows_the_workers_of_the_command(cluster, exported_model, tmp_p
         yield advances.append
 
     monkeypatch.setattr(runner, "progress_bar", bar)
-    monkeypatch.setattr(runner.sys.stderr, "isatty", lambda: True, raising=False)
     rows = pa.table({"body": [f"the number {row}" for row in range(700)]})
     pq.write_table(rows, tmp_path / "texts.parquet")
     options = {"field": "body", "prompt": None, "storage": None, "use_gpu": False}

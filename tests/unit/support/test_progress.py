@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stderr
 import pytest
 from rich.progress import Progress
 
-from twinvec.support import progress_display
+from twinvec.support import progress, progress_display
 from twinvec.support.progress import progress_bar, unseen
 
 
@@ -126,11 +126,28 @@ def test_a_long_label_leaves_room(terminal):
         assert terminal.shown() == "Training longlo… ━ 50,000/100,000 steps, 320 pairs/s, 2:46:40 left, 81 failed"
 
 
-def test_nothing_is_shown_without_a_terminal(capsys):
-    with progress_bar("Encoding", 10, "texts") as advance:
-        advance(10, failed=1, work=3)
+def test_without_a_terminal_there_is_a_line_a_minute(capsys, monkeypatch):
+    seconds = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: seconds[0])
+    with progress_bar("Ingesting", 1200, "documents", done=100) as advance:
+        for seconds[0] in range(10, 190, 10):
+            advance(50, failed=seconds[0] > 100, work=3)
+    with progress_bar("Reading", None, "files") as advance:
+        seconds[0] += 59
+        advance(1)
+        seconds[0] += 1
+        advance(2)
+    assert capsys.readouterr() == (
+        "",
+        "Ingesting: 400 of 1,200 documents\nIngesting: 700 of 1,200 documents, 2 failed\n"
+        "Ingesting: 1,000 of 1,200 documents, 8 failed\nReading: 3 files\n",
+    )
+
+
+def test_nothing_is_shown_unless_it_is_asked_for(terminal, capsys):
+    with bar(terminal, "Encoding", 10, "texts", shown=False) as advance:
         assert advance is unseen
-    assert capsys.readouterr() == ("", "")
+    assert terminal.getvalue() == ""
 
 
 def test_what_is_printed_to_a_file_stays_there(terminal, capsys):

@@ -72,7 +72,7 @@ def adopt_collection(
         language: Snowball language of BM25's stemmer.
         payload_indexes: As for ``Collection.open``.
         dry_run: Check and count; write nothing.
-        progress: Show a progress bar on a terminal.
+        progress: Show progress: a bar on a terminal, a line a minute elsewhere.
 
     Raises:
         CollectionNotFoundError: the collection does not exist.

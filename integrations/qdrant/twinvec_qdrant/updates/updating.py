@@ -63,7 +63,7 @@ def update_collection(
     Args:
         collection: The open collection.
         prune: Remove documents that their source no longer holds.
-        progress: Show progress bars on a terminal.
+        progress: Show progress: bars on a terminal, a line a minute elsewhere.
         only: Names of the sources to ingest; default: all.
 
     Returns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,13 +22,14 @@ from twinvec.errors import ConfigurationError
 from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec.training.data.batch_sampler import BatchPlan
 from twinvec.training.data.rows import PairRows, Rows
-from twinvec.training.losses.distributed import own_part, wait_for_all
+from twinvec.training.losses.distributed import own_part, wait_for_all, world_size
 from twinvec.training.losses.negatives_mask import text_hashes
 from twinvec.training.run.config import TrainConfig
 from twinvec.training.run.evaluators import Measurement
 from twinvec.training.run.run_folder import mark_complete
 
 _TENSORS = "tensors.safetensors"
+_CHECKPOINT_SECONDS = 300.0  # the clocks of several processes differ, so only a single one goes by time
 
 
 class RowDataset(Dataset[dict[str, Any]]):
@@ -166,7 +168,10 @@ class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
 
 @dataclass(eq=False)
 class _Watcher(TrainerCallback):
-    """Moves the bar and the plan, and marks checkpoints; the bar counts the rows of all processes, called ``unit``."""
+    """Moves the bar and the plan, and marks checkpoints; the bar counts the rows of all processes, called ``unit``.
+
+    A checkpoint is due every ``checkpoint_every`` steps, and five minutes after the last one.
+    """
 
     plan: BatchPlan
     rows: int
@@ -174,8 +179,10 @@ class _Watcher(TrainerCallback):
     checkpoint_every: int
     bar: ExitStack
     advance: Advance = unseen
+    saved_at: float = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.saved_at = time.monotonic()
         bar = progress_bar(
             "Training",
             state.max_steps,
@@ -195,7 +202,8 @@ class _Watcher(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.advance(1, work=self.rows)
-        if state.global_step % self.checkpoint_every == 0:  # also between measurements
+        is_late = world_size() == 1 and time.monotonic() - self.saved_at > _CHECKPOINT_SECONDS
+        if is_late or state.global_step % self.checkpoint_every == 0:  # also between measurements
             control.should_save = True
         if control.should_training_stop and not any("loss" in entry for entry in state.log_history):
             control.should_log = True  # the run has fewer steps than log_every
@@ -208,6 +216,7 @@ class _Watcher(TrainerCallback):
         wait_for_all()  # each process adds the state of its random generator
         if state.is_world_process_zero:
             mark_complete(_checkpoint(args, state.global_step))
+        self.saved_at = time.monotonic()
 
 
 def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def test_rows_that_find_no_place_are_said_to_be_left_out(caplog):
     with caplog.at_level(logging.WARNING, logger="twinvec.training.data.batch_sampler"):
         batches = list(plan([same], 10))
     assert [len(batch) for batch in batches] == [1, 1, 1]
-    assert "27 rows repeat texts too often" in caplog.text
+    assert "rows left out of this epoch, as their texts repeat too often: 27" in caplog.text
 
 
 def test_a_small_dataset_comes_again_and_again():

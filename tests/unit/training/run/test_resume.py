@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from safetensors.numpy import load_file
@@ -116,6 +118,19 @@ def test_checkpoints_come_between_measurements_too(run, interrupt, tmp_path):
         run(tmp_path / "model", {"steps": 6, "checkpoint_every": 2}, **settings)
     complete = {path.parent.name for path in (tmp_path / "model").glob("checkpoints/*/complete")}
     assert complete == {"checkpoint-2", "checkpoint-3"}
+
+
+def test_a_checkpoint_is_due_after_five_minutes_however_few_steps_they_had(run, interrupt, tmp_path, monkeypatch):
+    minutes = count(step=2)
+    monkeypatch.setattr(trainers, "time", SimpleNamespace(monotonic=lambda: 60 * next(minutes)))
+    run(tmp_path / "whole", {"steps": 4})
+    interrupt(trainers, "mark_complete", 2)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", {"steps": 4})
+    assert [path.parent.name for path in (tmp_path / "cut").glob("checkpoints/*/complete")] == ["checkpoint-3"]
+    run(tmp_path / "cut", {"steps": 4})
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut"))
+    assert one == two
 
 
 def test_a_run_goes_on_wherever_it_is_moved(run, interrupt, tmp_path, monkeypatch):

@@ -55,7 +55,7 @@ class TwinvecEmbedding(BaseEmbedding):
         engine: The engine, as for ``twinvec.Encoder``; ``backend`` is another name for it.
         precision: As for ``twinvec.Encoder``.
         dimensions: Truncate vectors to this many leading dimensions (for Matryoshka models).
-        show_progress_bar: Show a progress bar for texts, on a terminal.
+        show_progress_bar: Show progress for texts: a bar on a terminal, a line a minute elsewhere.
         space: The space that ``to_dict`` recorded; a model with other vectors is refused.
         encoder: An open encoder, instead of a model's name.
         model_kwargs: Other arguments of ``SentenceTransformer`` that ``HuggingFaceEmbedding`` passes on: token,
