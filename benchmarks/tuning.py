@@ -6,7 +6,8 @@ For every set below DATA/ir and DATA/pairs, all settings are measured once for e
 memory. Then, many times, a few queries are drawn at random, or half of them, a setting is chosen by them as ``tune``
 does, and measured on all other queries against plain hybrid search. "uncorrected" are the same draws with the rule of
 version 0.3: the largest mean gain less 1.645 standard errors. The rows "passages" are chosen by passages taken out of
-the documents, without judgements. ``--cache`` keeps the figures of each query, so that another run only draws.
+the documents, without judgements; a set whose documents are too short has none. ``--cache`` keeps the figures of each
+query, so that another run only draws.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def measure(data: BeirSet, encoder: Encoder) -> tuple[Measured, Measured | None]
         passages = pseudo_queries([data.documents[row] for row in rows], PASSAGES)
     except InputError:
         return judged, None
-    return judged, measure_settings(MemoryIndex(encoder, passages.documents), passages, encoder, MEASURE, progress=True)
+    return judged, measure_settings(MemoryIndex(encoder, passages.documents), passages, None, MEASURE, progress=True)
 
 
 def table(name: str, judged: Measured, passages: Measured | None) -> str:

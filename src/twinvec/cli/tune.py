@@ -33,8 +33,8 @@ def tune_command(
 
     The command compares search by vectors, by words, and by both with several weights, each with and without MaxSim or
     feedback. The queries have known answers: judged queries (--ir), or passages cut out of the collection's own
-    documents. Plain hybrid search stays unless a setting beats it beyond chance and in cross-validation: on queries
-    that did not take part in the choice.
+    documents, which choose neither MaxSim nor feedback. Plain hybrid search stays unless a setting beats it beyond
+    chance and in cross-validation: on queries that did not take part in the choice.
 
     \b
     twinvec tune --collection articles --ir articles-judged/

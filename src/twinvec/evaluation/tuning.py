@@ -136,10 +136,9 @@ def tune_by_documents(
     index = MemoryIndex(encoder)
     with unreported_truncations():  # expected: a search compares the beginnings of long documents
         index.add(data.documents, progress=progress)
-    tokens = encoder if isinstance(encoder, Encoder) else None
-    measured = measure_settings(index, data, tokens, measure, progress=progress)
+    measured = measure_settings(index, data, None, measure, progress=progress)
     found = tuned(measured, measure, resamples=resamples, pseudo=True)
-    return replace(found, milliseconds=_milliseconds(collection, found.setting, data, tokens))
+    return replace(found, milliseconds=_milliseconds(collection, found.setting, data, None))
 
 
 def measure_settings(
@@ -258,13 +257,14 @@ def cross_validated(values: Mapping[Setting, Values]) -> Values:
 def by_passages(values: Mapping[Setting, Values]) -> dict[Setting, Values]:
     """Return the settings that pseudo-queries may choose from.
 
-    Passages share more words with their documents than questions do, so they cannot show that words weigh too little.
-    Each has one answer, so they cannot show what feedback is worth either.
+    Passages share more words with their documents than questions do, so they cannot show that words weigh too little,
+    nor what MaxSim is worth, which compares words in their contexts. Each has one answer, so they cannot show what
+    feedback is worth either.
     """
     return {
         setting: each
         for setting, each in values.items()
-        if setting.mode != "sparse" and setting.words <= 1 and not setting.feedback
+        if setting.mode != "sparse" and setting.words <= 1 and not setting.feedback and not setting.mix
     }
 
 

@@ -23,6 +23,7 @@ from twinvec.evaluation.tuning import (
     MIXES,
     PLAIN,
     WORDS,
+    by_passages,
     choose,
     cross_validated,
     measure_settings,
@@ -224,6 +225,12 @@ def test_passages_cannot_say_that_words_weigh_too_little(words_matter):
     assert {Setting("dense"), Setting("sparse")} < set(found.figures)  # to be compared with
 
 
+def test_passages_do_not_choose_what_only_judged_queries_can_tell():
+    told = [PLAIN, Setting("dense"), Setting("hybrid", 0.5)]
+    others = [Setting("sparse"), Setting("hybrid", 2.0), Setting("dense", feedback=2), Setting("hybrid", mix=0.5)]
+    assert list(by_passages(dict.fromkeys([*told, *others], np.zeros(10)))) == told
+
+
 def test_a_retriever_of_other_documents_is_refused():
     class Elsewhere:
         def search(self, query, limit=10, **options):
@@ -348,13 +355,20 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_terminal_shows_how_far_tuning_is(on_terminal, tiny_model, tmp_path):
+def test_a_terminal_shows_how_far_tuning_is(on_terminal, tiny_model, tmp_path, make_beir):
     exported = export_model(tiny_model("bert"), tmp_path / "exported").folder  # is loaded without torch
+    texts = {f"d{row}": text_of(row) for row in range(15)}
     with Collection.open("c", tmp_path / "store", encoder=Encoder(exported)) as collection:
-        collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
-    shown = on_terminal(120, "tune", "--collection", "c", "--path", tmp_path / "store")
+        collection.ingest(texts.items())
+    judged = make_beir(
+        "made",
+        documents={name: ("", text) for name, text in texts.items()},
+        queries={f"q{name}": text[:40] for name, text in texts.items()},
+        qrels={f"q{name}": {name: 1} for name in texts},
+    )
+    shown = on_terminal(120, "tune", "--collection", "c", "--path", tmp_path / "store", "--ir", judged)
     assert "Searching" in shown
-    assert re.search(r"Reranking[^\r]*15/15 texts", shown)
+    assert re.search(r"Reranking[^\r]* (\d+)/\1 texts", shown)
     assert "chosen: " in shown
 
 
