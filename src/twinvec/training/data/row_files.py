@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -17,6 +18,7 @@ from typing import Any, Literal
 from twinvec.errors import ConfigurationError, DocumentError, InputError
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import long_fields, parse_object
+from twinvec.text import check_text
 
 FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 
@@ -51,11 +53,15 @@ def open_table(path: Path, cache: Path) -> Any:
 
 @contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    bars = datasets.utils.logging.is_progress_bar_enabled()
+    """Show no bars of the library, nor the errors that it logs before it raises them."""
+    log = datasets.utils.logging
+    bars, verbosity = log.is_progress_bar_enabled(), log.get_verbosity()
     datasets.disable_progress_bars()
+    log.set_verbosity(logging.CRITICAL)
     try:
         yield
     finally:
+        log.set_verbosity(verbosity)
         if bars:
             datasets.enable_progress_bars()
 
@@ -129,11 +135,24 @@ def _objects(path: Path, names: tuple[str, ...], count: int) -> Iterator[dict[st
 def unreadable(path: Path, error: Exception) -> DocumentError:
     """Return the error for a file that the library fails on; it names the row if a single line is at fault."""
     if path.suffix == ".jsonl":
+        number = 0
         with path.open("rb") as file:
             for number, line in enumerate(filter(bytes.strip, file), start=1):
+                place = f"{path}, row {number}"
                 try:
-                    parse_object(line, f"{path}, row {number}")
+                    _check_row(line.strip().decode("utf-8-sig"), place)
+                except UnicodeDecodeError as at_fault:
+                    return DocumentError(f"{place}: not UTF-8: {at_fault.reason} at byte {at_fault.start} of the row")
                 except InputError as at_fault:
                     return DocumentError(str(at_fault))
+        if not number:
+            return DocumentError(f"{path}: is empty")
     reason = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
     return DocumentError(f"{path}: cannot be read: {reason}")
+
+
+def _check_row(line: str, place: str) -> None:
+    for name, value in parse_object(line, place).items():
+        for text in (name, *(value if isinstance(value, list) else [value])):
+            if isinstance(text, str):
+                check_text(text, f"{place}, field {name!a}")

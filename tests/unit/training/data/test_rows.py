@@ -175,17 +175,26 @@ def test_a_bad_row_is_named(tmp_path, case):
 def test_a_lone_surrogate_is_refused(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"anchor": "a", "positive": "b"}\n{"anchor": "a", "positive": "\\ud800"}\n')
-    with pytest.raises(DocumentError, match=r"rows\.jsonl"):
+    with pytest.raises(DocumentError, match=r"rows\.jsonl, row 2, field 'positive': lone surrogate U\+D800"):
         read(path)
+
+
+def test_an_error_is_told_once(tmp_path, caplog):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"anchor": "a", "pos')
+    with pytest.raises(DocumentError):
+        read(path)
+    assert not caplog.records, "the library logs nothing of what is raised"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "is empty"),
+        (b"\n\n", "is empty"),
         (b'{"anchor": "a", "positive": "b"}\n{"anchor": "a", "pos\n', "row 2: not JSON"),
         (b'{"anchor": "a", "positive": "b"}\n[1]\n', "row 2: expected a JSON object"),
-        (b'{"anchor": "a", "positive": "\xff"}\n', "rows.jsonl"),
+        (b'{"anchor": "a", "positive": "\xff"}\n', "row 1: not UTF-8: invalid start byte at byte 29 of the row"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, content, message):
