@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from json import JSONDecodeError
@@ -30,6 +29,7 @@ from twinvec.errors import (
     StoreUnavailableError,
     TwinvecError,
 )
+from twinvec.support.checks import field_fault
 
 logger = logging.getLogger(__name__)
 
@@ -125,12 +125,6 @@ _TABLE: dict[type[TwinvecError], _Known] = {
 """Errors whose message is for the client; others are of the server's files and models, and are logged."""
 
 _CODES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
-
-_PLAIN = {"missing": "is missing", "extra_forbidden": "is not known; leave it out"}
-"""Kinds of faults for which pydantic's words do not follow a parameter's name."""
-
-_NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
-"""What pydantic calls a parameter, whose name comes before."""
 
 UNREADABLE = "There was an error parsing the body"
 """FastAPI's words for a body that is not UTF-8, or nested too deeply; its answer has clearer ones."""
@@ -229,8 +223,7 @@ def _fault(error: Mapping[str, Any], body: Any) -> tuple[str, str]:
         if error["input"] in (None, b""):
             return "", "the body is empty or null; send a JSON object"
         return "", "the body is not a JSON object; send one, with the header Content-Type: application/json"
-    text = error["msg"].removeprefix("Value error, ").replace(" after validation", "")
-    return _place(error["loc"]), _PLAIN.get(error["type"]) or _NOUN.sub("", text)
+    return _place(error["loc"]), field_fault(error)
 
 
 def _place(location: Sequence[int | str]) -> str:

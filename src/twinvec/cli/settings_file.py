@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 
 from twinvec.cli.options import CONFIG_FILE, PROJECT_FILE, PROJECT_TABLE
 from twinvec.errors import ConfigurationError
+from twinvec.support.checks import field_fault
 
 _TABLE = f"[{PROJECT_TABLE}]"
 _SECRETS = ("key", "token", "password", "secret")
@@ -104,8 +105,7 @@ def fault(error: Any) -> str:
     key = ".".join(map(str, error["loc"]))
     known = ", ".join(Settings.model_fields)
     if error["type"] != "extra_forbidden":
-        message = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-        return ": ".join(filter(None, [key, message]))
+        return ": ".join(filter(None, [key, field_fault(error)]))
     if any(word in key.lower() for word in _SECRETS):
         return f"{key}: a secret is not for this file; set the environment variable QDRANT_API_KEY"
     near = get_close_matches(key, Settings.model_fields, 1)

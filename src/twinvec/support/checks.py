@@ -1,12 +1,20 @@
-"""Checks of arguments: choices, integers and unknown names. Errors name the argument, its value and what is allowed."""
+"""Checks of arguments: choices, integers and unknown names. Errors name the argument, its value and what is allowed.
+
+Fields that pydantic checks have their faults told by ``field_fault``, in words that follow the field's name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
 from numbers import Integral
 from typing import Any, get_args
 
 from twinvec.errors import ConfigurationError
+
+_NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
+"""What pydantic calls a field, whose name comes before."""
 
 
 def check_choice(value: object, choices: Any, what: str) -> None:
@@ -34,3 +42,25 @@ def integer(value: int, name: str, least: int | None = None) -> int:
     if least is not None and value < least:
         raise ConfigurationError(f"{name} must be at least {least}, got {value}")
     return int(value)
+
+
+def field_fault(error: Mapping[str, Any], known: Collection[str] = ()) -> str:
+    """Say what pydantic found, without the field's value.
+
+    Args:
+        error: One of the ``errors()`` of pydantic's exception.
+        known: Names of fields, of which a field that is not known may have meant one.
+    """
+    match error["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            near = get_close_matches(str(error["loc"][-1]), known, 1)
+            return f"is not known; did you mean {near[0]}?" if near else "is not known; leave it out"
+        case "union_tag_not_found":
+            return f"{error['ctx']['discriminator'].strip(chr(39))} is missing"
+        case "union_tag_invalid":
+            name, tag, tags = (error["ctx"][key] for key in ("discriminator", "tag", "expected_tags"))
+            return f"{name.strip(chr(39))} {tag!r} is not known; it should be one of {tags}"
+    message: str = error["msg"]
+    return _NOUN.sub("", message.removeprefix("Value error, ").replace(" after validation", ""))

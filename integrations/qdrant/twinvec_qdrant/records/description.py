@@ -28,6 +28,7 @@ from twinvec.retrieval import analysis as analyses
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.relevance import MANY, Calibration, completed, known_calibration
+from twinvec.support.checks import field_fault
 from twinvec_qdrant.encoders import document_vectors, states_dim
 from twinvec_qdrant.layout import Layout
 from twinvec_qdrant.records.schema import tenant_path
@@ -228,7 +229,7 @@ def read_description(metadata: Mapping[str, Any], location: str) -> Description:
     try:
         return Description.model_validate(metadata)
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {field_fault(each)}" for each in error.errors())
         raise StoreCorruptError(f"{location}: the collection's description is not valid: {wrong}") from error
 
 

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from twinvec.errors import ConfigurationError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
+from twinvec.support.checks import field_fault
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
 
@@ -130,8 +131,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     try:
         config = TrainConfig.model_validate(values)
     except ValidationError as error:
-        lines = [f"  {'.'.join(map(str, item['loc'])) or 'as a whole'}: {item['msg']}" for item in error.errors()]
-        raise ConfigurationError("\n".join([f"{origin}: {len(lines)} wrong field(s)", *lines])) from None
+        raise ConfigurationError("\n".join(f"{origin}: {_fault(each)}" for each in error.errors())) from None
     data = [source.model_copy(update={"path": root / source.path}) for source in config.data]
     evaluation = config.evaluation
     if evaluation is not None:
@@ -147,6 +147,16 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     if (root / model).is_dir():
         model = str(root / model)
     return config.model_copy(update={"data": data, "evaluation": evaluation, "model": model})
+
+
+def _fault(error: Any) -> str:
+    """Return the field and what is wrong with it; a fault of several fields names them itself."""
+    place = list(error["loc"])
+    if place[:1] == ["objective"]:
+        del place[1:2]  # the objective's name, by which pydantic has chosen its fields
+    sections: list[type[settings.Section]] = settings.Section.__subclasses__()  # TrainConfig is one of them
+    known = sorted({name for section in sections for name in section.model_fields})
+    return ": ".join(filter(None, [".".join(map(str, place)), field_fault(error, known)]))
 
 
 def _require_file(path: Path, where: str) -> None:
