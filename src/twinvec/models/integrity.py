@@ -13,6 +13,8 @@ from twinvec.errors import ModelIntegrityError
 from twinvec.support.atomic import atomic_write
 
 MANIFEST = "twinvec.json"
+RUN_FILE = "training.json"
+"""What a training run remembers. The manifest is the last file that it writes."""
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -23,7 +25,7 @@ def weight_files(folder: Path) -> list[Path]:
     homes = [folder, *sorted(path for path in folder.glob("[0-9]*_*") if path.is_dir())]
     files = [path for home in homes for path in _weights_of(home)]
     if not files:
-        raise ModelIntegrityError(f"{folder / 'model.safetensors'}: missing")
+        raise _without_weights(folder)
     return files
 
 
@@ -32,7 +34,7 @@ def loaded_weights(home: Path) -> list[Path]:
     whole = home / "model.safetensors"
     found = [whole] if whole.is_file() else _shards(home)
     if not found:
-        raise ModelIntegrityError(f"{whole}: missing")
+        raise _without_weights(home)
     return found
 
 
@@ -63,8 +65,18 @@ def _weights_of(home: Path) -> list[Path]:
         )
     config = home / "config.json"
     if config.is_file() and "model_type" in read_object(config):  # the folder of a backbone
-        raise ModelIntegrityError(f"{home / 'model.safetensors'}: missing")
+        raise _without_weights(home)
     return []
+
+
+def _without_weights(folder: Path) -> ModelIntegrityError:
+    weights = folder / "model.safetensors"
+    if (folder / RUN_FILE).is_file() and not (folder / MANIFEST).is_file():
+        return ModelIntegrityError(
+            f"{weights}: missing, because the training run in this folder is not finished; start its command again "
+            f"(twinvec train CONFIG.yaml -o {folder})"
+        )
+    return ModelIntegrityError(f"{weights}: missing")
 
 
 def verify_folder(folder: Path) -> None:

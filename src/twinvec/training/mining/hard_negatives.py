@@ -24,6 +24,7 @@ from twinvec.models.space import classifier_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.retrieve_rerank import search_many
+from twinvec.retrieval.windows import body_start
 from twinvec.support.checks import integer
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import normalised
@@ -149,7 +150,7 @@ def mine_negatives(
         hits_lists = search_many(retriever, anchors, depth)
         found = {a: _Candidates(a, hits, known) for a, hits in zip(anchors, hits_lists, strict=True)}
         scores = [found[anchor].of_positive(positive) for anchor, positive in window]
-        rows = [found[anchor].chosen(score, chosen) for (anchor, _), score in zip(window, scores, strict=True)]
+        rows = [found[a].chosen(positive, score, chosen) for (a, positive), score in zip(window, scores, strict=True)]
         if scorer is not None:
             rows = _denoised([anchor for anchor, _ in window], rows, scorer, chosen.denoise_above)
         for texts, score in zip(rows, scores, strict=True):
@@ -203,15 +204,22 @@ class _Candidates:
         same = [score for texts, score in found if wanted in texts]
         return max(same or (score for texts, score in found if contains_either_way(texts, wanted)), default=None)
 
-    def chosen(self, of_positive: float | None, options: MiningOptions) -> list[str]:
-        """Return the texts that may be negatives, hardest first."""
+    def chosen(self, own: str, of_positive: float | None, options: MiningOptions) -> list[str]:
+        """Return the texts that may be negatives, hardest first.
+
+        A chunk has its heading only if ``own``, the row's positive, is a chunk with one: else headings would tell
+        negatives apart.
+        """
+        wanted = normalised(own)
+        headed = any(len(variants) > 1 and wanted == variants[0] for variants in self._variants)
         limit = math.inf
         if options.margin is not None:
             if of_positive is None:
                 return []
             limit = of_positive - options.margin
-        hits = zip(self._hits, self._positive, self._scores, strict=True)
-        others = [(hit.text, score) for hit, positive, score in hits if not positive]
+        texts = [hit.text if headed else hit.text[body_start(hit) :] for hit in self._hits]
+        found = zip(texts, self._positive, self._scores, strict=True)
+        others = [(text, score) for text, positive, score in found if not positive]
         ranked = others[options.first_rank - 1 : options.last_rank]
         return list(dict.fromkeys(text for text, score in ranked if score <= limit))
 

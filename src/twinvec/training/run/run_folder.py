@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError
-from twinvec.models.integrity import MANIFEST, read_object, write_manifest
+from twinvec.models.integrity import MANIFEST, RUN_FILE, read_object, write_manifest
 from twinvec.support.atomic import PARTIAL, atomic_write, sync_files
 from twinvec.support.locks import exclusive_lock
 from twinvec.training.run.config import TrainConfig
 
 _MARKER = "complete"
-_RUN = "training.json"
 _CHECKPOINTS = "checkpoints"
 _UNFINISHED = "model.partial"
 _LOCK = "training.lock"
-_BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, _RUN + PARTIAL)
+_BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
 """What a run may leave behind without a record if it is killed at its start."""
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
@@ -55,7 +54,7 @@ class RunFolder:
 
     def __init__(self, path: Path, digest: str) -> None:
         self.path = path
-        self._record_path = path / _RUN
+        self._record_path = path / RUN_FILE
         if path.exists() and not path.is_dir():
             raise ConfigurationError(f"{path}: is a file; choose another folder")
         if self._record_path.is_file():

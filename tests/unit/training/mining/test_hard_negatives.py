@@ -115,8 +115,18 @@ def test_a_chunk_is_judged_without_its_heading():
     hits = [Hit("1", "Shell > Files\n\nWith -r it copies folders too.", 1.0, payload={"heading": "Shell > Files"})]
     hits.append(Hit("2", "Shell > Files\n\nmv moves.", 0.9, payload={"heading": "Shell > Files"}))
     [found] = mine_negatives(COPYING[:1], Found(hits), KnownPositives(COPYING))
-    assert found.negatives == ["Shell > Files\n\nmv moves."]
+    assert found.negatives == ["mv moves."], "a positive without a heading has negatives without one"
     assert found.found
+
+
+def test_the_negatives_of_a_chunk_with_its_heading_have_theirs():
+    hits = [Hit(text, text, 1.0, payload={"heading": "Shell > Files"}) for text in ("ls lists.", *HEADED)]
+    pairs = [("how do I copy", HEADED[0]), ("how do I copy", "cp copies.")]
+    found = mine_negatives(pairs, Found(hits), KnownPositives(pairs))
+    assert [each.negatives for each in found] == [["ls lists.", HEADED[1]], ["ls lists.", "mv moves."]]
+
+
+HEADED = ["Shell > Files\n\ncp copies.", "Shell > Files\n\nmv moves."]
 
 
 class Found(Fixed):

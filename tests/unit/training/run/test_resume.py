@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 from safetensors.numpy import load_file
 
-from twinvec.errors import ConfigurationError
+from twinvec import Encoder
+from twinvec.errors import ConfigurationError, ModelIntegrityError
 from twinvec.support.progress import unseen
 from twinvec.training.run import library_trainers as trainers
 from twinvec.training.run import run_folder
@@ -131,6 +132,14 @@ def test_a_checkpoint_is_due_after_five_minutes_however_few_steps_they_had(run, 
     run(tmp_path / "cut", {"steps": 4})
     one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut"))
     assert one == two
+
+
+def test_a_folder_whose_run_is_not_finished_is_no_damaged_model(run, interrupt, tmp_path):
+    interrupt(trainers, "mark_complete", 1)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "model", {"steps": 2})
+    with pytest.raises(ModelIntegrityError, match=r"the training run in this folder is not finished; .* -o "):
+        Encoder(tmp_path / "model")
 
 
 def test_a_run_goes_on_wherever_it_is_moved(run, interrupt, tmp_path, monkeypatch):
