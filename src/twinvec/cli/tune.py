@@ -78,6 +78,7 @@ def _show_tuning(collection: str, found: Tuning) -> None:
         )
     reason = "no other setting beats it" if found.setting == PLAIN else f"it beats plain {PLAIN}"
     times = found.milliseconds
+    plain_time = "" if found.setting == PLAIN else f", and {times['plain']:,.0f} ms by plain hybrid search"
     show(
         lines,
         f"measured on {queries}",
@@ -85,7 +86,7 @@ def _show_tuning(collection: str, found: Tuning) -> None:
         f"gain over plain hybrid search: {_gain(found.gain_over_plain)}",
         f"gain over {found.single}, the best single stage: {_gain(found.gain)}",
         "both gains are those on queries that did not take part in the choice",
-        f"a search takes {times['chosen']:,.0f} ms, and {times['plain']:,.0f} ms by plain hybrid search",
+        f"a search takes {times['chosen']:,.0f} ms{plain_time}",
         f"stored with the collection: twinvec search --collection {collection} uses it",
     )
 

@@ -346,9 +346,11 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
         passages,
         "gain over plain hybrid search: ",
         "a search takes ",
-        " ms by plain hybrid search",
     ):
         assert said in shown.out
+    assert (" ms by plain hybrid search" in shown.out) == (figures["setting"] != asdict(PLAIN))
+    if figures["setting"] == asdict(PLAIN):
+        assert figures["milliseconds"]["plain"] == figures["milliseconds"]["chosen"]
     assert set(figures["gain_over_plain"]) == {"difference", "interval", "p_value"}
     assert set(figures["milliseconds"]) == {"plain", "chosen"}
     assert twinvec("tune", "--collection", "none", "--path", tmp_path).code == 1
