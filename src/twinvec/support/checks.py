@@ -45,12 +45,13 @@ def integer(value: int, name: str, least: int | None = None) -> int:
 
 
 def field_fault(error: Mapping[str, Any], known: Collection[str] = ()) -> str:
-    """Say what pydantic found, without the field's value.
+    """Say what pydantic found; of values, only the name that chooses among kinds is quoted.
 
     Args:
         error: One of the ``errors()`` of pydantic's exception.
         known: Names of fields, of which a field that is not known may have meant one.
     """
+    chooser = str(error.get("ctx", {}).get("discriminator")).strip("'")
     match error["type"]:
         case "missing":
             return "is missing"
@@ -58,9 +59,10 @@ def field_fault(error: Mapping[str, Any], known: Collection[str] = ()) -> str:
             near = get_close_matches(str(error["loc"][-1]), known, 1)
             return f"is not known; did you mean {near[0]}?" if near else "is not known; leave it out"
         case "union_tag_not_found":
-            return f"{error['ctx']['discriminator'].strip(chr(39))} is missing"
+            return f"{chooser} is missing"
         case "union_tag_invalid":
-            name, tag, tags = (error["ctx"][key] for key in ("discriminator", "tag", "expected_tags"))
-            return f"{name.strip(chr(39))} {tag!r} is not known; it should be one of {tags}"
+            return (
+                f"{chooser} {error['ctx']['tag']!r} is not known; it should be one of {error['ctx']['expected_tags']}"
+            )
     message: str = error["msg"]
     return _NOUN.sub("", message.removeprefix("Value error, ").replace(" after validation", ""))

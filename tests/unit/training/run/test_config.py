@@ -53,6 +53,7 @@ WRONG = {
         changed(objective={"name": "magic"}),
         r"run\.yaml: objective: name 'magic' is not known; it should be one of 'info_nce', 'triplet', ",
     ),
+    "an objective without a name": (changed(objective={"scale": 3}), r"run\.yaml: objective: name is missing"),
     "an option of another objective": (
         changed(objective={"name": "cosine_regression", "scale": 3}),
         r"run\.yaml: objective\.scale: is not known",
