@@ -112,10 +112,13 @@ def compare_command(
 def _evaluate_collection(
     opened: Any, name: str, mode: Mode | None, tasks: Tasks, plot: Path | None
 ) -> tuple[dict[str, Any], dict[str, IrResult]]:
+    from twinvec.evaluation.ir import warn_if_lacking
     from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
     from twinvec.retrieval.tuned_search import Setting, TunedSearch
 
+    for each in tasks.ir.values():
+        warn_if_lacking(opened, each)
     setting, reranker, candidates = Setting(mode or "hybrid"), None, tasks.candidates
     if tasks.rerank is not None:
         reranker = opened.maxsim() if tasks.rerank == "maxsim" else find_reranker(tasks.rerank, opened.encoder)

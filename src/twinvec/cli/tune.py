@@ -41,6 +41,7 @@ def tune_command(
     """
     from twinvec.encoder import Encoder
     from twinvec.evaluation.beir import load_beir
+    from twinvec.evaluation.ir import warn_if_lacking
     from twinvec.evaluation.measures import import_ir_measures
     from twinvec.evaluation.tuning import tune, tune_by_documents
     from twinvec.retrieval.tuned_search import save
@@ -51,6 +52,7 @@ def tune_command(
         if data is None:
             found = tune_by_documents(opened, measure=measure, progress=True)
         else:
+            warn_if_lacking(opened, data)
             encoder = opened.encoder if isinstance(opened.encoder, Encoder) else None
             found = tune(opened, data, encoder=encoder, measure=measure, progress=True)
         save(opened, found.setting, measure)

@@ -5,6 +5,7 @@ Hits leave out the document with the query's own id, as in BEIR (ArguAna), unles
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.memory_index import MemoryIndex
 from twinvec.retrieval.retrieve_rerank import search_many, without_passages
 from twinvec.similarity import semantic_search
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,20 @@ def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
     if not any(hit.id in known for hits in found for hit in hits):
         raise InputError(
             f"{data.name}: the collection finds none of its documents; it must hold them under the ids of the set"
+        )
+
+
+def warn_if_lacking(collection: Any, data: BeirSet) -> None:
+    """Warn of judged answers that a ``twinvec_qdrant.Collection`` does not hold, so that no search finds them."""
+    answers = {name for judged in data.qrels.values() for name, relevance in judged.items() if relevance > 0}
+    lacking = sorted(answers.difference(collection.find()))
+    if lacking:
+        logger.warning(
+            "%s: the collection lacks %d of the %d relevant documents, such as %r; they count as not found",
+            data.name,
+            len(lacking),
+            len(answers),
+            lacking[0],
         )
 
 

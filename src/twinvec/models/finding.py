@@ -75,7 +75,10 @@ def find_model(
         raise ModelNotFoundError(
             f"no folder {text!r}; a hub name has the form 'org/name' or 'org/name@commit'{_meant(text)}"
         )
-    return _from_hub(match["repository"], match["revision"], hub)
+    try:
+        return _from_hub(match["repository"], match["revision"], hub)
+    except ModelNotFoundError as error:
+        raise ModelNotFoundError(f"{error}; there is no folder {text!r} either") from error
 
 
 def _meant(name: str) -> str:

@@ -105,6 +105,16 @@ def test_a_collection_is_measured_as_it_answers(twinvec, beir, model, store):
     assert served["ms_p50"] > 0
 
 
+def test_judged_documents_that_a_collection_lacks_are_told(twinvec, beir, store, caplog):
+    place = ("--collection", "small", "--path", store, "--ir", beir)
+    assert twinvec("evaluate", *place, "--json").code == 0
+    assert "lacks" not in caplog.text
+    with Collection.open("small", store) as opened:
+        opened.delete(["tides"])
+    assert twinvec("evaluate", *place, "--json").code == 0
+    assert "small: the collection lacks 1 of the 4 relevant documents, such as 'tides'; they count as" in caplog.text
+
+
 def test_what_reranking_gains_is_told(twinvec, beir, model):
     done = twinvec("evaluate", model, "--ir", beir, "--rerank", "maxsim", "--candidates", 1, "--json")
     assert done.code == 0, done.err
