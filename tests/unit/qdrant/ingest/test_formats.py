@@ -150,6 +150,14 @@ def test_odd_letters_stop_nothing(data, tmp_path):
     assert isinstance(first, Failure) or "t" in first.full_text
 
 
+def test_a_damaged_pdf_is_not_read_as_text(tmp_path):
+    path = tmp_path / "bad.pdf"
+    path.write_text("%PDF-1.4 broken\n")
+    found = read(path)
+    assert isinstance(found, Failure)
+    assert found.reason == "damaged: no page of the PDF can be read; get the file again"
+
+
 def test_pages_start_where_their_text_does(tmp_path):
     path = tmp_path / "book.pdf"
     office_files.write_pdf(path, [page(1), page(2), [], page(4), page(5, lines=1)])

@@ -20,6 +20,7 @@ _BEGINNINGS = {
     **dict.fromkeys((".msg", ".xls"), _OLE),
     ".ipynb": b"{",
 }
+_PDF = "%PDF-"
 _PDF_WITHIN = 1024  # bytes: readers of PDF allow other bytes before the mark
 _LONGEST_REASON = 500
 
@@ -43,12 +44,15 @@ def convert(data: bytes, suffix: str) -> str:
         if isinstance(reason, package.MissingDependencyException):
             raise MissingExtraError("markitdown", "documents", purpose, "twinvec-qdrant") from error
         raise DocumentError(f"cannot be converted: {_in_one_line(reason)}") from error
-    return str(text.markdown)
+    markdown = str(text.markdown)
+    if suffix == ".pdf" and markdown.lstrip().startswith(_PDF):  # it was taken for plain text
+        raise DocumentError("damaged: no page of the PDF can be read; get the file again")
+    return markdown
 
 
 def _check_format(data: bytes, suffix: str) -> None:
     """Refuse a file whose beginning is not that of its format: markitdown would take it for plain text."""
-    if suffix == ".pdf" and b"%PDF-" not in data[:_PDF_WITHIN]:
+    if suffix == ".pdf" and _PDF.encode() not in data[:_PDF_WITHIN]:
         raise DocumentError("not a PDF, although its name ends in .pdf")
     beginning = _BEGINNINGS.get(suffix)
     if beginning and not data.removeprefix(BOM_UTF8).lstrip().startswith(beginning):
