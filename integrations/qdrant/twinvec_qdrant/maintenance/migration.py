@@ -171,11 +171,12 @@ class Migration:
     def _sweep(self, advance: Advance, *, throttled: bool = True) -> None:
         """Encode until all chunks have a vector of the next model."""
         rate = self._chunks_per_second if throttled else None
+        size = _PAGE if rate is None else min(_PAGE, max(1, round(rate)))  # at most a second's worth at once
         due, found = 0.0, True
         while found:  # again, for what writers have added to pages that were read before
             found = False
             without = self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", *EMBEDDED_FIELDS])
-            for page in pages(without, _PAGE):
+            for page in pages(without, size):
                 found = True
                 time.sleep(max(due - time.monotonic(), 0))
                 due = time.monotonic() + (len(page) / rate if rate else 0)

@@ -247,20 +247,27 @@ def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_by_the
         assert collection.migrate(words).encoded == 0, "the way back is kept"
 
 
-def test_a_rate_holds_between_pages_and_keeps_nobody_waiting_for_the_switch(filled, place, new, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 4)
+def test_a_rate_holds_from_the_first_chunk_and_keeps_nobody_waiting_for_the_switch(filled, place, new, monkeypatch):
     slept = []
     monkeypatch.setattr("time.sleep", lambda seconds: slept.append(seconds) if seconds else None)
+    pause = pytest.approx(100, abs=50)
 
     def check(candidate: Collection) -> bool:
-        assert slept == [pytest.approx(400, abs=100)], "two pages, and one pause between them"
+        assert slept == [pause] * (len(NOTES) - 1), "a pause between two chunks"
         filled.ingest([(f"late{number}", "a late note") for number in range(5)])
         return True
 
     assert filled.migrate(new, check=check, chunks_per_second=0.01).encoded == 13
-    assert slept[1:] == [pytest.approx(400, abs=100)]
+    assert slept[len(NOTES) - 1 :] == [pause] * 4
     with Collection.open("notes", encoder=new, **place) as collection:
         assert collection.verify().sound
+
+
+def test_a_rate_is_that_of_each_second(filled, new, monkeypatch):
+    slept = []
+    monkeypatch.setattr("time.sleep", lambda seconds: slept.append(seconds) if seconds else None)
+    assert filled.migrate(new, chunks_per_second=3).encoded == len(NOTES)
+    assert slept == [pytest.approx(1, abs=0.9)] * 2, "three, three and the rest"
 
 
 def test_chunks_are_read_once_and_not_once_a_page(filled, new, monkeypatch):
