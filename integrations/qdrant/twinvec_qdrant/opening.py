@@ -129,7 +129,9 @@ def load_space_encoder(model: str, options: EncoderOptions | None = None) -> Spa
     try:
         return Encoder(model, **(options.given() if options else {}))
     except ModelError as error:
-        error.add_note("if the model is in another place, name it with --model, or in Python give encoder=Encoder(...)")
+        error.add_note(
+            "if the model is in another place, name it with --model of search or ingest, or with encoder= in Python"
+        )
         raise
 
 

@@ -70,7 +70,10 @@ class BatchPlan:
                 batch.extend(int(self._offsets[index]) + row for row in rows)
             yield batch
         if alone and streams[0].left:
-            logger.warning("rows left out of this epoch, as their texts repeat too often: %d", streams[0].left)
+            logger.warning(
+                "rows left out of this epoch, as their texts repeat too often: %d; smaller batches have room for more",
+                streams[0].left,
+            )
 
     def _turns(self) -> Iterator[list[int]]:
         credit = np.random.default_rng((self.seed, self.epoch)).random(len(self.weights)) * self.weights
