@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -114,7 +113,8 @@ class CheckedAddresses:
         return (*_LOOPBACK, socket.gethostname().lower()) if host in _EVERY_ADDRESS else (host,)
 
 
-def _is_served(host: str, served: Iterable[Origin]) -> bool:
+@lru_cache(_REMEMBERED)
+def _is_served(host: str, served: frozenset[Origin]) -> bool:
     match = _AUTHORITY.fullmatch(host)
     if match is None:
         return False
