@@ -7,7 +7,8 @@ Each measure runs in a process of its own, on a cluster of two CPUs on this mach
 cluster; the workers load their model within the measure, as does the plain process. In every round, one worker of one
 thread and two of one thread encode the same passages in turn, then two workers and a plain process with all cores do; a
 ratio is the median of the rounds. Then one-word documents, 10,000 and ``--documents`` of them, are read from Parquet,
-encoded and written: the table has the largest memory of the driver, and what the object store has spilled.
+encoded and written: the table has the largest memory of the driver, and what the object store has spilled. ``0`` for a
+number leaves its measure out.
 
 A module of the name ``ray`` would hide the package.
 """
@@ -58,29 +59,36 @@ def main() -> None:
 def report(folder: Path, words: list[str], options: argparse.Namespace) -> str:
     """Measure everything; return the tables."""
     passages = make_texts(words, max(options.passages, options.scaling), *KINDS["passages"])
-    few, many = (files_of(folder / f"{count}", passages[:count]) for count in (options.scaling, options.passages))
-    scaling = [(run(few, 1), run(few, 2)) for _ in range(options.rounds)]
-    against = [(run(many, 0), run(many, 2)) for _ in range(options.rounds)]
-    one_word = make_texts(words, options.documents, 1, 1)
-    memory = {
-        count: run(files_of(folder / f"words-{count}", one_word[:count]), 2) for count in (FEW, options.documents)
-    }
+    one, two = "one worker of one thread", "two workers of one thread"
+    compared = [(options.scaling, one, 1, two), (options.passages, "a plain process, all cores", 0, f"Ray, {two}")]
     lines = [
         "# Ray: results\n",
         f"{processor()}. Command: `python benchmarks/on_ray.py {' '.join(sys.argv[1:])}`.\n",
         "| passages | encoded by | texts/s | encoded by | texts/s | ratio |",
         "| ---: | --- | ---: | --- | ---: | ---: |",
-        _row(options.scaling, "one worker of one thread", "two workers of one thread", scaling),
-        _row(options.passages, "a plain process, all cores", "Ray, two workers of one thread", against),
+    ]
+    for count, before, workers, after in compared:
+        if count:
+            texts = files_of(folder / f"{count}", passages[:count])
+            rounds = [(run(texts, workers), run(texts, 2)) for _ in range(options.rounds)]
+            lines.append(_row(count, before, after, rounds))
+    if options.documents:
+        lines += _memory(folder, make_texts(words, options.documents, 1, 1))
+    return "\n".join(lines) + "\n"
+
+
+def _memory(folder: Path, texts: list[str]) -> list[str]:
+    lines = [
         "",
         "| documents of one word | largest memory of the driver, MB | spilled, MB | seconds |",
         "| ---: | ---: | ---: | ---: |",
     ]
-    lines += [
-        f"| {count:,} | {each['memory'] / 2**20:.0f} | {each['spilled'] / 2**20:.0f} | {each['seconds']:.0f} |"
-        for count, each in memory.items()
-    ]
-    return "\n".join(lines) + "\n"
+    for count in (FEW, len(texts)):
+        each = run(files_of(folder / f"words-{count}", texts[:count]), 2)
+        lines.append(
+            f"| {count:,} | {each['memory'] / 2**20:.0f} | {each['spilled'] / 2**20:.0f} | {each['seconds']:.0f} |"
+        )
+    return lines
 
 
 def _row(texts: int, before: str, after: str, rounds: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
