@@ -6,15 +6,20 @@ collection, so that a document that is lost from the store is written again.
 ``index`` asks whether documents exist, adds those that do not, and only then records them. A process that dies between
 leaves documents without a record, which no clean-up would ever find. So the question is noted already: a document that
 is asked for and missing becomes *announced*. The next ``index`` writes and records the announced documents that it has,
-and removes all others.
+and removes all others that no ``index`` under way has announced.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextvars import ContextVar
+from itertools import count
+from threading import Thread, current_thread
+from typing import Any, NamedTuple
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 from langchain_core.indexing import RecordManager
 
@@ -23,8 +28,28 @@ from twinvec.errors import ConfigurationError
 from twinvec.support.async_methods import awaitable
 from twinvec_qdrant import Collection, Writer
 
-_ELSEWHERE_SECONDS = 3600.0
-"""How long a process of another machine, which cannot be looked at, may take from asking to recording."""
+_LONGEST_SECONDS = 3600.0
+"""How long an ``index`` may take from asking to recording, if it is of this process or of another machine's.
+
+Another machine's process cannot be looked at. An ``index`` of this process that has failed counts as under way for as
+long as its error is kept.
+"""
+
+
+class _Start(float):
+    """The time at which an ``index`` began, which it keeps until it ends."""
+
+
+class _Index(NamedTuple):
+    """The number of an ``index`` of this process, and a reference to the task or thread that runs it."""
+
+    number: int
+    runner: ReferenceType[asyncio.Task[Any] | Thread]
+
+
+_numbers = count()
+_under_way: WeakValueDictionary[int, _Start] = WeakValueDictionary()
+_current: ContextVar[_Index | None] = ContextVar("index", default=None)
 
 
 class TwinvecRecordManager(RecordManager):
@@ -48,10 +73,21 @@ class TwinvecRecordManager(RecordManager):
     acreate_schema = awaitable(create_schema)
 
     def get_time(self) -> float:
-        """Return this machine's time in seconds."""
-        return time.time()
+        """Return this machine's time in seconds.
 
-    aget_time = awaitable(get_time)
+        ``index`` asks for it first: the one before of the same task or thread has ended.
+        """
+        before, runner = _current.get(), _runner()
+        if before is not None and before.runner() is runner:
+            _under_way.pop(before.number, None)
+        number, start = next(_numbers), _Start(time.time())
+        _current.set(_Index(number, ref(runner)))
+        _under_way[number] = start
+        return start
+
+    async def aget_time(self) -> float:
+        """``get_time``, awaitable: it runs in the caller's task and not in a thread, so that the task is known."""
+        return self.get_time()
 
     def update(
         self, keys: Sequence[str], *, group_ids: Sequence[str | None] | None = None, time_at_least: float | None = None
@@ -63,7 +99,7 @@ class TwinvecRecordManager(RecordManager):
         """
         if group_ids is not None and len(group_ids) != len(keys):
             raise ConfigurationError(f"{len(keys)} keys, but {len(group_ids)} group ids")
-        now = self.get_time()
+        now = time.time()
         if time_at_least is not None and now < time_at_least:
             raise ConfigurationError(f"this machine's clock says {now}, which is before {time_at_least}: set the clock")
         if group_ids is None:  # the time alone is refreshed
@@ -78,9 +114,9 @@ class TwinvecRecordManager(RecordManager):
         there, noted = self._present(keys), self._notes.get(keys)
         missing = [key for key in dict.fromkeys(keys) if key not in there]
         if missing:
-            now = self.get_time()
-            writer = json.dumps(Writer.this().as_payload())
-            note = {"group": None, "time": now, "announced": True, "writer": writer}
+            current = _current.get()
+            writer = json.dumps({**Writer.this().as_payload(), "index": current and current.number})
+            note = {"group": None, "time": time.time(), "announced": True, "writer": writer}
             self._notes.put(dict.fromkeys(missing, note))
         return [key in there and key in noted and not noted[key].get("announced") for key in keys]
 
@@ -96,7 +132,7 @@ class TwinvecRecordManager(RecordManager):
     ) -> list[str]:
         """Return the keys of existing documents, filtered by time of update and by group.
 
-        With ``before``, documents that a process which has ended announced and never recorded are listed too: their
+        With ``before``, documents that an ``index`` which has ended announced and never recorded are listed too: their
         group is not known.
         """
         bounds = {name: at for name, at in (("lt", before), ("gt", after)) if at is not None}
@@ -121,10 +157,22 @@ class TwinvecRecordManager(RecordManager):
     adelete_keys = awaitable(delete_keys)
 
     def _is_abandoned(self, note: Mapping[str, Any]) -> bool:
-        """Return whether the process that has announced a document will not record it any more."""
-        writer = Writer.of_payload(json.loads(note["writer"]))
-        gone = writer == Writer.this() or writer.gone()
-        return note["time"] < self.get_time() - _ELSEWHERE_SECONDS if gone is None else gone
+        """Return whether the ``index`` that has announced a document will not record it any more."""
+        written_by = json.loads(note["writer"])
+        writer = Writer.of_payload(written_by)
+        is_own = writer == Writer.this()
+        if is_own and written_by.get("index") not in _under_way:
+            return True
+        gone = None if is_own else writer.gone()
+        return note["time"] < time.time() - _LONGEST_SECONDS if gone is None else gone
 
     def _present(self, keys: Sequence[str]) -> set[str]:
         return {document.id for document in self._collection.get(list(keys))}
+
+
+def _runner() -> asyncio.Task[Any] | Thread:
+    """Return the task that runs, or without one the thread."""
+    try:
+        return asyncio.current_task() or current_thread()
+    except RuntimeError:  # the thread has no event loop
+        return current_thread()

@@ -41,15 +41,8 @@ def by_text(
     """Return the best documents for a text, each with its hit."""
     refuse_foreign(others)
     check_limit(k, "k")
-    conditions = understood_filter(filter)
-    if exact_search(search_params) and mode != "sparse" and query.strip():
-        words = query if mode == "hybrid" else None
-        (vector_D,) = collection.encoder.encode_query([query])
-        hits = collection.search_vector(
-            vector_D, k, conditions, words=words, offset=offset, exact=True, weights=weights, passages=False
-        )
-    else:
-        hits = collection.search(query, k, mode, conditions, offset=offset, weights=weights, passages=False)
+    exact, conditions = exact_search(search_params), understood_filter(filter)
+    hits = collection.search(query, k, mode, conditions, offset=offset, weights=weights, passages=False, exact=exact)
     return _with_documents(collection, hits, score_threshold)
 
 

@@ -321,6 +321,7 @@ class Collection:
         passages: bool = True,
         min_relevance: float | None = None,
         syntax: bool = False,
+        exact: bool = False,
     ) -> list[Hit]:
         """Return the best hits for a text, best first.
 
@@ -343,6 +344,7 @@ class Collection:
             min_relevance: Leave out those of the hits that have a relevance below this, from 0 to 1; see ``Hit``.
             syntax: Whether ``"exact phrase"`` must occur in a chunk, and ``-word`` must not; see
                 ``twinvec.retrieval.syntax``. Default: all of the query is text.
+            exact: Compare every stored vector instead of using the index.
 
         Raises:
             TextError: the query or a phrasing is not a string, holds a lone surrogate, or is too large; or with
@@ -361,6 +363,7 @@ class Collection:
             feedback=feedback,
             min_relevance=min_relevance,
             syntax=syntax,
+            exact=exact,
         )
         return self._run(self._first([check_text(query, "query")], request, Phrasings.of(words, answers)))
 

@@ -103,17 +103,18 @@ class Serving:
         """Read the description and serve what it says, for a writer; return it with the encoder of its model.
 
         Raise ``SpaceMismatchError`` if its model cannot be loaded, or, ``for_vectors`` of the caller, if the caller's
-        encoder has another space.
+        encoder has another space. A caller that gave no encoder has had the one that was served so far.
         """
         with self._changing:  # read here: a switch of this handle must not come between reading and serving
+            callers = self._given or self.current.encoder
             now = stored_description(self._backend) if self._follows else self.current.description
             if self.current.description.vector == now.vector:
                 self.current = self._served(now, self.current.encoder)
             else:
                 self._go_over(now)
             encoder = self._encoder_of(self.current)
-        if for_vectors and self._given is not None:
-            check_space(now, self._given, self._backend.location)
+        if for_vectors and callers is not None:
+            check_space(now, callers, self._backend.location)
         return now, encoder
 
     def search_texts(

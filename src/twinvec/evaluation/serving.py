@@ -205,10 +205,14 @@ def evaluate_forms(
 
 def _neighbours(collection: Any, data: BeirSet) -> float:
     texts = [text for text in data.queries.values() if text.strip()]
-    vectors_QD = collection.encoder.encode_query(texts)
-    exact = [{hit.id for hit in collection.search_vector(each, NEIGHBOURS, exact=True)} for each in vectors_QD]
-    found = [{hit.id for hit in collection.search_vector(each, NEIGHBOURS)} for each in vectors_QD]
-    return _overlap(exact, found)
+    encoder = collection.encoder
+    vectors_QD = encoder.encode_query(texts)
+
+    def nearest(exact: bool) -> list[set[str]]:
+        found = (collection.search_vector(each, NEIGHBOURS, exact=exact, space=encoder.space) for each in vectors_QD)
+        return [{hit.id for hit in hits} for hits in found]
+
+    return _overlap(nearest(True), nearest(False))
 
 
 def _searched_bytes(info: Mapping[str, Any]) -> int:

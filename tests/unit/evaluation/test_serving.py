@@ -63,7 +63,8 @@ def test_neighbours_that_an_index_misses_are_counted(collection, small):
         info = collection.info
 
         @staticmethod
-        def search_vector(vector, limit=10, *, exact=False):
+        def search_vector(vector, limit=10, *, exact=False, space=None):
+            assert space == collection.encoder.space, "the handle may have another encoder than the collection"
             hits = collection.search_vector(vector, limit, exact=True)
             return hits if exact else hits[::2]
 

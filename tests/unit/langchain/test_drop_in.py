@@ -188,13 +188,13 @@ def test_mmr_has_scores_and_a_threshold(store, theirs) -> None:
 @pytest.mark.parametrize("mode", ["dense", "hybrid"])
 def test_an_exact_search_is_one(store, mode, monkeypatch) -> None:
     asked = []
-    search = Collection.search_vector
+    search = Collection.search
     monkeypatch.setattr(
-        Collection, "search_vector", lambda *args, **options: asked.append(options) or search(*args, **options)
+        Collection, "search", lambda *args, **options: asked.append(options) or search(*args, **options)
     )
     exact = store.similarity_search("the red fox", mode=mode, search_params=models.SearchParams(exact=True))
     assert exact == store.similarity_search("the red fox", mode=mode)
-    assert [each["exact"] for each in asked] == [True]
+    assert [each["exact"] for each in asked] == [True, False]
     with pytest.raises(ConfigurationError, match=r"hnsw_ef.*IndexSettings"):
         store.similarity_search("the red fox", search_params=models.SearchParams(hnsw_ef=8))
 

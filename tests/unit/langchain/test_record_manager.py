@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -173,6 +175,66 @@ def test_what_another_process_is_about_to_record_stays(manager, store, monkeypat
         manager._notes.put({key: {**note, "writer": json.dumps(theirs.as_payload())}})
         run(manager, store, documents("own"), "incremental")
         assert ("theirs" in texts_of(store)) is stays
+
+
+@pytest.mark.parametrize("cleanup", ["full", "incremental", "scoped_full"])
+def test_what_another_thread_is_about_to_record_stays(manager, store, monkeypatch, cleanup) -> None:
+    run(manager, store, documents("old b", source="b.md"), cleanup)
+    add = store.add_documents
+    others = []
+
+    def added_while_another_runs(docs, **options):
+        ids = add(docs, **options)
+        monkeypatch.undo()
+        with ThreadPoolExecutor(1) as pool:
+            others.append(pool.submit(run, manager, store, documents("b", source="b.md"), cleanup).result())
+        return ids
+
+    monkeypatch.setattr(store, "add_documents", added_while_another_runs)
+    run(manager, store, documents("a"), cleanup)
+    assert others == [{"added": 1, "deleted": 1}]
+    assert texts_of(store) == {"a", "b"}
+    run(manager, store, documents("a", "new a"), "incremental")
+    assert texts_of(store) == {"a", "new a", "b"}
+
+
+async def test_what_another_task_is_about_to_record_stays(manager, store, monkeypatch) -> None:
+    options = {"cleanup": "incremental", "source_id_key": "source", "key_encoder": "blake2b"}
+    add = store.aadd_documents
+
+    async def added_while_another_runs(docs, **given):
+        ids = await add(docs, **given)
+        monkeypatch.undo()
+        await asyncio.create_task(aindex(documents("b", source="b.md"), manager, store, **options))
+        return ids
+
+    monkeypatch.setattr(store, "aadd_documents", added_while_another_runs)
+    await aindex(documents("a"), manager, store, **options)
+    assert texts_of(store) == {"a", "b"}
+
+
+def test_a_run_that_failed_in_another_thread_leaves_nothing(manager, store, monkeypatch) -> None:
+    """The thread lives on, as those of a pool do."""
+    with ThreadPoolExecutor(1) as pool:
+        options = {"at": "add_documents", "cleanup": "incremental"}
+        pool.submit(killed, manager, store, documents("two"), monkeypatch, **options).result()
+        assert texts_of(store) == {"two"}
+        run(manager, store, documents("three"), "incremental")
+        assert texts_of(store) == {"three"}
+
+
+def test_a_run_that_is_repeated_while_its_error_is_kept_leaves_nothing(manager, store, monkeypatch) -> None:
+    def added(*args, **options):
+        TwinvecVectorStore.add_documents(store, *args, **options)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "add_documents", added)
+        with pytest.raises(Killed) as kept:
+            run(manager, store, documents("two"), "incremental")
+    run(manager, store, documents("three"), "incremental")
+    assert texts_of(store) == {"three"}
+    assert kept.tb is not None
 
 
 def test_a_refresh_keeps_the_group(manager, store, monkeypatch) -> None:

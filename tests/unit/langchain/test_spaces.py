@@ -9,6 +9,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langchain_twinvec import TwinvecEmbeddings, TwinvecVectorStore
+from twinvec import Encoder
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection
@@ -48,6 +49,27 @@ def test_our_embeddings_may_lie_behind_others(own) -> None:
     vector = store.embeddings.embed_query("one")
     assert store.similarity_search_by_vector(vector, 1)[0].page_content == "one"
     assert store.max_marginal_relevance_search_by_vector(vector, 1)[0].page_content == "one"
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("mode", ["dense", "hybrid"])
+def test_an_exact_search_follows_a_migration(tiny_model, tmp_path, mode, dropped) -> None:
+    """Both models have vectors of the same size, and the handle searches exactly from the first search on."""
+    old, new = (Encoder(str(tiny_model("bert", seed=seed))) for seed in (1, 2))
+    texts = ["the old cat sleeps", "two men walked on the moon", "retrieval finds documents"]
+    store = TwinvecVectorStore(TwinvecEmbeddings(encoder=old), "notes", path=tmp_path)
+    store.add_texts(texts, ids=texts)
+    with Collection.open("notes", tmp_path, create=False) as other:
+        other.migrate(new)
+        if dropped:
+            other.drop_others()
+        expected = dict(zip(texts, (new.encode_document(texts) @ new.encode_query(texts[1])).tolist(), strict=True))
+        for params in ({"exact": True}, None, {"exact": True}):
+            found = store.similarity_search_with_score(texts[1], mode=mode, search_params=params)
+            assert found[0][0].id == texts[1]
+            if mode == "dense":
+                assert {document.id: score for document, score in found} == pytest.approx(expected, abs=1e-5)
+    store.close()
 
 
 class Hosted(Embeddings):

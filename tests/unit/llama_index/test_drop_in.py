@@ -135,7 +135,8 @@ def test_alpha_outside_0_to_1_is_refused(store) -> None:
 
 def test_each_stage_has_its_own_limit(store) -> None:
     assert len(store.query(asked("sparse", 4, "the red dog", sparse_top_k=2)).ids) == 2
-    assert len(store.query(asked("hybrid", 4, "the red dog", hybrid_top_k=3)).ids) == 3
+    for alpha in (None, 0, 0.5, 1):
+        assert len(store.query(asked("hybrid", 4, "the red dog", hybrid_top_k=3, alpha=alpha)).ids) == 3
     assert len(store.query(asked("hybrid", 2, "the red dog", sparse_top_k=4)).ids) == 2
 
 
@@ -157,14 +158,19 @@ def test_candidates_of_mmr_are_as_many_as_asked(store, monkeypatch, options, can
 
 def test_an_exact_search_is_one(store, monkeypatch) -> None:
     exact = []
-    search = Collection.search_vector
-    monkeypatch.setattr(
-        Collection, "search_vector", lambda *args, **named: exact.append(named["exact"]) or search(*args, **named)
-    )
-    usual = store.query(asked()).ids
-    for params in ({"exact": True}, models.SearchParams(exact=True)):
-        assert store.query(asked(), search_params=params).ids == usual
-    assert exact == [True, True]
+    for name in ("search", "search_vector"):
+        search = getattr(Collection, name)
+        monkeypatch.setattr(
+            Collection,
+            name,
+            lambda *args, search=search, **named: exact.append(named["exact"]) or search(*args, **named),
+        )
+    vector = store.client.encoder.encode_query(["moon"])[0].tolist()
+    for query in (asked(), asked(query_embedding=vector)):
+        usual = store.query(query).ids
+        for params in ({"exact": True}, models.SearchParams(exact=True)):
+            assert store.query(query, search_params=params).ids == usual
+    assert exact == [False, True, True] * 2
     with pytest.raises(ConfigurationError, match=r"hnsw_ef.*IndexSettings"):
         store.query(asked(), search_params={"hnsw_ef": 8})
 

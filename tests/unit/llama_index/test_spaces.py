@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from llama_index.core import MockEmbedding, StorageContext, VectorStoreIndex
-from llama_index.core.schema import QueryBundle, TextNode
+from llama_index.core import Document, MockEmbedding, StorageContext, VectorStoreIndex
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import ImageNode, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.vector_stores.twinvec import TwinvecVectorStore
 from twinvec import Encoder
 from twinvec.adapters import origins
-from twinvec.errors import SpaceMismatchError
+from twinvec.errors import DocumentError, SpaceMismatchError
+from twinvec_qdrant import Collection
 from words import WordEncoder
 
 TEXTS = [f"note {row} about the moon" for row in range(6)]
@@ -65,6 +68,68 @@ def test_a_vector_that_is_not_known_is_compared_with_that_of_the_text(store, own
     vector = (np.asarray(own.get_query_embedding(TEXTS[0])) * 2).tolist()  # as another process would give it
     assert origins.origin_of(vector) is None
     assert store.query(asked(vector)).ids[0] == TEXTS[0]
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_query_follows_a_migration_in_every_form(tiny_model, tmp_path, dropped) -> None:
+    """Both models have vectors of the same size."""
+    old, new = (Encoder(str(tiny_model("bert", seed=seed))) for seed in (1, 2))
+    store = TwinvecVectorStore(TwinvecEmbedding(encoder=old), "notes", path=tmp_path)
+    store.add([TextNode(id_=text, text=text) for text in TEXTS])
+    with Collection.open("notes", tmp_path, create=False) as other:
+        other.migrate(new)
+        if dropped:
+            other.drop_others()
+        by_text = VectorStoreQuery(query_str=TEXTS[3], similarity_top_k=6)
+        by_vector = VectorStoreQuery(new.encode_query(TEXTS[3]).tolist(), 6, query_str=TEXTS[3])
+        assert origins.origin_of(by_vector.query_embedding) is None
+        expected = dict(zip(TEXTS, (new.encode_document(TEXTS) @ new.encode_query(TEXTS[3])).tolist(), strict=True))
+        for query, params in (
+            (by_text, {"exact": True}),
+            (by_text, None),
+            (by_vector, {"exact": True}),
+            (by_vector, None),
+        ):
+            found = store.query(query, search_params=params)
+            assert dict(zip(found.ids, found.similarities, strict=True)) == pytest.approx(expected, abs=1e-5)
+    store.close()
+
+
+def test_a_vector_of_the_former_model_is_not_stored_after_a_migration(tiny_model, tmp_path) -> None:
+    """The store has been opened without an embedding, and has not searched since the migration."""
+    old, new = (Encoder(str(tiny_model("bert", seed=seed))) for seed in (1, 2))
+    with Collection.open("notes", tmp_path, encoder=old, chunking=False) as other:
+        store = TwinvecVectorStore(collection=Collection.open("notes", tmp_path))
+        vectors = {encoder: TwinvecEmbedding(encoder=encoder).get_text_embedding(TEXTS[0]) for encoder in (old, new)}
+        assert store.add([TextNode(id_="before", text=TEXTS[0], embedding=vectors[old])])
+        other.migrate(new)
+        for _ in range(2):
+            with pytest.raises(SpaceMismatchError):
+                store.add([TextNode(id_="after", text=TEXTS[0], embedding=vectors[old])])
+        assert store.client.find() == ["before"]
+        assert store.add([TextNode(id_="after", text=TEXTS[0], embedding=vectors[new])])
+        assert store.query(VectorStoreQuery(vectors[new], 2)).similarities == pytest.approx([1, 1], abs=1e-5)
+        store.close()
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_vector_without_a_text_is_refused_by_name(own, check) -> None:
+    store = TwinvecVectorStore(own, check_vectors=check)
+    image = ImageNode(
+        id_="image", image_path="image.png", embedding=MockEmbedding(store.client.encoder.dim)._get_vector()
+    )
+    blank = TextNode(id_="blank", text=" ", embedding=image.embedding)
+    with pytest.raises(DocumentError, match=r"2 of 3 .*others are stored: 'image': .*no text.*; 'blank': "):
+        store.add([image, TextNode(id_="note", text=TEXTS[0]), blank])
+    assert store.client.find() == ["note"]
+
+
+def test_an_empty_document_stops_no_pipeline(own, store) -> None:
+    pipeline = IngestionPipeline(transformations=[SentenceSplitter(), own], vector_store=store)
+    (node,) = pipeline.run(documents=[Document(text="")])
+    assert node.embedding is not None
+    assert [each.text for each in store.get_nodes([node.node_id])] == [""]
+    assert node.node_id not in store.query(asked(node.embedding)).ids
 
 
 def test_the_mean_of_several_texts_is_taken(store, own) -> None:

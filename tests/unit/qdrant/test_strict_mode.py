@@ -150,6 +150,8 @@ def test_exact_search_where_the_server_forbids_it(both):
     limited, _ = both
     with pytest.raises(StoreLimitError, match="search_allow_exact"):
         limited.search_vector(limited.encoder.encode_query(["note 3"])[0], exact=True)
+    with pytest.raises(StoreLimitError, match="search_allow_exact"):
+        limited.search("note 3", exact=True)
     assert limited.reindex().recall is None
 
 

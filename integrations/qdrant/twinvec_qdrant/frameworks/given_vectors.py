@@ -14,6 +14,7 @@ from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.adapters.origins import origin_of
 from twinvec.arrays import FloatArray, unit
 from twinvec.errors import SpaceMismatchError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.encoders import checked_vector, checked_vectors
@@ -35,14 +36,15 @@ def vector_space(collection: Collection, vector: Vector) -> str | None:
 
 
 def query_space(collection: Collection, text: str, vector: Vector) -> str | None:
-    """Return the space of a query's vector if it is known, for ``Collection.search_vector``, which compares it.
+    """Return the space of a query's vector for ``Collection.search_vector``; None for an unknown vector without a text.
 
-    Raise ``SpaceMismatchError`` if it is not known, and the vector is not that of the text.
+    Raise ``SpaceMismatchError`` if the space is not known, and the vector is not that of the text.
     """
     origin = vector_space(collection, vector)
     if origin is None and text.strip():
-        own_ND = collection.encoder.encode_query([text])
-        _compare(collection, [f"query {text[:60]!r}"], [text], own_ND, [vector])
+        encoder = collection.encoder
+        _compare(encoder, [f"query {text[:60]!r}"], [text], encoder.encode_query([text]), [vector])
+        return encoder.space
     return origin
 
 
@@ -66,13 +68,12 @@ def check_vectors(collection: Collection, documents: Sequence[Document], vectors
             )
     if unknown:
         names, texts = [f"document {each.id!r}" for each in unknown], [each.text for each in unknown]
-        _compare(collection, names, texts, encoder.encode_document(texts), [vectors[each.id] for each in unknown])
+        _compare(encoder, names, texts, encoder.encode_document(texts), [vectors[each.id] for each in unknown])
 
 
 def _compare(
-    collection: Collection, names: Sequence[str], texts: Sequence[str], own: FloatArray, given: Sequence[Vector]
+    encoder: SpaceEncoder, names: Sequence[str], texts: Sequence[str], own: FloatArray, given: Sequence[Vector]
 ) -> None:
-    encoder = collection.encoder
     own_ND = unit(checked_vectors(encoder, own, texts, names))
     given_ND = unit(
         np.stack([checked_vector(each, encoder.dim, f"{name}: ") for name, each in zip(names, given, strict=True)])

@@ -254,6 +254,8 @@ def test_search_by_vector_finds_what_search_by_text_finds(recipes, words):
     vector = words.encode_query(["lentils and lemon"])[0]
     assert recipes.search_vector(vector) == recipes.search("lentils and lemon", mode="dense", passages=False)
     assert recipes.search_vector(vector, exact=True) == recipes.search_vector(vector)  # few points have no index
+    for mode in ("dense", "sparse", "hybrid"):
+        assert recipes.search("lentils", mode=mode, exact=True) == recipes.search("lentils", mode=mode) != []
 
 
 def test_diverse_search_passes_over_likenesses(collection):

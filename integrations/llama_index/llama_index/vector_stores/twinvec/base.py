@@ -22,7 +22,7 @@ from llama_index.core.vector_stores.types import (
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.vector_stores.twinvec.filters import as_filter
 from llama_index.vector_stores.twinvec.nodes import node_of, stored
-from twinvec import Encoder, Hit
+from twinvec import Document, Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode, check_limit
@@ -32,6 +32,7 @@ from twinvec.support.checks import check_choice
 from twinvec_qdrant import (
     ClusterSettings,
     Collection,
+    Failure,
     IndexSettings,
     all_of,
     exact_search,
@@ -42,6 +43,7 @@ from twinvec_qdrant import (
     query_space,
     refuse_foreign,
     takes_foreign,
+    vector_space,
     with_documents,
 )
 
@@ -54,6 +56,10 @@ if TYPE_CHECKING:
 _SPARSE = (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.TEXT_SEARCH)
 _HYBRID = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SEMANTIC_HYBRID)
 _MMR_CANDIDATES = 50
+_NO_TEXT = (
+    "it has an embedding but no text, and a collection keeps vectors of texts only: give the node a text, such as the "
+    "caption of an image, or leave it out"
+)
 _MODES = (VectorStoreQueryMode.DEFAULT, *_SPARSE, *_HYBRID, VectorStoreQueryMode.MMR)
 
 
@@ -193,7 +199,8 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
         """Add nodes, or replace the nodes with the same ids; an unchanged node is not encoded again.
 
-        The collection's model embeds a node without an embedding. The last node of an id is kept.
+        The collection's model embeds a node without an embedding. The last node of an id is kept. No search finds a
+        node without text.
 
         Returns:
             The ids of the nodes.
@@ -201,12 +208,13 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         Raises:
             SpaceMismatchError: another model embedded a node; nothing was written.
             BadVectorError: an embedding is not finite, is zero, or has another size; nothing was written.
-            DocumentError: nodes were refused, named by id and reason; the others were stored.
+            DocumentError: nodes were refused, named by id and reason; the others were stored. A node that has an
+                embedding but no text is refused, unless the collection's own embedding class gave the embedding.
         """
         refuse_foreign(kwargs)
         latest = {node.node_id: node for node in nodes}
         vectors = {key: node.embedding for key, node in latest.items() if node.embedding is not None}
-        documents = [*map(stored, latest.values())]
+        documents = [*map(self._stored, latest.values())]
         ingest_all(self._collection, documents, f"{len(latest)} nodes", vectors, check=self._check_vectors)
         return [node.node_id for node in nodes]
 
@@ -275,6 +283,18 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     aclear = awaitable(clear)
     aquery = awaitable(query)  # type: ignore[arg-type]
 
+    def _stored(self, node: BaseNode) -> Document | Failure:
+        """Return the document that stores a node, or why the node is refused.
+
+        A vector that our embedding class gave for an empty text says nothing, so such a node is stored without it.
+        """
+        document, vector = stored(node), node.embedding
+        if isinstance(document, Failure) or vector is None or document.text.strip():
+            return document
+        if vector_space(self._collection, vector) is not None:
+            return document
+        return Failure(node.node_id, _NO_TEXT)
+
     def _search(
         self,
         query: VectorStoreQuery,
@@ -288,11 +308,10 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     ) -> list[Hit]:
         refuse_foreign(others)
         mode, exact = self._mode(query), exact_search(search_params)
-        limit = query.similarity_top_k
-        check_limit(limit, "similarity_top_k")
+        check_limit(query.similarity_top_k, "similarity_top_k")
+        limit = _limit(query)
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
         if mode in _SPARSE:
-            limit = query.sparse_top_k or limit
             return self._collection.search(query.query_str or "", limit, "sparse", conditions, passages=False)
         if mode is VectorStoreQueryMode.MMR:
             wanted = query.mmr_threshold if mmr_threshold is None else mmr_threshold
@@ -300,7 +319,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             if mmr_prefetch_k is None and mmr_prefetch_factor is None:
                 candidates = max(limit, _MMR_CANDIDATES)
             return self._diverse(query, conditions, candidates or limit, 0.5 if wanted is None else wanted)
-        return self._nearest(query, mode in _HYBRID, conditions, exact=exact)
+        return self._nearest(query, limit, mode in _HYBRID, conditions, exact=exact)
 
     def _diverse(self, query: VectorStoreQuery, conditions: Filter, candidates: int, relevance: float) -> list[Hit]:
         text, vector = query.query_str or "", query.query_embedding
@@ -313,19 +332,16 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             space=None if vector is None else self._space(text, vector),
         )
 
-    def _nearest(self, query: VectorStoreQuery, hybrid: bool, conditions: Filter, *, exact: bool) -> list[Hit]:
-        text, vector, space = query.query_str or "", query.query_embedding, None
-        limit = query.hybrid_top_k or query.similarity_top_k if hybrid else query.similarity_top_k
+    def _nearest(
+        self, query: VectorStoreQuery, limit: int, hybrid: bool, conditions: Filter, *, exact: bool
+    ) -> list[Hit]:
+        text, vector = query.query_str or "", query.query_embedding
         alpha = 0.5 if query.alpha is None else query.alpha
         weights = (2 * alpha, 2 * (1 - alpha)) if hybrid else (1.0, 1.0)
-        if vector is not None:
-            space = self._space(text, vector)
-        elif not exact or not text.strip():
+        if vector is None:
             mode: Mode = "hybrid" if hybrid else "dense"
-            return self._collection.search(text, limit, mode, conditions, weights=weights, passages=False)
-        else:
-            vector = self._collection.encoder.encode_query([text])[0]
-        words = text if hybrid else None
+            return self._collection.search(text, limit, mode, conditions, weights=weights, passages=False, exact=exact)
+        words, space = text if hybrid else None, self._space(text, vector)
         return self._collection.search_vector(
             vector, limit, conditions, words=words, space=space, exact=exact, weights=weights, passages=False
         )
@@ -360,6 +376,13 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             return self._collection.find(as_filter(filters))
         there = set(self._collection.find(all_of([as_filter(filters), {"id": node_ids}]))) if node_ids else set()
         return [key for key in node_ids if key in there]
+
+
+def _limit(query: VectorStoreQuery) -> int:
+    """Return how many nodes to find; queries by words and hybrid ones may have a number of their own."""
+    if query.mode in _HYBRID:
+        return query.hybrid_top_k or query.similarity_top_k
+    return (query.sparse_top_k if query.mode in _SPARSE else None) or query.similarity_top_k
 
 
 def _encoder(embed_model: BaseEmbedding) -> Encoder | ExternalEncoder:
