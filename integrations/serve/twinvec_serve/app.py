@@ -59,7 +59,11 @@ class _Application(FastAPI):
 
 
 def create_app(settings: ServeSettings | None = None) -> FastAPI:
-    """Return the application of one server; its models are loaded when it starts."""
+    """Return the application of one server; its models are loaded when it starts.
+
+    Raises:
+        ConfigurationError: two of the models and rerankers have the same name.
+    """
     settings = settings or ServeSettings()
     metrics = Metrics()
     models = ServedModels(settings, metrics)

@@ -90,7 +90,13 @@ def serve_command(
         int, _limit_option(min=1, help="Largest request of files or NDJSON to ingest, in MB.")
     ] = 1024,
     max_texts: Annotated[int, _limit_option(min=1, help="Most texts, queries or documents in one request.")] = 2048,
-    max_text_chars: Annotated[int, _limit_option(min=1, help="Most characters of one text.")] = 1_000_000,
+    max_text_chars: Annotated[
+        int,
+        _limit_option(
+            min=1,
+            help="Most characters of a text to embed or rerank, or of a query; documents to ingest may have more.",
+        ),
+    ] = 1_000_000,
     queue_size: Annotated[
         int, _limit_option(min=1, help="Most requests that wait for a model; further ones get 429.")
     ] = 512,

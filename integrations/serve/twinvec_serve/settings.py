@@ -22,7 +22,7 @@ class ServeSettings(BaseModel):
         path: Folder of the embedded store; default: ``./.twinvec``, without ``url``.
         url: Address of a Qdrant server.
         models: Models to serve, by the names that requests use; the first is the default.
-        rerankers: Cross-encoders to serve, by the names that requests use; "maxsim" is always there.
+        rerankers: Cross-encoders to serve, by names that no model has; "maxsim" is always there.
         host: Address to listen at.
         port: Port to listen at; 0 takes a free one.
         read_keys: Keys that may read.
@@ -34,7 +34,7 @@ class ServeSettings(BaseModel):
         max_body_bytes: Largest body of a request.
         max_ingest_bytes: Largest body of a request whose documents are read as a stream.
         max_texts: Most texts, queries, documents or ids in one list of a request.
-        max_text_chars: Most characters of one text.
+        max_text_chars: Most characters of a text to embed or rerank, or of a query; documents to ingest may have more.
         queue_size: Most requests that wait for a model; one more is answered with 429.
         queue_texts: Most texts of the requests that wait for a model; more are answered with 429.
         address: Where the commands of twinvec reach the server; it is written into the store's folder, so that they

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,10 +83,13 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     return document
 
 
-def parse_json(text: str | bytes) -> Any:
-    """Parse JSON; raise DocumentError for all else, also for NaN and the infinities, which Python's parser takes."""
+def parse_json(text: str | bytes, each_object: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """Parse JSON; raise DocumentError for all else, also for NaN and the infinities, which Python's parser takes.
+
+    ``each_object`` gets every object, and returns what takes its place.
+    """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, object_hook=each_object)
     except ValueError as error:
         raise DocumentError(f"not JSON: {error}") from error
     except RecursionError as error:

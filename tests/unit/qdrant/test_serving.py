@@ -203,6 +203,55 @@ def test_a_client_ends_while_a_thread_of_it_waits_for_events(tmp_path):
             server.join()
 
 
+def test_a_client_that_reads_for_long_answers_pings(tmp_path):
+    """The second line is ready only when the server has got a blank one; none comes after the end of the body."""
+    found, bodies, reads, shown = {}, [], threading.Event(), threading.Event()
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    ping, report = b": ping\r\n\r\n", b"event: report\r\ndata: {}\r\n\r\n"
+
+    def chunk(data):
+        return b"%x\r\n%b\r\n" % (len(data), data)
+
+    def serve(listener):
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as requests:
+            while line := requests.readline():
+                if line.startswith(b"GET"):
+                    content = json.dumps({"instance": found["process"].instance}).encode()
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content))
+                elif line.startswith(b"POST"):
+                    while requests.readline().strip():
+                        pass
+                    while size := int(requests.readline(), 16):
+                        bodies.append(requests.read(size))
+                        requests.readline()
+                        if bodies[-1] == b"\n":
+                            shown.set()
+                        elif not shown.is_set():
+                            assert reads.wait(60)
+                            connection.sendall(head + chunk(ping))
+                    connection.sendall(chunk(ping) + chunk(report) + chunk(b""))
+                    bodies.append(requests.readline() + requests.read())
+
+    def lines():
+        yield {"id": "first"}
+        reads.set()
+        assert shown.wait(60)
+        yield {"id": "second"}
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener,), daemon=True)
+        server.start()
+        with announced(tmp_path, f"http://127.0.0.1:{listener.getsockname()[1]}"):
+            found["process"] = serving_process(tmp_path)
+            with ServerClient(found["process"], 1.0) as client:
+                client.stream("/documents", lines(), lambda *_: None)
+            server.join(60)
+    documents = [each for each in bodies if each.startswith(b"{")]
+    assert [json.loads(each)["id"] for each in documents] == ["first", "second"]
+    assert bodies[-1] == b"\r\n"
+
+
 @pytest.mark.parametrize("name", ["a/b", "..", "."])
 def test_a_name_that_is_no_part_of_a_path_is_refused(name):
     with pytest.raises(ConfigurationError, match="cannot be reached over HTTP"):

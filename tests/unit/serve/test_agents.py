@@ -12,13 +12,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from twinvec import Encoder
+from twinvec.errors import StoreBusyError
 from twinvec_qdrant import Collection
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.agents import tools as tools_module
 from twinvec_serve.agents.library import Library
 from twinvec_serve.agents.over_http import running_sessions
 from twinvec_serve.agents.server import build
-from twinvec_serve.agents.texts import cut_lines, parse_place
+from twinvec_serve.agents.texts import cut_text, parse_place
 from words import WordEncoder
 
 GUIDE = "\n".join(f"line {number} of the guide" for number in range(1, 41))
@@ -175,6 +176,100 @@ async def test_a_long_document_says_where_to_go_on(shelf, monkeypatch):
     assert "\n".join(read) == GUIDE
 
 
+LONG_LINES = "\n".join(["", "a" * 260, "b", "", "c" * 100, "d" * 99, "e" * 101, "x y", ""])
+
+
+@pytest.mark.parametrize("text", [LONG_LINES, "z" * 1000, "\n" * 250])
+async def test_every_character_of_long_lines_can_be_read(shelf, monkeypatch, text):
+    (await shelf.open("docs")).ingest([("long", text + ".")])
+    monkeypatch.setattr(tools_module, "MAX_CHARS", 100)
+    read, go_on = "", {}
+    for _ in range(20):
+        part = await answer(shelf, "get_document", id="long", **go_on)
+        assert 0 < len(part["text"]) <= 100 or part["next_line"] > part["first_line"]
+        assert part["last_line"] == part["first_line"] + part["text"].count("\n")
+        read += part["text"]
+        if part["next_line"] is None:
+            break
+        go_on = {"from_line": part["next_line"]}
+        if part["next_char"] is None:
+            read += "\n"
+        else:
+            go_on["from_char"] = part["next_char"]
+    assert read == text + "."
+
+
+async def test_a_line_is_read_from_a_character_on(shelf):
+    part = await answer(shelf, "get_document", id="notes/long.md", from_line=3, to_line=4, from_char=8)
+    assert part["text"] == "of the guide\nline 4 of the guide"
+    assert await answer(shelf, "get_document", id="notes/long.md:3-4", from_char=8) == part
+    beyond = await answer(shelf, "get_document", id="notes/long.md", from_line=3, to_line=4, from_char=900)
+    assert beyond["text"] == "\nline 4 of the guide"
+
+
+async def test_a_document_is_known_by_its_id_whatever_its_metadata_say(shelf):
+    pages = [
+        {"id": f"page-{number}", "text": f"the heading\nzebra {number}", "source": "book.pdf", "page": number}
+        for number in (1, 2)
+    ]
+    (await shelf.open("docs")).ingest(pages)
+    found = await answer(shelf, "search", queries=["zebra"], collections=["docs"], limit=2)
+    assert {each["source"] for each in found["results"]} == {"page-1", "page-2"}
+    for each in found["results"]:
+        number = int(each["source"][-1])
+        assert each["place"] == f"{each['source']}:1-2, page {number}"
+        whole = await answer(shelf, "get_document", id=each["source"])
+        assert whole["metadata"] == {"source": "book.pdf", "page": number}
+        assert await answer(shelf, "get_document", id=each["place"]) == whole
+
+
+async def test_metadata_that_are_too_large_are_counted(shelf):
+    (await shelf.open("docs")).ingest([{"id": "1", "text": "a text", "small": 1, "large": "x" * 3000, "last": 2}])
+    document = await answer(shelf, "get_document", id="1", collection="docs")
+    assert document["metadata"] == {"small": 1, "last": 2}
+    assert document["metadata_left_out"] == 1
+
+
+@pytest.fixture
+def damaged(store):
+    """The same folder, where a collection that cannot be read comes first."""
+    with Collection.open("broken", store, encoder=WordEncoder(), chunking=False) as broken:
+        broken.ingest([("1", "The certificate has expired.")])
+    (store / "broken" / "collection.json").write_text("{")
+
+
+async def test_a_collection_that_cannot_be_read_is_named_and_the_others_answer(damaged, shelf):
+    for tool, arguments in (
+        ("list_collections", {}),
+        ("search", {"queries": ["certificate"]}),
+        ("get_documents", {"pattern": "guides/*"}),
+    ):
+        found = await answer(shelf, tool, **arguments)
+        assert list(found["failed"]) == ["broken"]
+        assert len(found.get("collections") or found.get("results") or found["documents"]) > 1
+    assert (await answer(shelf, "get_document", id="guides/tls.md"))["text"] == TEXTS["guides/tls.md"]
+    for tool, arguments in (("get_document", {"id": "guide/tls.md"}), ("get_documents", {"pattern": "guide/*"})):
+        result = await asked(shelf, tool, **arguments)
+        assert result.is_error
+        assert "; not read: broken (" in result.content[0].text
+        assert (await asked(shelf, tool, **arguments, collection="broken")).is_error
+
+
+async def test_a_search_shows_what_it_found_in_a_collection_that_fails_then(shelf, monkeypatch):
+    usual, opened = shelf.open, []
+
+    async def once(name: str) -> Collection:
+        opened.append(name)
+        if name == "mail" and opened.count(name) > 1:
+            raise StoreBusyError("busy")
+        return await usual(name)
+
+    monkeypatch.setattr(shelf, "open", once)
+    found = await answer(shelf, "search", queries=["expired certificate"])
+    assert found["failed"] == {"mail": "busy"}
+    assert {("mail", "1"), ("docs", "guides/tls.md:1-5")} <= {(e["collection"], e["place"]) for e in found["results"]}
+
+
 async def test_an_unknown_id_is_answered_with_the_nearest(shelf):
     result = await asked(shelf, "get_document", id="guide/tls.md")
     assert result.is_error
@@ -189,7 +284,30 @@ async def test_documents_of_a_pattern_are_cut_at_a_size(shelf):
     assert sum(len(each["text"]) for each in cut["documents"]) <= 200
     assert [each["id"] for each in cut["documents"]] + cut["left_out"] == sorted(TEXTS)
     assert cut["documents"][-1]["next_line"]
+    (await shelf.open("docs")).ingest([("guides/zz.md", "z" * 500)])
+    last = (await answer(shelf, "get_documents", pattern="guides/*", max_chars=400))["documents"][-1]
+    assert (last["id"], last["next_line"], last["next_char"]) == ("guides/zz.md", 1, len(last["text"]) + 1)
     assert (await asked(shelf, "get_documents", pattern="nothing*")).is_error
+
+
+async def test_a_size_holds_for_ids_and_metadata_too(shelf):
+    (await shelf.open("docs")).ingest([{"id": f"n/{i}", "text": "x", "note": "n" * 100} for i in range(9)])
+    found = await answer(shelf, "get_documents", pattern="n/*", max_chars=300)
+    assert [each["id"] for each in found["documents"]] == ["n/0", "n/1", "n/2"]
+    assert found["left_out_count"] == 6
+
+
+async def test_in_a_pattern_only_the_star_is_special(shelf):
+    (await shelf.open("docs")).ingest(
+        [("app/[slug]/a?.md", "one"), ("app/s/ab.md", "two"), ("app/[slug]/b.md", "three")]
+    )
+    for pattern, ids in (
+        ("app/[slug]/*", ["app/[slug]/a?.md", "app/[slug]/b.md"]),
+        ("*/a?.md", ["app/[slug]/a?.md"]),
+        ("app/*b.md", ["app/[slug]/b.md", "app/s/ab.md"]),
+    ):
+        found = await answer(shelf, "get_documents", pattern=pattern)
+        assert [each["id"] for each in found["documents"]] == ids
 
 
 @pytest.mark.parametrize(
@@ -197,6 +315,7 @@ async def test_documents_of_a_pattern_are_cut_at_a_size(shelf):
     [
         ("search", {"queries": ["x"], "collections": ["none"]}, "none"),
         ("search", {"queries": []}, "queries"),
+        ("search", {"queries": ["x"], "collections": []}, "collections"),
         ("search", {"queries": ["x"], "filter": {"year": {"around": 3}}}, "around"),
         ("search", {"queries": ["x"], "limit": 1000}, "limit"),
         ("get_document", {"id": "1", "collection": "none"}, "none"),
@@ -228,6 +347,7 @@ async def test_an_error_of_the_server_says_nothing_of_its_text(shelf, monkeypatc
         ("a.md:12", ("a.md", 12, 12)),
         ("a.md:12-15", ("a.md", 12, 15)),
         ("a.md#3", ("a.md", None, None)),
+        ("a, b.md:12-15, page 3, Certificates > Renewal: 4", ("a, b.md", 12, 15)),
         ("c:a", None),
         (":3", None),
     ],
@@ -237,8 +357,12 @@ def test_places_are_read(text, place):
 
 
 def test_whole_lines_are_taken_and_a_line_that_is_too_long_is_cut():
-    assert cut_lines(["abc", "de", "f"], 7) == ["abc", "de"]
-    assert cut_lines(["abcdefgh"], 5) == ["abcd"]
+    assert cut_text("abc\nde\nf", 8) == ("abc\nde\nf", False)
+    assert cut_text("abc\nde\nf", 7) == ("abc\nde", False)
+    assert cut_text("abc\nde\nf", 6) == ("abc\nde", False)
+    assert cut_text("abc\nde\nf", 5) == ("abc", False)
+    assert cut_text("abcdefgh\nij", 5) == ("abcde", True)
+    assert cut_text("\nabcdefgh", 5) == ("", False)
 
 
 # --- Over HTTP ---

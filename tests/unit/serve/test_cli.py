@@ -240,6 +240,7 @@ def test_what_cannot_be_served_ends_with_one_and_a_sentence(tmp_path, tiny):
 
     assert "the server has no key" in said("--host", "0.0.0.0")
     assert "nowhere" in said("--model", "./nowhere=x")
+    assert "'maxsim' is the name of the reranker that every server has" in said("--reranker", "org/cross=maxsim")
     with listening("127.0.0.1", 0) as (taken,):
         assert "another process listens at port" in said("--port", str(taken.getsockname()[1]))
 

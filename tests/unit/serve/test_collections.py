@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
+from contextlib import asynccontextmanager
 
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
 from twinvec import Encoder
-from twinvec_qdrant import Asked, Collection, search_as_asked
+from twinvec_qdrant import Asked, Collection, drop_collection, search_as_asked
 from twinvec_qdrant.serving.names import can_be_served
 from twinvec_serve import ServeSettings, create_app
+from twinvec_serve.collections import open_collections
 from twinvec_serve.errors import Overloaded
 from twinvec_serve.routes.collection_forms import NewCollection
 
@@ -225,6 +228,69 @@ async def test_more_searches_than_the_queue_holds_are_turned_away(served):
         collections._waiting = 0
 
 
+@asynccontextmanager
+async def filled(model, folder):
+    """The open collections of a server that runs, of which "docs" has not been opened yet."""
+    with Collection.open("docs", folder, encoder=Encoder(model), chunking=False) as made:
+        made.ingest(DOCUMENTS)
+    app = create_app(ServeSettings(path=folder, models={"tiny": model}))
+    async with app.router.lifespan_context(app):
+        yield app.state.services.collections
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def test_the_search_of_a_client_that_went_away_keeps_its_thread(tiny_model, tmp_path, monkeypatch):
+    """As many searches as may run are left by their clients; another one waits, and one that is left too never runs."""
+    begun, free = [], threading.Event()
+
+    def search(opened, queries, asked):
+        begun.extend(queries)
+        assert free.wait(30)
+        return search_as_asked(opened, queries, asked)
+
+    monkeypatch.setattr(open_collections, "search_as_asked", search)
+    async with filled(str(tiny_model("bert")), tmp_path) as collections:
+        await collections.open("docs")
+        most = open_collections._SEARCHING
+        left = [asyncio.create_task(collections.search("docs", ["left"], Asked())) for _ in range(most)]
+        await until(lambda: len(begun) == most)
+        for each in left:
+            each.cancel()
+        await asyncio.wait(left)
+        waits, gone = (asyncio.create_task(collections.search("docs", [each], Asked())) for each in ("waits", "gone"))
+        await until(lambda: len(begun) > most or collections._search_threads._work_queue.qsize() == 2)
+        gone.cancel()
+        assert begun == ["left"] * most
+        free.set()
+        assert (await waits).answers[0].hits
+        assert (await collections.search("docs", ["last"], Asked())).answers[0].hits
+    assert begun == [*["left"] * most, "waits", "last"]
+
+
+async def test_a_collection_that_opens_while_its_client_goes_away_stays_open(tiny_model, tmp_path, monkeypatch):
+    opens, free, usual = [], threading.Event(), open_collections.open_with_one_of
+
+    def opened(*given):
+        opens.append(given)
+        assert free.wait(30)
+        return usual(*given)
+
+    monkeypatch.setattr(open_collections, "open_with_one_of", opened)
+    async with filled(str(tiny_model("bert")), tmp_path) as collections:
+        left = asyncio.create_task(collections.search("docs", ["certificate"], Asked()))
+        await until(lambda: opens)
+        left.cancel()
+        await asyncio.wait([left])
+        free.set()
+        assert (await collections.search("docs", ["certificate"], Asked())).answers[0].hits
+        assert len(opens) == 1
+    drop_collection("docs", tmp_path, wait_seconds=0)  # the server has left nothing open
+
+
 def test_a_damaged_collection_is_listed_and_named(tiny_model, tmp_path):
     settings = ServeSettings(path=tmp_path / "store", models={"tiny": str(tiny_model("bert"))})
     with TestClient(create_app(settings), base_url="http://127.0.0.1:6380") as client:
@@ -237,7 +303,7 @@ def test_a_damaged_collection_is_listed_and_named(tiny_model, tmp_path):
         assert [(each["name"], bool(each.get("error"))) for each in listed] == [("a", False), ("b", True)]
         answer = client.post("/v1/search", json={"query": "certificate"}).json()
         assert {each["collection"] for each in answer["results"][0]["hits"]} == {"a"}
-        assert list(answer["failed"]) == ["b"]
+        assert (answer["collections"], list(answer["failed"])) == (["a"], ["b"])
 
 
 async def test_the_model_of_a_collection_that_is_not_served_is_loaded(tiny_model, tmp_path):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import threading
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from typer.testing import CliRunner
 
+from twinvec.cli.app import build_app
 from twinvec_qdrant import Empty, Failure, read_source
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
@@ -63,6 +66,23 @@ def events(answer) -> list[tuple[str, dict]]:
         if fields:
             found.append((fields["event"], json.loads(fields["data"])))
     return found
+
+
+def test_a_document_may_be_longer_than_a_text_to_embed(tiny_model, tmp_path):
+    long = {"id": "long.md", "text": "many words " * 100}
+    files = [("files", ("file.md", long["text"].encode()))]
+    settings = settings_of(tiny_model("bert"), tmp_path, max_text_chars=10)
+    with TestClient(create_app(settings), base_url=ADDRESS) as client:
+        client.post("/v1/collections", json={"name": "docs"})
+        for version, body in enumerate(({"json": [long]}, {"content": lines([long]), "headers": NDJSON})):
+            report = client.post("/v1/collections/docs/documents", **body).json()
+            assert (report["new"], report["unchanged"], report["failed"]) == (1 - version, version, 0)
+        assert client.post("/v1/collections/docs/documents", files=files).json()["new"] == 1
+        refused = client.post("/v1/embeddings", json={"input": long["text"]})
+        assert refused.json()["error"]["code"] == "text_too_long"
+        assert client.post("/v1/search", json={"query": long["text"]}).status_code == 400
+    described = CliRunner().invoke(build_app(), ["serve", "--help"], env={"COLUMNS": "200"}).output
+    assert "documents to ingest may have more" in described
 
 
 @pytest.mark.parametrize(
@@ -188,6 +208,15 @@ def test_a_file_cannot_be_written_elsewhere(served, docs, name):
     answer = served.post(f"{docs}/documents", files=[("files", (name, b"text"))])
     assert answer.status_code == 400
     assert ids(served, docs) == []
+
+
+def test_a_file_whose_whole_path_is_too_long_is_refused(served, docs, tmp_path, monkeypatch):
+    (tmp_path / ("x" * 200)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 200)))
+    name = "/".join(["x" * 199] * 20)  # each part could be a file's name
+    answer = served.post(f"{docs}/documents", files=[("files", (name, b"text"))])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_name")
+    assert "File name too long" in answer.json()["error"]["message"]
 
 
 def test_two_files_of_one_name_are_refused(served, docs):
@@ -372,17 +401,88 @@ async def test_a_client_that_goes_away_before_the_end_stops_its_ingest(tiny_mode
         assert opened.find() == ["0.md"]
 
 
+SILENT = [
+    ("application/x-ndjson", lines(documents(1))),
+    ("application/x-ndjson", b""),
+    ("application/json", b'{"documents": ['),
+    (
+        "multipart/form-data; boundary=b",
+        b'--b\r\nContent-Disposition: form-data; name="files"; filename="a.md"\r\n\r\ntext',
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "begun"), SILENT, ids=["lines", "nothing", "json", "files"])
+async def test_a_client_that_falls_silent_does_not_keep_the_collection(tiny_model, tmp_path, monkeypatch, kind, begun):
+    app = create_app(settings_of(tiny_model("bert"), tmp_path))
+    path = "/v1/collections/docs/documents"
+
+    async def body():
+        yield begun
+        await asyncio.Event().wait()
+
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+        await client.post("/v1/collections", json={"name": "docs", "chunking": False})
+        with monkeypatch.context() as patch:
+            patch.setattr("twinvec_serve.routes.ingest_bodies._IDLE_SECONDS", 0.01)
+            answer = await client.post(path, content=body(), headers={"Content-Type": kind})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (408, "client_silent")
+        assert "what was committed stays" in answer.json()["error"]["message"]
+        assert answer.headers["connection"] == "close"
+        assert (await client.post(path, json=documents(2))).json()["new"] == 2
+
+
+async def test_the_events_of_a_client_that_falls_silent_end_with_what_was_done(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_serve.routes.ingest_bodies._IDLE_SECONDS", 0.01)
+    app, answer = create_app(settings_of(tiny_model("bert"), tmp_path)), []
+    async with app.router.lifespan_context(app):
+        opened = await app.state.services.collections.create("docs", "tiny", {"chunking": False})
+        begun = {"type": "http.request", "body": lines(documents(1)), "more_body": True}
+        await post(app, b"application/x-ndjson", begun, hear=answer.append)
+        assert opened.find() == []
+    error = b"".join(answer).split(b"event: error\r\ndata: ")[1]
+    told = json.loads(error)
+    assert (told["error"]["code"], told["report"]["new"]) == ("client_silent", 0)
+
+
+async def test_other_requests_are_answered_while_a_body_is_parsed(tiny_model, tmp_path, monkeypatch):
+    app = create_app(settings_of(tiny_model("bert"), tmp_path))
+    parses, go, seen = threading.Event(), threading.Event(), []
+
+    def waits(value):
+        seen.append(value)
+        parses.set()
+        assert go.wait(30)
+        return value
+
+    monkeypatch.setattr("twinvec_serve.routes.ingest_bodies._itself", waits)
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+        await client.post("/v1/collections", json={"name": "docs", "chunking": False})
+        ingested = asyncio.create_task(client.post("/v1/collections/docs/documents", json=documents(3)))
+        assert await asyncio.to_thread(parses.wait, 30)
+        assert (await client.get("/healthz")).status_code == 200
+        assert not ingested.done()
+        go.set()
+        assert (await ingested).json()["new"] == 3
+    assert seen == documents(3)
+
+
 async def test_more_ingests_than_may_wait_are_turned_away(monkeypatch):
     monkeypatch.setattr("twinvec_serve.collections.ingests._MOST_WAITING", 2)
     ingests, go = Ingests(), threading.Event()
 
     class Opened:
-        name = "docs"
+        def __init__(self, name="docs"):
+            self.name = name
 
     waiting = [asyncio.create_task(ingests.write(Opened(), go.wait)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(Overloaded):
         await ingests.write(Opened(), go.wait)
+    assert await ingests.write(Opened("other"), lambda: "written") == "written"
     go.set()
     assert await asyncio.gather(*waiting) == [True, True]
+    assert await ingests.write(Opened(), lambda: "written") == "written"
     await ingests.finish()

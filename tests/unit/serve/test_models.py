@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from twinvec import CrossEncoderReranker, Encoder, MaxSimReranker
-from twinvec.errors import TextError
+from twinvec.errors import ConfigurationError, TextError
+from twinvec_serve import create_app
 from twinvec_serve.errors import Overloaded, RequestError, UnknownModel
 from twinvec_serve.models import batching
 from twinvec_serve.models.reranking import RerankingModel
@@ -120,6 +122,22 @@ async def test_names_are_those_of_the_settings_and_others_are_refused(tiny_model
             await models.encode("c", TEXTS)
         with pytest.raises(UnknownModel, match="'a'; this server has cross, maxsim"):
             await models.rerank("a", "query", TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rerankers": {"maxsim": "org/cross"}}, "'maxsim' is the name of the reranker that every server has"),
+        ({"models": {"maxsim": "org/model"}}, "'maxsim' is the name of the reranker that every server has"),
+        (
+            {"models": {"a": "org/model"}, "rerankers": {"b": "org/cross", "a": "org/other"}},
+            "a model and a reranker have the name 'a': name one of them, as in org/other=OTHER",
+        ),
+    ],
+)
+def test_a_name_that_is_taken_is_refused(settings, message) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        create_app(ServeSettings(**settings))
 
 
 async def test_requests_that_wait_together_are_one_batch(tiny_model) -> None:

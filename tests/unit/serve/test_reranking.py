@@ -13,6 +13,7 @@ from twinvec_serve import ServeSettings, create_app
 QUERY = "two files"
 TEXTS = ["How do I compare two files?", "", "the quick brown fox", "two men walked on the moon"]
 PATHS = ("/v1/rerank", "/v2/rerank")
+AS_JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,26 @@ def test_objects_are_compared_by_the_fields_asked_for(client) -> None:
     answer = client.post("/v2/rerank", json={"query": QUERY, "documents": documents})
     assert answer.status_code == 400
     assert "document 1 is an object without texts in 'text'" in answer.json()["error"]["message"]
+
+
+def test_documents_come_back_as_they_were_sent(client) -> None:
+    documents = [{"text": "the real body", "title": "two files", "note": None, "tags": [None, {"a": None}]}, "a text"]
+    given = {"query": QUERY, "documents": documents, "rank_fields": ["title"], "return_documents": True}
+    answer = client.post("/v1/rerank", json=given).json()
+    assert {each["index"]: each["document"] for each in answer["results"]} == {0: documents[0], 1: {"text": "a text"}}
+    untitled = [{"title": "two", "body": "files"}]
+    answer = client.post("/v2/rerank", json=given | {"documents": untitled}).json()
+    assert answer["results"][0]["document"] == untitled[0]
+
+
+@pytest.mark.parametrize("note", ['"\\ud800"', '{"\\ud800": 1}', "[" * 300 + "]" * 300], ids=["value", "key", "deep"])
+def test_a_document_that_no_answer_can_hold_is_named(client, note) -> None:
+    documents = f'["a text", {{"text": "a", "note": {note}}}]'
+    body = f'{{"query": "x", "documents": {documents}, "return_documents": %s}}'
+    answer = client.post("/v1/rerank", content=body % "true", headers=AS_JSON)
+    assert answer.status_code == 400
+    assert "document 1 cannot be returned" in answer.json()["error"]["message"]
+    assert len(results(client.post("/v1/rerank", content=body % "false", headers=AS_JSON))) == 2
 
 
 @pytest.mark.parametrize(

@@ -112,15 +112,15 @@ class ServerClient:
             connection.putheader(name, value)
         try:
             connection.endheaders()
-            listener = _Listener(connection, on_event)
+            body = _Body(connection)
+            listener = _Listener(connection, body, on_event)
             listener.start()
             with suppress(BrokenPipeError, ConnectionResetError):  # the answer has come already, and says why
                 for line in lines:
-                    data = json.dumps(line).encode() + b"\n"
-                    connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+                    body.send(json.dumps(line).encode() + b"\n")
                     if not listener.is_alive():
                         break
-                connection.send(b"0\r\n\r\n")
+                body.end()
         except OSError as error:
             raise self._gone(error) from error
         listener.join()
@@ -199,8 +199,38 @@ class _TooBusyError(StoreBusyError):
         self.seconds = seconds
 
 
+class _Body:
+    """The body of a streamed request, in chunks, which two threads send."""
+
+    def __init__(self, connection: HTTPConnection) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._ended = False
+
+    def send(self, lines: bytes) -> None:
+        """Send lines."""
+        with self._sending:
+            self._connection.send(b"%x\r\n%b\r\n" % (len(lines), lines))
+
+    def end(self) -> None:
+        """Send the end."""
+        with self._sending:
+            self._ended = True
+            self._connection.send(b"0\r\n\r\n")
+
+    def show_presence(self) -> None:
+        """Send a blank line, unless something is being sent or all is: a file may take long to read."""
+        if not self._sending.acquire(blocking=False):
+            return
+        try:
+            if not self._ended:
+                self._connection.send(b"1\r\n\n\r\n")
+        finally:
+            self._sending.release()
+
+
 class _Listener(threading.Thread):
-    """Reads the events of an answer while the request is still being sent.
+    """Reads the events of an answer while the request is still being sent; a ping of the process gets a blank line.
 
     Attributes:
         refused: The answer and its content, if it is an error.
@@ -208,12 +238,13 @@ class _Listener(threading.Thread):
         failure: Why the answer could not be read.
     """
 
-    def __init__(self, connection: HTTPConnection, on_event: Events) -> None:
+    def __init__(self, connection: HTTPConnection, body: _Body, on_event: Events) -> None:
         super().__init__(name="twinvec-events", daemon=True)
         self.refused: tuple[HTTPResponse, bytes] | None = None
         self.error: dict[str, Any] | None = None
         self.failure: Exception | None = None
         self._connection = connection
+        self._body = body
         self._on_event = on_event
 
     def run(self) -> None:
@@ -236,6 +267,8 @@ class _Listener(threading.Thread):
                 values = json.loads(value)
                 self._on_event(name, values)
                 self.error = values["error"] if name == "error" else None
+            elif value:  # a comment: the ping
+                self._body.show_presence()
         if last not in ("report", "error"):
             raise ConnectionResetError("it ended before the report")
 

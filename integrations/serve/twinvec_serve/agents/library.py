@@ -38,9 +38,9 @@ class Library:
         self._lock = asyncio.Lock()
 
     async def names(self) -> list[str]:
-        """Return the names of all collections that twinvec has made."""
+        """Return the names of all collections that twinvec has made, damaged ones of an embedded store too."""
         entries = await asyncio.to_thread(list_collections, self._path, url=self._url)
-        return [each.name for each in entries if each.model is not None]
+        return [each.name for each in entries if each.model is not None or self._url is None]
 
     async def open(self, name: str) -> Collection:
         """Return a collection, which stays open."""

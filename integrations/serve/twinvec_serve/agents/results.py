@@ -32,7 +32,7 @@ class Collections(BaseModel):
     """All collections, and those that cannot be read."""
 
     collections: list[CollectionInfo] = Field(description="The collections that can be searched.")
-    failed: dict[str, str] = Field(default_factory=dict, description="Why a collection cannot be read, by name.")
+    failed: dict[str, str] = Field(default_factory=dict, description="Why a collection could not be read, by name.")
 
 
 class Found(BaseModel):
@@ -56,7 +56,7 @@ class Search(BaseModel):
 
     results: list[Found] = Field(description="The passages, best first.")
     left_out: int = Field(default=0, description="Passages that were found and left out at the limit of size.")
-    failed: dict[str, str] = Field(default_factory=dict, description="Why a collection was not searched, by name.")
+    failed: dict[str, str] = Field(default_factory=dict, description="Why a collection could not be read, by name.")
 
 
 class DocumentText(BaseModel):
@@ -68,8 +68,10 @@ class DocumentText(BaseModel):
     first_line: int = Field(description="Number of the first line of the text, from 1.")
     last_line: int = Field(description="Number of the last line of the text.")
     lines: int = Field(description="Number of lines of the whole document.")
-    next_line: int | None = Field(default=None, description="Where to go on, if the text ends before the document.")
+    next_line: int | None = Field(default=None, description="The from_line that goes on, if the text was cut.")
+    next_char: int | None = Field(default=None, description="The from_char that goes on, if it was cut within a line.")
     metadata: dict[str, Any] = Field(default_factory=dict, description="What else the collection knows of it.")
+    metadata_left_out: int = Field(default=0, description="Number of further keys, whose values are too large to show.")
     describes: str | None = Field(default=None, description="What its source holds, in its owner's words.")
 
 
@@ -81,3 +83,4 @@ class Documents(BaseModel):
         default_factory=list, description="Ids that fit and were left out at the limit of size, the first ones."
     )
     left_out_count: int = Field(default=0, description="How many were left out.")
+    failed: dict[str, str] = Field(default_factory=dict, description="Why a collection could not be read, by name.")

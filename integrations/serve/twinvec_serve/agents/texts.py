@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.windows import body_start
 
-_PLACE = re.compile(r"(?P<id>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?|#\d{1,9})", re.DOTALL)
-_OWN_KEYS = frozenset(("source", "position", "heading", "title", "page"))
+_PLACE = re.compile(r"(?P<id>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?(?:, .*)?|#\d{1,9})", re.DOTALL)
 _METADATA_CHARS = 2000
 
 
@@ -23,8 +22,16 @@ class Place(NamedTuple):
     last: int | None = None
 
 
+class Stretch(NamedTuple):
+    """The lines of a document to return, from 1; default: all. ``char`` is where to begin in the first one."""
+
+    first: int | None = None
+    last: int | None = None
+    char: int | None = None
+
+
 def parse_place(text: str) -> Place | None:
-    """Read ``id:12``, ``id:12-15`` or ``id#3`` (a chunk); None if the text has no such end."""
+    """Read ``id:12``, ``id:12-15``, also with what ``place_of`` adds, or ``id#3`` (a chunk); None for another text."""
     match = _PLACE.fullmatch(text)
     if match is None:
         return None
@@ -46,9 +53,9 @@ def lines_of(passage: str, text: str) -> tuple[int, int] | None:
     return first, first + passage.count("\n")
 
 
-def place_of(source: str, hit: Hit, lines: tuple[int, int] | None) -> str:
+def place_of(hit: Hit, lines: tuple[int, int] | None) -> str:
     """Return where a hit stands: ``guides/tls.md:12-15, page 3, Certificates > Renewal``."""
-    place = source
+    place = hit.id
     if lines is not None:
         first, last = lines
         place += f":{first}" if first == last else f":{first}-{last}"
@@ -57,23 +64,20 @@ def place_of(source: str, hit: Hit, lines: tuple[int, int] | None) -> str:
     return ", ".join(filter(None, parts))
 
 
-def cut_lines(lines: Sequence[str], chars: int) -> list[str]:
-    """Return as many whole lines as fit, at least one; a single line that does not fit is cut."""
-    taken: list[str] = []
-    for line in lines:
-        chars -= len(line) + 1
-        if chars < 0 and taken:
-            break
-        taken.append(line if chars >= 0 else line[:chars])
-    return taken
+def cut_text(text: str, chars: int) -> tuple[str, bool]:
+    """Return as many whole lines as fit; if the first does not, its beginning, and that it is cut."""
+    if len(text) <= chars:
+        return text, False
+    end = text.rfind("\n", 0, chars + 1)
+    return (text[:chars], True) if end < 0 else (text[:end], False)
 
 
 def metadata_of(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a payload that are small enough to show, without those that a result has by itself."""
+    """Return the keys of a payload that are small enough to show."""
     shown, left = {}, _METADATA_CHARS
     for key, value in payload.items():
         size = len(key) + len(json.dumps(value, ensure_ascii=False, default=str))
-        if key not in _OWN_KEYS and size <= left:
+        if size <= left:
             shown[key] = value
             left -= size
     return shown

@@ -6,7 +6,9 @@ Every answer is cut at a size, and says what was left out and how to get it.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 from collections.abc import Callable, Coroutine, Sequence
 from fnmatch import fnmatchcase
 from functools import wraps
@@ -15,10 +17,10 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
-from twinvec.errors import TwinvecError
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant import Collection, CollectionHit, best_first
+from twinvec_serve.agents.failures import Failures
 from twinvec_serve.agents.library import Shelf
 from twinvec_serve.agents.results import (
     CollectionInfo,
@@ -29,8 +31,8 @@ from twinvec_serve.agents.results import (
     Search,
     SourceInfo,
 )
-from twinvec_serve.agents.texts import cut_lines, lines_of, metadata_of, parse_place, passage_of, place_of
-from twinvec_serve.errors import RequestError, as_request_error
+from twinvec_serve.agents.texts import Stretch, cut_text, lines_of, metadata_of, parse_place, passage_of, place_of
+from twinvec_serve.errors import as_request_error
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ _MOST_QUERIES = 8
 _MOST_RESULTS = 50
 _MOST_IDS = 100
 _SUGGESTIONS = 5
-_FAILURES = (TwinvecError, RequestError)  # of one collection: the others are searched all the same
+_WILD = re.compile(r"[?[]")  # what fnmatch reads as more than itself, besides *
 
 Query = Annotated[str, Field(min_length=1, max_length=4_000)]
 OneCollection = Annotated[
@@ -83,13 +85,12 @@ class Tools:
 
         Call this first to learn which collections can answer a question.
         """
-        listed = Collections(collections=[])
+        listed, failures = Collections(collections=[]), Failures()
         for name in await self._shelf.names():
-            try:
+            with failures.of(name):
                 opened = await self._shelf.open(name)
                 listed.collections.append(_described(await asyncio.to_thread(opened.info)))
-            except _FAILURES as error:
-                listed.failed[name] = str(error)
+        listed.failed = failures.by_name()
         return listed
 
     async def search(
@@ -104,7 +105,7 @@ class Tools:
             ),
         ],
         collections: Annotated[
-            list[str] | None, Field(description="Names of the collections to search; default: all.")
+            list[str] | None, Field(min_length=1, description="Names of the collections to search; default: all.")
         ] = None,
         limit: Annotated[int, Field(ge=1, le=_MOST_RESULTS, description="Largest number of passages.")] = 8,
         min_relevance: Annotated[
@@ -124,70 +125,71 @@ class Tools:
         if not all(map(str.strip, queries)):
             raise ToolError("a query is empty; expected a question or key words")
         best: dict[tuple[str, str], tuple[int, CollectionHit]] = {}
-        failed: dict[str, Exception] = {}
+        failures = Failures()
         names = await self._shelf.names() if collections is None else list(dict.fromkeys(collections))
         for name in names:
-            try:
+            with failures.of(name):
                 opened = await self._shelf.open(name)
-                found = await opened.asearch_many(queries, limit, filter=filter, min_relevance=min_relevance)
-            except _FAILURES as error:
-                failed[name] = error
-                continue
-            for hits in found:
-                for rank, hit in enumerate(hits):
-                    _keep_better(best, rank, CollectionHit(name, hit))
-        if failed and len(failed) == len(names):
-            raise next(iter(failed.values()))
-        result = await self._shown(best_first(best.values())[:limit])
-        result.failed = {name: str(error) for name, error in failed.items()}
-        return result
+                for hits in await opened.asearch_many(queries, limit, filter=filter, min_relevance=min_relevance):
+                    for rank, hit in enumerate(hits):
+                        _keep_better(best, rank, CollectionHit(name, hit))
+        failures.raise_if_all(names)
+        return await self._shown(best_first(best.values())[:limit], failures)
 
-    async def _shown(self, ranked: Sequence[CollectionHit]) -> Search:
+    async def _shown(self, ranked: Sequence[CollectionHit], failures: Failures) -> Search:
         result = Search(results=[])
-        documents = await self._documents_of(ranked)
+        documents = await self._documents_of(ranked, failures)
         left = MAX_CHARS
         for each in ranked:
             name, hit = each.collection, each.hit
-            source = _source(hit)
             passage = passage_of(hit)
             text = passage[: min(_PASSAGE_CHARS, left)]
             if not text:
                 result.left_out += 1
                 continue
             left -= len(text)
-            document, described = documents.get((name, source), (None, None))
+            document, described = documents.get((name, hit.id), (None, None))
             lines = None if document is None else lines_of(passage, document.text)
-            result.results.append(_found(name, source, hit, text, place_of(source, hit, lines), described))
+            result.results.append(_found(name, hit, text, place_of(hit, lines), described))
+        result.failed = failures.by_name()
         return result
 
     async def get_document(
         self,
         id: Annotated[
-            str, Field(description="Id of the document, or a place as search returns it, such as guides/tls.md:12-15.")
+            str,
+            Field(description="Id of the document, or a place of search with lines, such as guides/tls.md:12-15."),
         ],
         collection: OneCollection = None,
         from_line: Annotated[int | None, Field(ge=1, description="First line to return; default: 1.")] = None,
         to_line: Annotated[int | None, Field(ge=1, description="Last line to return; default: the last.")] = None,
+        from_char: Annotated[
+            int | None, Field(ge=1, description="First character to return of the first line; default: 1.")
+        ] = None,
     ) -> DocumentText:
         """Return the text of one document, or lines of it; an unknown id is answered with the nearest ids.
 
-        A long document is cut: next_line says where to go on.
+        A long document is cut: next_line says where to go on, and next_char too if a single line is too long.
         """
         names = [collection] if collection is not None else await self._shelf.names()
         place = parse_place(id)
         wanted = [id] if place is None else [id, place.id]
         nearest: list[str] = []
+        failures = Failures()
         for name in names:
-            opened = await self._shelf.open(name)
-            for each in await opened.aget(wanted):
-                if place is not None and each.id == place.id and from_line is None and to_line is None:
-                    from_line, to_line = place.first, place.last
-                described = await asyncio.to_thread(opened.described, [each.id])
-                return _text(name, each, from_line, to_line, MAX_CHARS, described.get(each.id))
-            nearest += await asyncio.to_thread(opened.nearest_ids, wanted[-1], _SUGGESTIONS)
+            with failures.of(name):
+                opened = await self._shelf.open(name)
+                for each in await opened.aget(wanted):
+                    if place is not None and each.id == place.id and from_line is None and to_line is None:
+                        from_line, to_line = place.first, place.last
+                    described = await asyncio.to_thread(opened.described, [each.id])
+                    stretch = Stretch(from_line, to_line, from_char)
+                    return _text(name, each, stretch, MAX_CHARS, described.get(each.id))
+                nearest += await asyncio.to_thread(opened.nearest_ids, wanted[-1], _SUGGESTIONS)
+        failures.raise_if_all(names)
         where = f"the collection {collection!r}" if collection is not None else "the collections"
         hint = f"; the nearest ids: {', '.join(map(repr, nearest[:_SUGGESTIONS]))}" if nearest else ""
-        raise ToolError(f"no document {id!r} in {where}{hint}")
+        raise ToolError(f"no document {id!r} in {where}{hint}{failures.hint()}")
 
     async def get_documents(
         self,
@@ -196,39 +198,50 @@ class Tools:
         ],
         collection: OneCollection = None,
         max_chars: Annotated[
-            int, Field(ge=200, le=MAX_CHARS, description="Largest size of all texts together, in characters.")
+            int, Field(ge=200, le=MAX_CHARS, description="Largest size of all documents together, in characters.")
         ] = MAX_CHARS,
     ) -> Documents:
-        """Return all documents whose ids fit a pattern, cut at a size; what did not fit is listed by its id."""
-        found = Documents(documents=[])
-        left = max_chars
-        for name in [collection] if collection is not None else await self._shelf.names():
-            opened = await self._shelf.open(name)
-            ids = sorted(each for each in await opened.afind(None) if fnmatchcase(each, pattern))
-            for each in ids:
-                documents = await opened.aget([each]) if left > 0 else []
-                for document in documents:
-                    text = _text(name, document, None, None, left)
-                    left -= len(text.text) + 1
-                    found.documents.append(text)
-                if not documents:
-                    found.left_out_count += 1
-                    found.left_out += [each] if len(found.left_out) < _MOST_IDS else []
+        """Return all documents whose ids fit a pattern, cut at a size; what did not fit is listed by its id.
+
+        If a document has next_line, get_document returns the rest of it.
+        """
+        found, failures = Documents(documents=[]), Failures()
+        names = [collection] if collection is not None else await self._shelf.names()
+        for name in names:
+            with failures.of(name):
+                await self._add_fitting(found, name, pattern, max_chars)
+        failures.raise_if_all(names)
         if not found.documents:
-            raise ToolError(f"no id fits {pattern!r}; search finds documents by their content")
+            raise ToolError(f"no id fits {pattern!r}; search finds documents by their content{failures.hint()}")
+        found.failed = failures.by_name()
         return found
 
+    async def _add_fitting(self, found: Documents, name: str, pattern: str, max_chars: int) -> None:
+        """Add the documents of a collection whose ids fit a pattern."""
+        opened = await self._shelf.open(name)
+        escaped = _WILD.sub(r"[\g<0>]", pattern)
+        left = max_chars - sum(map(_size, found.documents))
+        for fitting in sorted(each for each in await opened.afind(None) if fnmatchcase(each, escaped)):
+            if left <= 0:
+                found.left_out_count += 1
+                found.left_out += [fitting] if len(found.left_out) < _MOST_IDS else []
+                continue
+            for each in await opened.aget([fitting]):
+                found.documents.append(_text(name, each, Stretch(), left))
+                left -= _size(found.documents[-1])
+
     async def _documents_of(
-        self, ranked: Sequence[CollectionHit]
+        self, ranked: Sequence[CollectionHit], failures: Failures
     ) -> dict[tuple[str, str], tuple[Document, str | None]]:
         """Return the documents of hits, with what their sources hold, by collection and id."""
         documents = {}
         for name in {each.collection for each in ranked}:
-            opened: Collection = await self._shelf.open(name)
-            ids = list(dict.fromkeys(_source(each.hit) for each in ranked if each.collection == name))
-            described = await asyncio.to_thread(opened.described, ids)
-            for each in await opened.aget(ids):
-                documents[name, each.id] = each, described.get(each.id)
+            with failures.of(name):
+                opened: Collection = await self._shelf.open(name)
+                ids = [each.hit.id for each in ranked if each.collection == name]
+                described = await asyncio.to_thread(opened.described, ids)
+                for each in await opened.aget(ids):
+                    documents[name, each.id] = each, described.get(each.id)
         return documents
 
 
@@ -247,24 +260,19 @@ def _described(info: dict[str, Any]) -> CollectionInfo:
     )
 
 
-def _source(hit: Hit) -> str:
-    source = hit.payload.get("source")
-    return source if isinstance(source, str) else hit.id
-
-
 def _keep_better(best: dict[tuple[str, str], tuple[int, CollectionHit]], rank: int, found: CollectionHit) -> None:
     """Keep of a document that several phrasings found the most relevant hit, with the best of its ranks."""
-    key = found.collection, _source(found.hit)
+    key = found.collection, found.hit.id
     first, known = best.get(key, (rank, found))
     is_better = (found.hit.relevance or 0.0) > (known.hit.relevance or 0.0)
     best[key] = min(rank, first), found if is_better else known
 
 
-def _found(name: str, source: str, hit: Hit, text: str, place: str, described: str | None) -> Found:
+def _found(name: str, hit: Hit, text: str, place: str, described: str | None) -> Found:
     title = hit.payload.get("title")
     return Found(
         collection=name,
-        source=source,
+        source=hit.id,
         place=place,
         title=title if isinstance(title, str) else None,
         relevance=None if hit.relevance is None else round(hit.relevance, 3),
@@ -275,23 +283,30 @@ def _found(name: str, source: str, hit: Hit, text: str, place: str, described: s
     )
 
 
-def _text(
-    name: str, document: Document, first: int | None, last: int | None, chars: int, described: str | None = None
-) -> DocumentText:
-    """Return the lines of a document from ``first`` to ``last``, from 1, as many as fit."""
+def _text(name: str, document: Document, wanted: Stretch, chars: int, described: str | None = None) -> DocumentText:
+    """Return a stretch of a document, as much of it as fits."""
     lines = document.text.split("\n")
-    begin = min(first or 1, len(lines))
-    wanted = lines[begin - 1 : max(last or len(lines), begin)]
-    taken = cut_lines(wanted, chars)
-    end = begin + len(taken) - 1
+    first, char = min(wanted.first or 1, len(lines)), wanted.char or 1
+    asked = lines[first - 1 : max(wanted.last or len(lines), first)]
+    asked[0] = asked[0][char - 1 :]
+    whole = "\n".join(asked)
+    text, is_within_line = cut_text(whole, chars)
+    last = first + text.count("\n")
+    metadata = metadata_of(document.payload)
     return DocumentText(
         collection=name,
         id=document.id,
-        text="\n".join(taken),
-        first_line=begin,
-        last_line=end,
+        text=text,
+        first_line=first,
+        last_line=last,
         lines=len(lines),
-        next_line=end + 1 if len(taken) < len(wanted) else None,
-        metadata=metadata_of(document.payload),
+        next_line=None if text == whole else last if is_within_line else last + 1,
+        next_char=char + len(text) if is_within_line else None,
+        metadata=metadata,
+        metadata_left_out=len(document.payload) - len(metadata),
         describes=described or None,
     )
+
+
+def _size(document: DocumentText) -> int:
+    return len(document.id) + len(document.text) + len(json.dumps(document.metadata, ensure_ascii=False))

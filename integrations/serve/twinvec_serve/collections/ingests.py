@@ -6,6 +6,7 @@ Only the end of the server ends one earlier (``give_up``): its collection is clo
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from twinvec_serve.errors import Overloaded, ServerStopsError
 T = TypeVar("T")
 
 _AT_ONCE = 8  # in different collections
-_MOST_WAITING = 32
+_MOST_WAITING = 32  # in one collection
 _RETRY_SECONDS = 10.0
 
 
@@ -61,6 +62,7 @@ class Ingests:
 
     def __init__(self) -> None:
         self._turns: dict[str, asyncio.Lock] = {}
+        self._waiting: Counter[str] = Counter()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._given_up = asyncio.Event()
         self._threads = CapacityLimiter(_AT_ONCE)
@@ -75,7 +77,7 @@ class Ingests:
             options: Arguments of ``Collection.ingest``.
 
         Raises:
-            Overloaded: too many ingests wait.
+            Overloaded: too many ingests of the collection wait.
         """
         ingest = Ingest(total=length_hint(documents) or total)
         given: Iterable[Any] = _Sized(documents, ingest)
@@ -93,7 +95,7 @@ class Ingests:
         """Call a function that writes, in a thread and after the ingests that came before; it runs to its end.
 
         Raises:
-            Overloaded: too many ingests wait.
+            Overloaded: too many ingests of the collection wait.
         """
         return await asyncio.shield(self._task(opened, function))
 
@@ -128,9 +130,13 @@ class Ingests:
             await asyncio.wait(set(self._under_way))
 
     def _task(self, opened: Collection, function: Callable[[], T]) -> asyncio.Task[T]:
-        if len(self._under_way) >= _MOST_WAITING:
+        name = opened.name
+        if self._waiting[name] >= _MOST_WAITING:
             raise Overloaded(_RETRY_SECONDS)
-        return self.start(self._in_turn(opened.name, function))
+        self._waiting[name] += 1
+        task = self.start(self._in_turn(name, function))
+        task.add_done_callback(lambda _: self._waiting.subtract([name]))
+        return task
 
     async def _in_turn(self, name: str, function: Callable[[], T]) -> T:
         async with self._turns.setdefault(name, asyncio.Lock()):

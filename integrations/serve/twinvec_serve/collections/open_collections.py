@@ -10,12 +10,11 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
-
-from anyio import CapacityLimiter, to_thread
 
 from twinvec.errors import CollectionNotFoundError, TwinvecError
 from twinvec_qdrant import (
@@ -73,8 +72,8 @@ class OpenCollections:
         self._opening: dict[str, asyncio.Lock] = {}
         self._searching = asyncio.Semaphore(_SEARCHING)
         self._waiting = 0
-        self._search_threads = CapacityLimiter(_SEARCHING)
-        self._threads = CapacityLimiter(_READING)
+        self._search_threads = ThreadPoolExecutor(_SEARCHING, "twinvec-searching")
+        self._threads = ThreadPoolExecutor(_READING, "twinvec-reading")
         self._announcement: Announcement | None = None
         self._end: asyncio.TimerHandle | None = None
         self.ingests = Ingests()
@@ -114,13 +113,14 @@ class OpenCollections:
             async with self._lock(name):
                 if (opened := self._open.pop(name, None)) is not None:
                     await self.run(_close, opened)
+        for threads in (self._search_threads, self._threads):
+            threads.shutdown(wait=False)
         if self._announcement is not None:
             self._announcement.close()
 
     async def run(self, function: Callable[..., T], *given: Any, **options: Any) -> T:
         """Call a function in a thread."""
-        with self.ingests.answering_the_end():
-            return await to_thread.run_sync(partial(function, *given, **options), limiter=self._threads)
+        return await self._called(self._threads, partial(function, *given, **options))
 
     async def entries(self) -> list[CollectionEntry]:
         """Return the collections that twinvec made in the place, by name."""
@@ -139,6 +139,9 @@ class OpenCollections:
         """
         if (opened := self._open.get(name)) is not None:
             return opened
+        return await asyncio.shield(self.ingests.start(self._open_first(name)))
+
+    async def _open_first(self, name: str) -> Collection:
         async with self._lock(name):
             if name not in self._open:
                 try:
@@ -225,18 +228,24 @@ class OpenCollections:
             joined_answers(dict(zip(found, each, strict=True)), shown) for each in zip(*found.values(), strict=True)
         ]
         roots = await self._roots([self._open[each] for each in found])
-        return Searched(answers, names, {each: str(error) for each, error in failed.items()}, roots)
+        return Searched(answers, list(found), {each: str(error) for each, error in failed.items()}, roots)
 
     async def _search(self, opened: Collection, queries: Sequence[str], asked: Asked) -> list[Answer]:
-        call = partial(search_as_asked, opened, queries, asked)
-        with self.ingests.answering_the_end():
-            return await to_thread.run_sync(call, limiter=self._search_threads)
+        return await self._called(self._search_threads, partial(search_as_asked, opened, queries, asked))
 
     async def _roots(self, opened: Sequence[Collection]) -> dict[str, list[dict[str, Any]]]:
         found = {}
         for each in opened:
             found[each.name] = [root.as_fields() for root in await self.run(each.roots)]
         return found
+
+    async def _called(self, threads: ThreadPoolExecutor, function: Callable[[], T]) -> T:
+        """Call a function in one of some threads.
+
+        If the caller is cancelled before, the function is not called; after that, it keeps its thread to its end.
+        """
+        with self.ingests.answering_the_end():
+            return await asyncio.get_running_loop().run_in_executor(threads, function)
 
     @asynccontextmanager
     async def _place_to_search(self) -> AsyncIterator[None]:

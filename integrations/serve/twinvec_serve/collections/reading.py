@@ -108,9 +108,9 @@ async def save_files(files: list[UploadFile], folder: Path) -> None:
     """
     for each in files:
         place = folder / _inside(each.filename or "")
-        if place.exists():
-            raise RequestError(f"two files are named {each.filename!r}", param="files", code="same_name")
         try:
+            if place.exists():
+                raise RequestError(f"two files are named {each.filename!r}", param="files", code="same_name")
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("xb") as file:
                 while block := await each.read(_BLOCK):

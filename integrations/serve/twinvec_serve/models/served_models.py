@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from twinvec import CrossEncoderReranker, Encoder, MaxSimReranker
+from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Reranker
 from twinvec.text import check_text, check_texts
 from twinvec_serve.errors import UnknownModel
@@ -22,9 +23,13 @@ class ServedModels:
 
     Attributes:
         loaded_at: When the models were loaded, in seconds since 1970; 0 before.
+
+    Raises:
+        ConfigurationError: two of the models and rerankers have the same name.
     """
 
     def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
+        _check_names(settings)
         self._settings = settings
         self._metrics = metrics
         self._room = WaitingRoom(settings.queue_size, settings.queue_texts, metrics)
@@ -40,7 +45,7 @@ class ServedModels:
     @property
     def reranker_names(self) -> list[str]:
         """Names of the rerankers, the default one first: a cross-encoder if there is one; "maxsim" is always there."""
-        return [*(name for name in self._settings.rerankers if name != MAXSIM), MAXSIM]
+        return [*self._settings.rerankers, MAXSIM]
 
     @property
     def default(self) -> str:
@@ -123,3 +128,16 @@ class ServedModels:
         if name not in self._rerankers:
             raise UnknownModel(name, self.reranker_names, kind="reranker", param=param)
         return self._rerankers[name]
+
+
+def _check_names(settings: ServeSettings) -> None:
+    if MAXSIM in settings.models or MAXSIM in settings.rerankers:
+        raise ConfigurationError(
+            f"{MAXSIM!r} is the name of the reranker that every server has: leave it out, or give the model another "
+            "name, as in MODEL=OTHER"
+        )
+    if twice := settings.models.keys() & settings.rerankers.keys():
+        name = min(twice)
+        raise ConfigurationError(
+            f"a model and a reranker have the name {name!r}: name one of them, as in {settings.rerankers[name]}=OTHER"
+        )

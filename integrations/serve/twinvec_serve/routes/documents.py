@@ -2,7 +2,7 @@
 
 An ingest is answered when it has committed. One collection takes one ingest at a time; the others wait for it, and
 beyond a number of them the answer is 429. A client that goes away after it has sent all documents does not stop the
-ingest; one that goes away before ends it, and what was committed stays.
+ingest; one that goes away or falls silent before ends it, and what was committed stays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from twinvec_qdrant import delete_documents, stored_documents
-from twinvec_serve.errors import RequestError
+from twinvec_serve.errors import ErrorAnswer, RequestError
 from twinvec_serve.routes.answers import json_answer, knows_secret
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
@@ -37,6 +37,7 @@ router = APIRouter(prefix="/v1/collections", tags=["documents"])
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **ERRORS,
+    408: {"model": ErrorAnswer, "description": "The client was silent for a minute before the end of the body."},
     200: {"content": {EVENTS: {"schema": {"type": "string", "description": "progress, and report or error."}}}},
 }
 

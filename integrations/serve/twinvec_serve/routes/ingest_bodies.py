@@ -6,12 +6,14 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive
 
 from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import parse_json
@@ -21,6 +23,9 @@ from twinvec_serve.errors import RequestError
 from twinvec_serve.routes.answers import knows_secret
 from twinvec_serve.routes.presence import ClientGoneError
 from twinvec_serve.services import Services
+
+_IDLE_SECONDS = 60.0
+"""Longest silence of a client before the end of its body, while the server waits for more of it."""
 
 _NDJSON, _FILES, _JSON = "application/x-ndjson", "multipart/form-data", "application/json"
 _EXPECTED = '{"documents": [{"id": ..., "text": ...}, ...]} or the list itself'
@@ -64,8 +69,9 @@ async def given_documents(request: Request, shared: Services, stack: AsyncExitSt
     """Return the documents of a request, and what is set when its body has been read; ``stack`` cleans up.
 
     Raises:
-        RequestError: the body is none of those that an ingest takes.
+        RequestError: the body is none of those that an ingest takes, or the client is silent before its end (408).
     """
+    request = Request(request.scope, partial(_in_time, request.receive))
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     kind, ended = kind.strip().lower(), asyncio.Event()
     if kind == _NDJSON:
@@ -74,7 +80,7 @@ async def given_documents(request: Request, shared: Services, stack: AsyncExitSt
     if kind == _FILES:
         documents = await _of_files(request, shared, stack)
     elif kind in (_JSON, ""):
-        documents = _of_json(await request.body(), shared)
+        documents = await shared.collections.run(_of_json, await request.body(), shared)
     else:
         raise RequestError(
             f"the content type {kind!r} is not known; send {_JSON}, {_NDJSON} or {_FILES}",
@@ -111,6 +117,21 @@ async def _of_command(request: Request, shared: Services, ended: asyncio.Event) 
     return RootElsewhere(shared.collections.ingests.bridge(pages, first[1:]), first[0]["root"], first[0]["named"])
 
 
+async def _in_time(receive: Receive) -> Message:
+    """Receive the next part of a body."""
+    try:
+        async with asyncio.timeout(_IDLE_SECONDS):
+            return await receive()
+    except TimeoutError:
+        raise RequestError(
+            f"the client sent nothing for {_IDLE_SECONDS:g} s before the end of the body; what was committed stays, "
+            "and the same request does the rest",
+            code="client_silent",
+            status=408,
+            headers={"Connection": "close"},
+        ) from None
+
+
 async def _pieces(request: Request, ended: asyncio.Event) -> AsyncIterator[bytes]:
     try:
         async for piece in request.stream():
@@ -125,7 +146,7 @@ def _of_json(body: bytes, shared: Services) -> list[Any]:
     if not body:
         raise RequestError(f"the body is empty; send {_EXPECTED}", code="invalid_request")
     try:
-        values = parse_json(body)
+        values = parse_json(body, each_object=_itself)
     except DocumentError as error:
         raise RequestError(f"the body is {error}", code="invalid_request") from None
     if isinstance(values, dict) and values.keys() == {"documents"}:
@@ -134,6 +155,11 @@ def _of_json(body: bytes, shared: Services) -> list[Any]:
         raise RequestError(f"expected {_EXPECTED}", code="invalid_request")
     check_number(values, shared)
     return [plain(each) for each in values]
+
+
+def _itself(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of a body: Python's parser holds up all other threads but while it calls a function."""
+    return value
 
 
 async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import to_json
 
 from twinvec_serve.errors import RequestError
 from twinvec_serve.routes.embeddings import ERRORS
@@ -35,20 +36,10 @@ class RerankRequest(BaseModel):
         default=None, description='Name of the reranker: "maxsim", or a cross-encoder; default: the server\'s first.'
     )
     top_n: int | None = Field(default=None, ge=1, description="How many results to return; default: all.")
-    return_documents: bool | None = Field(
-        default=None, description="Whether results have the documents' texts; default: no."
-    )
+    return_documents: bool | None = Field(default=None, description="Whether results have the documents; default: no.")
     rank_fields: list[str] | None = Field(
         default=None, min_length=1, description='Fields of objects to compare, in this order; default: "text".'
     )
-
-
-class RankedDocument(BaseModel):
-    """A document of a result."""
-
-    model_config = ConfigDict(extra="allow")
-
-    text: str = Field(description="The text that was compared.")
 
 
 class RerankResult(BaseModel):
@@ -56,7 +47,9 @@ class RerankResult(BaseModel):
 
     index: int = Field(description="Index of the document in the request.")
     relevance_score: float = Field(description="Relevance from 0 to 1.")
-    document: RankedDocument | None = Field(default=None, description="The document, for return_documents.")
+    document: dict[str, Any] | None = Field(
+        default=None, description='The document as it was sent, a text as the field "text"; for return_documents.'
+    )
 
 
 class RerankUsage(BaseModel):
@@ -107,16 +100,14 @@ async def _rerank(request: Request, body: RerankRequest, served: Services, versi
     texts = [_text(document, index, body.rank_fields) for index, document in enumerate(body.documents)]
     check_sizes([body.query], served.settings, "query")
     check_sizes(texts, served.settings, "documents")
+    wanted = body.documents if body.return_documents else []
+    returned = [_returned(document, index) for index, document in enumerate(wanted)]
     name = body.model if body.model is not None else served.models.reranker_names[0]
     async with WhileConnected(request):
         scores, tokens = await served.models.rerank(name, body.query, texts)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
     results = [
-        RerankResult(
-            index=index,
-            relevance_score=scores[index],
-            document=_document(body.documents[index], texts[index]) if body.return_documents else None,
-        )
+        RerankResult(index=index, relevance_score=scores[index], document=returned[index] if returned else None)
         for index in order
     ]
     usage = RerankUsage(total_tokens=tokens, prompt_tokens=tokens)
@@ -139,5 +130,16 @@ def _text(document: str | dict[str, Any], index: int, fields: Sequence[str] | No
     return "\n".join(found)
 
 
-def _document(document: str | dict[str, Any], text: str) -> RankedDocument:
-    return RankedDocument(**({} if isinstance(document, str) else document) | {"text": text})
+def _returned(document: str | dict[str, Any], index: int) -> dict[str, Any]:
+    if isinstance(document, str):
+        return {"text": document}
+    try:
+        to_json([[[document]]]).decode()  # as deep as it is in the answer
+    except ValueError:
+        raise RequestError(
+            f"documents: document {index} cannot be returned: it has a lone surrogate, or is nested too deeply; "
+            "correct it, or leave out return_documents",
+            param="documents",
+            code="unreturnable_document",
+        ) from None
+    return document

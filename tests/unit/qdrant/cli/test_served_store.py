@@ -134,6 +134,18 @@ def test_commands_print_the_same(tiny, folder):
         assert any(each.stdout.count("certificate") for each in before)
 
 
+def test_a_search_of_a_store_with_a_damaged_collection_prints_the_same(tiny, folder, tmp_path):
+    shutil.copytree(folder / "store", tmp_path / "store")
+    (tmp_path / "store" / "docs" / "collection.json").write_text("{")
+    command = ("search", "certificate", "--json", "--path", "store")
+    expected = twinvec(tmp_path, *command)
+    assert list(json.loads(expected.stdout)["failed"]) == ["docs"]
+    assert {each["collection"] for each in json.loads(expected.stdout)["hits"]} == {"rows"}
+    with serving(tmp_path, tiny):
+        done = twinvec(tmp_path, *command)
+    assert (done.returncode, json.loads(done.stdout)) == (expected.returncode, json.loads(expected.stdout))
+
+
 def test_a_search_of_a_served_store_loads_no_model_and_no_client(tiny, folder):
     program = (
         "import sys\nfrom twinvec.cli.app import main\n"

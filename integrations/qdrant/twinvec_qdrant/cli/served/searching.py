@@ -39,13 +39,14 @@ def search_served(
     if name and model is not None:
         check_model(client, name, model)
     found = client.post(collection_path(name, "/search") if name else "/v1/search", _body(queries, asked))
-    several = not name and len(found["collections"]) > 1
+    failed = found.get("failed", {})
+    several = not name and len(found["collections"]) + len(failed) > 1
     answers = [_answer(each, asked, several=several) for each in found["results"]]
     roots = {
         each if several else "": [StoredRoot.of_fields(root) for root in fields]
         for each, fields in found["roots"].items()
     }
-    return answers, roots, found.get("failed", {})
+    return answers, roots, failed
 
 
 def check_model(client: ServerClient, name: str, model: str) -> None:
