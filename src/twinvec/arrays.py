@@ -34,6 +34,12 @@ def largest(scores: FloatArray, limit: int, ties: IntArray | None = None) -> Int
     return indices[np.lexsort((order, -scores[indices]))][:limit]
 
 
-def standardized(scores: ScoreArray, mean: np.floating | float, deviation: np.floating | float) -> ScoreArray:
-    """Return ``(scores - mean) / deviation``, or zeros if the deviation is 0."""
-    return (scores - mean) / deviation if deviation > 0 else np.zeros_like(scores)
+def deviation(scores: ScoreArray) -> np.floating:
+    """Return the standard deviation, exactly 0 for equal scores despite rounding."""
+    return scores.std() if scores.size and np.ptp(scores) > 0 else np.float64(0)
+
+
+def standardized(scores: ScoreArray, among: ScoreArray) -> ScoreArray:
+    """Standardise scores by the mean and the deviation of ``among``; zeros if this deviation is 0."""
+    spread = deviation(among)
+    return (scores - among.mean()) / spread if spread > 0 else np.zeros_like(scores)

@@ -138,12 +138,12 @@ def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningRepo
     """Search the positives of all rows for negatives; their vectors stay on disk until the run is complete."""
     from twinvec.encoder import Encoder
     from twinvec.training.mining.dense_index import DenseIndex
-    from twinvec.training.mining.hard_negatives import mine_file
+    from twinvec.training.mining.hard_negatives import mine_file, reserve_output
     from twinvec.training.mining.output_file import file_digest
 
     encoder = Encoder(model)
     job = _identified(job, encoder.space)
-    job.open()
+    reserve_output(job)
     vectors = job.output.with_name(f"{job.output.name}.{file_digest(job.source, encoder.space)[:16]}.npy")
     report = mine_file(job, DenseIndex(encoder, job.source, vectors, progress=progress), progress=progress)
     vectors.unlink()

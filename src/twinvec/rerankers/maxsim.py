@@ -122,11 +122,7 @@ class MaxSimReranker(BatchReranker):
 
 def mixed_scores(before: ScoreArray, maxsim: ScoreArray, mix: float) -> ScoreArray:
     """Standardise and mix the scores of a stage and those of MaxSim for the same n candidates: shape (n,)."""
-    return (1 - mix) * _z(before) + mix * _z(maxsim)
-
-
-def _z(scores: ScoreArray) -> ScoreArray:
-    return standardized(scores, scores.mean(), scores.std()) if len(scores) else scores
+    return (1 - mix) * standardized(before, before) + mix * standardized(maxsim, maxsim)
 
 
 def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:

@@ -25,7 +25,7 @@ from typing import Literal
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, ScoreArray, standardized
+from twinvec.arrays import FloatArray, ScoreArray, deviation, standardized
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.retrieval.relevance import PLACE, Calibration
 from twinvec.support.checks import check_choice
@@ -92,11 +92,11 @@ def fuse(
             d, s = parts(d, s, terms, calibration)
             s = calibration.words * s
         else:
-            d, s = _z(d, among_d), _evidence(among_s, terms) * s
+            d, s = standardized(d, among_d), _evidence(among_s, terms) * s
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:
-        d, s = (_z(d, among_d) + 3) / 6, (_z(s, among_s) + 3) / 6
+        d, s = (standardized(d, among_d) + 3) / 6, (standardized(s, among_s) + 3) / 6
     return (weights[0] * d + weights[1] * s).astype(np.float32)
 
 
@@ -110,7 +110,7 @@ def parts(
 
 def _evidence(sparse: ScoreArray, terms: int | None) -> float:
     """Return w for one query."""
-    spread = float(_deviation(sparse))
+    spread = float(deviation(sparse))
     if not terms or not spread:
         return EVIDENCE
     return max(EVIDENCE, KEYWORDS * (float(sparse.max()) / terms) ** 2 / spread)
@@ -124,16 +124,6 @@ def _checked(scores: FloatArray, name: str) -> ScoreArray:
     if bad.size:
         raise InputError(f"{name} scores: that of candidate {bad[0]} is {checked[bad[0]]}")
     return checked
-
-
-def _deviation(scores: ScoreArray) -> np.floating:
-    """Return the standard deviation, exactly 0 for equal scores despite rounding."""
-    return scores.std() if scores.size and np.ptp(scores) > 0 else np.float64(0)
-
-
-def _z(scores: ScoreArray, among: ScoreArray) -> ScoreArray:
-    """Standardise scores by the mean and the deviation of ``among``."""
-    return standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
 
 
 def _ranks(scores: ScoreArray, among: ScoreArray) -> ScoreArray:

@@ -1,14 +1,16 @@
-"""Checks of arguments: choices, integers and unknown names. Errors name the argument, its value and what is allowed.
+"""Checks of arguments: choices, integers, unknown names, outputs. Errors name the argument, its value, and a remedy.
 
 Fields that pydantic checks have their faults told by ``field_fault``, in words that follow the field's name.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Integral
+from pathlib import Path
 from typing import Any, get_args
 
 from twinvec.errors import ConfigurationError
@@ -42,6 +44,23 @@ def integer(value: int, name: str, least: int | None = None) -> int:
     if least is not None and value < least:
         raise ConfigurationError(f"{name} must be at least {least}, got {value}")
     return int(value)
+
+
+def check_output_file(file: Path) -> None:
+    """Make the folder of a file to write; raise ConfigurationError if that fails or the path is that of a folder."""
+    if file.exists() and not file.is_file():
+        raise ConfigurationError(f"{file}: is a {'folder' if file.is_dir() else 'device'}; name a file")
+    check_output_folder(file.parent)
+
+
+def check_output_folder(folder: Path) -> None:
+    """Make a folder to write into; raise ConfigurationError if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{folder}: no folder can be made there: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        raise ConfigurationError(f"{folder}: cannot be written")
 
 
 def field_fault(error: Mapping[str, Any], known: Collection[str] = ()) -> str:

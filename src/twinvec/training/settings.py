@@ -107,7 +107,7 @@ ROLES: dict[str, Roles] = {
     "sts": Roles(("sentence1", "sentence2", "score"), scores=(-math.inf, math.inf)),
 }
 """Objective -> its roles; "sts" is for measuring. ``negatives`` is any number of texts in a row, a list or several
-columns; ``label`` is 0 or 1 (for softmax any name); ``score`` is a number."""
+columns; ``label`` is 0 or 1 (for softmax any text or whole number); ``score`` is a number."""
 
 
 class Source(Section):
@@ -174,6 +174,12 @@ class Schedule(Section):
     log_every: int = Field(default=10, ge=1)
     """Steps between two points of the loss curve."""
     report_to: list[Literal["tensorboard", "wandb"]] = []
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Schedule:
+        if self.steps is not None and "epochs" in self.model_fields_set:
+            raise ValueError("'steps' replaces 'epochs': give one of them")
+        return self
 
 
 class Evaluation(Section):

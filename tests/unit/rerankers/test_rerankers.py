@@ -22,7 +22,7 @@ from twinvec.errors import (
     UnsupportedModelError,
 )
 from twinvec.models.cross_encoder_spec import ACTIVATIONS
-from twinvec.rerankers.maxsim import maxsim
+from twinvec.rerankers.maxsim import maxsim, mixed_scores
 from twinvec.retrieval.base import Passage
 
 QUERIES = ["a fox in the sun", "two men on the moon", "compare two files"]
@@ -190,6 +190,14 @@ def test_a_text_finds_itself(encoder):
         best = MaxSimReranker(encoder, mix=1.0).rerank(text, hits_of(texts))[0]
         assert best.text == text
         assert best.scores["maxsim"] == pytest.approx(1, abs=1e-4)
+
+
+def test_equal_scores_are_standardised_to_0():
+    """The mean of three times 0.1 is not 0.1."""
+    equal, scores = np.full(3, 0.1), np.array([0.3, 0.1, 0.2])
+    assert mixed_scores(equal, equal, 0.4).tolist() == [0, 0, 0]
+    expected = 0.4 * ((scores - scores.mean()) / scores.std())
+    assert mixed_scores(equal, scores, 0.4).tolist() == expected.tolist()
 
 
 def test_mix_goes_from_one_order_to_the_other(tiny):

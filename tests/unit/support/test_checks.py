@@ -1,4 +1,4 @@
-"""Checks of arguments: choices and integers."""
+"""Checks of arguments: choices, integers and outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.checks import check_choice, integer, is_integer
+from twinvec.support.checks import check_choice, check_output_file, check_output_folder, integer, is_integer
 
 Color = Literal["red", "green"]
 
@@ -49,3 +49,16 @@ def test_an_integer_that_is_too_small():
     with pytest.raises(ConfigurationError, match="limit must be at least 1, got 0"):
         integer(0, "limit", 1)
     assert integer(-5, "offset") == -5
+
+
+def test_outputs_get_their_folder_or_are_refused(tmp_path):
+    check_output_file(tmp_path / "new" / "deep" / "file.png")
+    check_output_folder(tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "new", "other"]
+    with pytest.raises(ConfigurationError, match="other: is a folder; name a file"):
+        check_output_file(tmp_path / "other")
+    (tmp_path / "taken").touch()
+    for check, place in ((check_output_folder, "taken"), (check_output_file, "taken/file.png")):
+        with pytest.raises(ConfigurationError, match="taken: no folder can be made there: "):
+            check(tmp_path / place)
+    check_output_file(tmp_path / "taken")  # is replaced

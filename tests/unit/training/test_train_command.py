@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from twinvec.cli.app import build_app
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, InputError
 
 PAIRS = [
     {"anchor": f"question {n} about {topic}", "positive": f"{topic} {n}"} for n in range(6) for topic in ("a", "b")
@@ -128,6 +128,34 @@ def test_mine_does_not_go_on_in_another_store(twinvec, chunked, monkeypatch):
     with pytest.raises(ConfigurationError, match=r"rows\.jsonl\.partial: belongs to .* another model or collection"):
         twinvec(*arguments, chunked / "other")
     twinvec(*arguments, chunked / "store")
+
+
+def test_mine_does_not_go_on_with_another_model(twinvec, folder, tiny_model, monkeypatch):
+    def die(*_):
+        raise RuntimeError("killed")
+
+    rows = folder / "rows.jsonl"
+    arguments = ("mine", folder / "pairs.jsonl", "-o", rows, "--model")
+    with monkeypatch.context() as patched:
+        patched.setattr("twinvec.Encoder.encode_document", die)
+        with pytest.raises(RuntimeError, match="killed"):
+            twinvec(*arguments, tiny_model("bert"))
+    with pytest.raises(ConfigurationError, match=r"rows\.jsonl\.partial: belongs to .* another model"):
+        twinvec(*arguments, tiny_model("roberta"))
+    (folder / "rows.jsonl.partial").unlink()  # as the version before left the folder
+    twinvec(*arguments, tiny_model("bert"))
+    assert len(rows.read_text().splitlines()) == len(PAIRS)
+    assert not list(folder.glob("*.partial"))
+
+
+def test_pairs_that_cannot_be_read_leave_nothing_behind(twinvec, folder, tiny_model):
+    arguments = ("mine", folder / "pairs.jsonl", "-o", folder / "rows.jsonl", "--model", tiny_model("bert"))
+    good = (folder / "pairs.jsonl").read_text()
+    (folder / "pairs.jsonl").write_text(good + '{"anchor": "a"}\n')
+    with pytest.raises(InputError, match="row 13"):
+        twinvec(*arguments)
+    (folder / "pairs.jsonl").write_text(good)
+    twinvec(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,11 @@ class _Stream:
         return len(self._waiting) + len(self._order) - self._next
 
     def take(self, count: int, hashes: npt.NDArray[np.int64] | None, seen: set[int], *, once: bool) -> Iterator[int]:
-        """Yield up to ``count`` rows without a text in ``seen``, adding theirs; ``once``: stop when the turn ends."""
+        """Yield up to ``count`` distinct rows without a text in ``seen``, adding theirs; ``once``: only this turn's."""
         waiting: list[int] = []
-        taken = refilled = 0
-        while taken < count:
+        taken: set[int] = set()
+        refilled = 0
+        while len(taken) < count:
             if not self.left:
                 if once or refilled > 1:  # a dataset smaller than its part gives all its rows
                     break
@@ -114,11 +115,11 @@ class _Stream:
                     break
             row = self._pop()
             texts = set(hashes[row].tolist()) if hashes is not None else set()
-            if texts & seen:
+            if row in taken or texts & seen:
                 waiting.append(row)
                 continue
             seen |= texts
-            taken += 1
+            taken.add(row)
             yield row
         self._waiting.extendleft(reversed(waiting))
 

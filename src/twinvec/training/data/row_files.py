@@ -1,6 +1,7 @@
 """Files of rows -> tables of ``datasets``, memory-mapped: .jsonl, .csv, .tsv (no quoting) and .parquet.
 
-The library guesses and repairs. This module refuses ragged rows, and keeps words such as "NA" and dates as texts.
+The library guesses and repairs. This module refuses ragged rows, keeps words such as "NA" and dates as texts, and takes
+values of any type in a column of a .jsonl file.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import NamedTemporaryFile
+from typing import IO, Any, Literal
 
 from twinvec.errors import ConfigurationError, DocumentError, InputError
+from twinvec.support.atomic import put_in_place
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import long_fields, parse_object
-from twinvec.text import check_text
 
 FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
+_AT_ONCE = 1000
 
 
 def open_table(path: Path, cache: Path) -> Any:
@@ -38,7 +41,7 @@ def open_table(path: Path, cache: Path) -> Any:
         with _quiet(datasets):
             match path.suffix:
                 case ".jsonl":
-                    return datasets.Dataset.from_json(str(path), **options)
+                    return _json_lines(path, cache)
                 case ".csv":
                     return datasets.Dataset.from_csv(str(path), **_as_text(path, ",", csv.QUOTE_MINIMAL), **options)
                 case ".tsv":
@@ -101,58 +104,59 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
     }
 
 
-def dates_as_texts(table: Any, path: Path, cache: Path) -> Any:
-    """Return the table with the original texts of its .jsonl file in columns that the library took for dates."""
+def _json_lines(path: Path, cache: Path) -> Any:
+    """Open a .jsonl file. Its copy holds each value as JSON, because the values of a column may differ in type."""
     import datasets
 
-    def as_text(feature: Any) -> Any:
-        if isinstance(feature, datasets.List):
-            return datasets.List(as_text(feature.feature))
-        return datasets.Value("string") if str(getattr(feature, "dtype", "")).startswith("timestamp") else feature
-
-    features = datasets.Features({name: as_text(feature) for name, feature in table.features.items()})
-    if features == table.features:
-        return table
+    names = list(dict.fromkeys(name for row in _objects(path) for name in row))
     stat = path.stat()
-    identity = repr((path, stat.st_size, stat.st_mtime_ns, features, len(table)))
-    with _quiet(datasets):
-        return datasets.Dataset.from_generator(
-            _objects,
-            features,
-            str(cache),
-            gen_kwargs={"path": path, "names": tuple(features), "count": len(table)},
-            fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:32],
-        )
+    identity = hashlib.sha256(repr((path, stat.st_size, stat.st_mtime_ns)).encode()).hexdigest()
+    copy = cache / f"{identity[:32]}.arrow"
+    if not copy.is_file():
+        cache.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=cache, delete=False) as file:  # each process of a run writes its own
+            _write_json(_objects(path), names, file)
+        put_in_place(Path(file.name), copy)
+    return datasets.Dataset.from_file(str(copy)).with_transform(_from_json)
 
 
-def _objects(path: Path, names: tuple[str, ...], count: int) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8-sig") as file:
-        for line in islice(filter(str.strip, file), count):
-            value = json.loads(line)
-            yield {name: value.get(name) for name in names}
+def _write_json(rows: Iterator[dict[str, Any]], names: list[str], file: IO[bytes]) -> None:
+    import pyarrow
+
+    schema = pyarrow.schema([(name, pyarrow.large_binary()) for name in names])
+    with pyarrow.ipc.new_stream(file, schema) as writer:
+        while part := list(islice(rows, _AT_ONCE)):
+            columns = [[_as_json(row.get(name)) for row in part] for name in names]
+            writer.write_batch(pyarrow.record_batch(columns, schema=schema))
+
+
+def _as_json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+def _from_json(columns: dict[str, list[bytes]]) -> dict[str, list[Any]]:
+    return {name: [json.loads(value) for value in values] for name, values in columns.items()}
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a .jsonl file; raise DocumentError if it has none, or if a row is not a JSON object."""
+    number = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(filter(bytes.strip, file), start=1):
+            place = f"{path}, row {number}"
+            try:
+                row = parse_object(line.strip().decode("utf-8-sig"), place)
+            except UnicodeDecodeError as error:
+                reason = f"not UTF-8: {error.reason} at byte {error.start} of the row"
+                raise DocumentError(f"{place}: {reason}") from error
+            except InputError as error:
+                raise DocumentError(str(error)) from error
+            yield row
+    if not number:
+        raise DocumentError(f"{path}: is empty")
 
 
 def unreadable(path: Path, error: Exception) -> DocumentError:
-    """Return the error for a file that the library fails on; it names the row if a single line is at fault."""
-    if path.suffix == ".jsonl":
-        number = 0
-        with path.open("rb") as file:
-            for number, line in enumerate(filter(bytes.strip, file), start=1):
-                place = f"{path}, row {number}"
-                try:
-                    _check_row(line.strip().decode("utf-8-sig"), place)
-                except UnicodeDecodeError as at_fault:
-                    return DocumentError(f"{place}: not UTF-8: {at_fault.reason} at byte {at_fault.start} of the row")
-                except InputError as at_fault:
-                    return DocumentError(str(at_fault))
-        if not number:
-            return DocumentError(f"{path}: is empty")
+    """Return the error for a file that the library fails on."""
     reason = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
     return DocumentError(f"{path}: cannot be read: {reason}")
-
-
-def _check_row(line: str, place: str) -> None:
-    for name, value in parse_object(line, place).items():
-        for text in (name, *(value if isinstance(value, list) else [value])):
-            if isinstance(text, str):
-                check_text(text, f"{place}, field {name!a}")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from twinvec.errors import ConfigurationError, DocumentError, TextError
 from twinvec.text import check_text
-from twinvec.training.data.row_files import dates_as_texts, open_table, unreadable
+from twinvec.training.data.row_files import open_table, unreadable
 from twinvec.training.data.text_hash import text_hash
 from twinvec.training.settings import ROLES, Role, Source
 
@@ -31,14 +31,16 @@ Row = dict[str, Any]
 class Rows:
     """The checked rows of one file.
 
-    ``hashes``, (n, texts) int64, covers all texts but the negatives, which ``negatives``, (n,), counts; ``labels``
-    names softmax's classes in their order.
+    ``hashes``, (n, texts) int64, covers all texts but the negatives, which ``negatives``, (n,), counts;
+    ``negative_hashes``, (negatives,) int64, covers the negatives of "binary". ``labels`` names softmax's classes in
+    their order.
     """
 
     name: str
     path: Path
     hashes: npt.NDArray[np.int64]
     negatives: npt.NDArray[np.int64]
+    negative_hashes: npt.NDArray[np.int64]
     labels: tuple[str, ...]
     _table: Any
     _reader: _Reader
@@ -61,26 +63,44 @@ class Rows:
 
 
 class PairRows:
-    """Pairs for a cross-encoder; a row of "binary" becomes a pair with label 1, and one with label 0 a negative."""
+    """Pairs for a cross-encoder; a row of "binary" becomes a pair with label 1, and one with label 0 a negative.
+
+    A negative whose text is a positive of the anchor, in any row, is left out.
+    """
 
     def __init__(self, rows: Rows) -> None:
         self.name = rows.name
         self._rows = rows
         self._ends = (rows.negatives + 1).cumsum()
+        places = np.arange(self._ends[-1])
+        if "anchor" in rows.roles:
+            negatives = np.delete(places, self._ends - rows.negatives - 1)
+            places = np.delete(places, negatives[_known_positives(rows)])
+        self._kept = places
         if "anchor" in rows.roles and len(self) == len(rows):
             raise DocumentError(
                 f"{rows.path}: has no negatives, and positives alone teach nothing; 'twinvec mine' finds negatives"
             )
 
     def __len__(self) -> int:
-        return int(self._ends[-1])
+        return len(self._kept)
 
     def rows(self, indices: Sequence[int]) -> list[Row]:
         """Return the pairs at ``indices``, with ``sentence1``, ``sentence2`` and ``label``, from 0 to 1."""
-        owners = np.searchsorted(self._ends, indices, side="right")
-        parts = np.asarray(indices) - np.concatenate([[0], self._ends])[owners]
+        places = self._kept[np.asarray(indices)]
+        owners = np.searchsorted(self._ends, places, side="right")
+        parts = places - np.concatenate([[0], self._ends])[owners]
         rows = self._rows.rows(owners.tolist())
         return [_pair(row, part) for row, part in zip(rows, parts.tolist(), strict=True)]
+
+
+def _known_positives(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Mask of the negatives, (negatives,), whose text is a positive of their anchor in any row."""
+    distinct, numbers = np.unique(np.concatenate([rows.hashes.ravel(), rows.negative_hashes]), return_inverse=True)
+    anchors, positives = numbers[: rows.hashes.size].reshape(-1, 2).T
+    owners = np.repeat(anchors, rows.negatives)
+    negatives = numbers[rows.hashes.size :]
+    return np.isin(owners * len(distinct) + negatives, anchors * len(distinct) + positives)
 
 
 def _pair(row: Row, part: int) -> Row:
@@ -101,16 +121,16 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     if source.limit is not None:
         table = table.select(range(min(source.limit, len(table))))
     table = table.select_columns(reader.used)
-    if source.path.suffix == ".jsonl":
-        table = dates_as_texts(table, source.path, cache)
     texts = [role for role in ROLES[objective].needed if role not in ("label", "score")]
-    hashes, negatives = array("q"), array("q")
+    hashes, negatives, negative_hashes = array("q"), array("q"), array("q")
     labels: set[str] = set()
     numbers = range(len(table))
     parts = (numbers[start : start + _AT_ONCE] for start in numbers[::_AT_ONCE])
     for row in (row for part in parts for row in reader.rows(table, part)):
         hashes.extend(text_hash(row[role]) for role in texts)
         negatives.append(len(row.get("negatives", ())))
+        if objective == "binary":
+            negative_hashes.extend(map(text_hash, row.get("negatives", ())))
         if objective == "softmax":
             labels.add(row["label"])
     if not hashes:
@@ -120,6 +140,7 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
         source.path,
         np.frombuffer(hashes, dtype=np.int64).reshape(-1, len(texts)),
         np.frombuffer(negatives, dtype=np.int64),
+        np.frombuffer(negative_hashes, dtype=np.int64),
         tuple(sorted(labels)),
         table,
         reader,
@@ -193,7 +214,7 @@ class _Reader:
 
     def _label(self, value: Any, where: str) -> int | str:
         if self._objective == "softmax":
-            return _text(str(value) if isinstance(value, int) else value, where)
+            return _class_name(value, where)
         number = _number(value)
         if number not in (0, 1):
             raise DocumentError(f"{where}: expected 0 or 1, got {value!r}")
@@ -210,9 +231,17 @@ def _text(value: Any, where: str) -> str:
         raise DocumentError(str(error)) from None
 
 
+def _class_name(value: Any, where: str) -> str:
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise DocumentError(f"{where}: expected a text or a whole number, got {value!r}")
+        value = int(value)
+    return _text(str(value) if isinstance(value, int) else value, where)
+
+
 def _number(value: Any) -> float | None:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None

@@ -7,7 +7,7 @@ Shapes: B rows, N candidates, M texts of all arms, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -120,17 +120,25 @@ class EmbeddingLoss(nn.Module):
 
     ``token_budget`` padded tokens go through the model at a time (default: 1,024 on a CPU, 16,384 elsewhere). The
     activations of ``kept_tokens`` padded tokens (default: 6,144 and 16,384) are held for the backward pass; the rest is
-    computed twice. Fewer save memory, more save up to a quarter of the time.
+    computed twice. Fewer save memory, more save up to a quarter of the time. ``truncate`` maps the model's vectors to
+    those that it is served with (default: they are the same).
     """
 
     def __init__(
-        self, model: nn.Module, loss: VectorLoss, *, token_budget: int | None = None, kept_tokens: int | None = None
+        self,
+        model: nn.Module,
+        loss: VectorLoss,
+        *,
+        token_budget: int | None = None,
+        kept_tokens: int | None = None,
+        truncate: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.loss = loss
         self.token_budget = token_budget
         self.kept_tokens = kept_tokens
+        self.truncate = truncate
         for parameter in loss.parameters():  # DistributedDataParallel averages the parameters of the model only
             parameter.register_hook(average)  # type: ignore[no-untyped-call]
 
@@ -141,7 +149,8 @@ class EmbeddingLoss(nn.Module):
         gathered = self.loss.whole_batch and world_size() > 1 and torch.is_grad_enabled()
 
         def objective(vectors_MD: Tensor) -> Tensor:
-            vectors = list(torch.split(vectors_MD, rows))
+            served_MD = vectors_MD if self.truncate is None else self.truncate(vectors_MD)
+            vectors = list(torch.split(served_MD, rows))
             if not gathered:
                 loss: Tensor = self.loss(vectors, labels, hashes or None)
                 return loss if self.loss.whole_batch else loss * share_of_batch(rows[0], loss.device)

@@ -157,6 +157,19 @@ def mine_negatives(
             yield Mined(texts[: chosen.negatives], score is not None)
 
 
+def reserve_output(job: MiningJob) -> None:
+    """Begin the partial file of ``job.output``, which keeps other jobs away while this one prepares its search.
+
+    Raises:
+        InputError: as for ``mine_file``.
+        ConfigurationError: as for ``mine_file``.
+    """
+    file = job.open()
+    with file.locked():
+        PairFile(job.source)
+        file.resume(_WINDOW)
+
+
 def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -> MiningReport:
     """Write the rows of ``job.source`` with ``negatives`` to ``job.output``; other fields of a row stay.
 

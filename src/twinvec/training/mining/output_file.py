@@ -15,6 +15,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.atomic import partial_path, put_in_place
+from twinvec.support.checks import check_output_file
 from twinvec.support.locks import exclusive_lock
 
 
@@ -84,17 +85,10 @@ class MinedFile:
 
 def check_output(source: Path, output: Path) -> None:
     """Make the folder of ``output``; raise ConfigurationError if that fails or ``output`` is ``source`` or a folder."""
-    if output.exists() and not output.is_file():
-        raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")
+    check_output_file(output)
     for path in (output, *_beside(output)):
         if path.exists() and source.exists() and path.samefile(source):
             raise ConfigurationError(f"{output}: would overwrite the pairs of {source}; name another file")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"{output.parent}: no folder can be made there: {error.strerror}") from error
-    if not os.access(output.parent, os.W_OK):
-        raise ConfigurationError(f"{output.parent}: cannot be written")
 
 
 def file_digest(path: Path, *settings: str) -> str:

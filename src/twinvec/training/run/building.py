@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
-from sentence_transformers.sentence_transformer.modules import Dense, Pooling
-from torch import nn
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
+from torch import Tensor, nn
+from torch.nn import functional
 from transformers import PrinterCallback, set_seed
 from transformers.integrations.integration_utils import TensorBoardCallback
 
@@ -36,6 +38,8 @@ from twinvec.training.run.library_trainers import (
     library_arguments,
 )
 from twinvec.training.run.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
 
 _PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document", "negatives": "document"}
 
@@ -84,6 +88,7 @@ def _cross_encoder_parts(config: TrainConfig, sources: list[Rows], cache: Path) 
 def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: BatchPlan) -> Any:
     """Return a trainer that is ready to train."""
     arguments = parts.trainer_class.training_args_class(**library_arguments(config, folder.checkpoints))
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # DataParallel would not replay the dropout of the gradient cache
     stand_in = Dataset.from_dict({"anchor": [""], "positive": [""]})  # the rows come through the data loader
     trainer = parts.trainer_class(
         model=parts.model,
@@ -110,11 +115,20 @@ def _build_encoder(config: TrainConfig) -> SentenceTransformer:
         model.prompts = {**NO_PROMPTS, **config.prompts}
         if model.default_prompt_name not in config.prompts:
             model.default_prompt_name = None
+        _warn_of_prompts(config.prompts, {*NO_PROMPTS, model.default_prompt_name})
     if config.pooling is not None:
         _set_pooling(model, config.pooling)
     if config.lora is not None:
         _add_adapters(model, config.lora)
     return model
+
+
+def _warn_of_prompts(given: Iterable[str], used: Container[str | None]) -> None:
+    if unused := sorted(name for name in given if name not in used):
+        logger.warning(
+            "prompts: training does not use %s; its prompts are 'query', 'document' and the model's default prompt",
+            ", ".join(map(repr, unused)),
+        )
 
 
 def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[str, Any]]:
@@ -143,8 +157,21 @@ def _build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[s
             raise ConfigurationError(f"matryoshka: {max(config.matryoshka)} is more than the model's {dim} dimensions")
         loss = losses.MatryoshkaLoss(loss, sorted({*config.matryoshka, dim}))
     return losses.EmbeddingLoss(
-        model, loss, token_budget=config.batches.token_budget, kept_tokens=config.batches.kept_tokens
+        model,
+        loss,
+        token_budget=config.batches.token_budget,
+        kept_tokens=config.batches.kept_tokens,
+        truncate=None if model.truncate_dim is None else _truncation(dim, isinstance(model[-1], Normalize)),
     )
+
+
+def _truncation(dim: int, normalizes: bool) -> Callable[[Tensor], Tensor]:
+    """Return what a model that truncates its vectors does to them when it is served."""
+
+    def truncate(vectors_MD: Tensor) -> Tensor:
+        return functional.normalize(vectors_MD[:, :dim], dim=-1) if normalizes else vectors_MD[:, :dim]
+
+    return truncate
 
 
 def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:

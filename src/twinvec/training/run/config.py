@@ -15,6 +15,8 @@ from twinvec.support.checks import field_fault
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
 
+_TRAINS_ON = ("cpu", "cuda", "mps", "xpu")
+
 
 class TrainConfig(settings.Section):
     """A training run."""
@@ -38,7 +40,7 @@ class TrainConfig(settings.Section):
     evaluation: settings.Evaluation | None = None
     lora: settings.Lora | None = None
     device: str | None = None
-    """"cpu", "cuda", ...; default: a GPU if there is one."""
+    """"cpu", "cuda", "mps" or "xpu", the first of its kind; default: a GPU if there is one."""
 
     @model_validator(mode="after")
     def _fits(self) -> TrainConfig:
@@ -70,6 +72,8 @@ class TrainConfig(settings.Section):
         given = self.batches.model_fields_set
         if weights[0] is not None and (unused := sorted(given & {"power", "cap"})):
             raise ValueError(f"batches.{unused[0]} draws datasets by size, but the datasets have weights")
+        if len(self.data) == 1 and (unused := sorted(given & {"power", "cap"})):
+            raise ValueError(f"batches.{unused[0]} draws datasets by size, but there is one dataset")
         if self.objective.name != "info_nce" and "unique_texts" in given:
             raise ValueError("batches.unique_texts is for info_nce only")
 
@@ -180,6 +184,13 @@ def _require_device(config: TrainConfig, origin: str) -> None:
         device = torch_device(config.device)
     except ConfigurationError as error:
         raise ConfigurationError(f"{origin}: device: {error}") from error
+    if device.type not in _TRAINS_ON:
+        raise ConfigurationError(f"{origin}: device: training runs on cpu, cuda, mps or xpu, got {config.device!r}")
+    if device.index and device.type != "cpu":
+        raise ConfigurationError(
+            f"{origin}: device: training takes the first GPU, got {config.device!r}; write {device.type!r}, and show "
+            f"only the wanted GPU (CUDA_VISIBLE_DEVICES={device.index} for CUDA)"
+        )
     if half and device.type == "cpu":
         raise ConfigurationError(
             f"{origin}: schedule.precision: torch does not train in float16 on a CPU; use bfloat16 or float32"

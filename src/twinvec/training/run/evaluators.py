@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from sentence_transformers.util import cos_sim
 
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.training.data.rows import Row, open_rows
+from twinvec.training.data.text_hash import text_hash
 from twinvec.training.run.model_card import Scores
 from twinvec.training.settings import Evaluation, Source
 
@@ -97,13 +98,18 @@ def _candidates(path: Path, cache: Path) -> list[dict[str, Any]]:
     samples = [
         {"query": anchor, "positive": list(own), "negative": others}
         for anchor, own in positives.items()
-        if (others := [text for text in negatives[anchor] if text not in own])
+        if (others := _without(negatives[anchor], own))
     ]
     if not samples:
         raise DocumentError(
             f"{path}: has no negatives, among which a cross-encoder could find the positives; 'twinvec mine' finds some"
         )
     return samples
+
+
+def _without(texts: Iterable[str], known: Iterable[str]) -> list[str]:
+    hashes = set(map(text_hash, known))
+    return [text for text in texts if text_hash(text) not in hashes]
 
 
 def _scored(path: Path, cache: Path) -> tuple[list[str], list[str], list[float]]:

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from transformers import TrainerCallback, TrainerState
 
+from twinvec.engines.torch import torch_device
 from twinvec.errors import ConfigurationError
 from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec.training.data.batch_sampler import BatchPlan
@@ -222,7 +223,7 @@ class _Watcher(TrainerCallback):
 def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
     """Return the settings of sentence-transformers' trainer, which writes to ``checkpoints``, by argument name."""
     schedule, evaluation = config.schedule, config.evaluation
-    on_cpu = config.device == "cpu" or not torch.cuda.is_available()
+    device = torch_device(config.device).type
     every = evaluation.every if evaluation is not None else None
     arguments: dict[str, Any] = {
         "output_dir": str(checkpoints.absolute()),
@@ -246,8 +247,8 @@ def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
         "eval_steps": every,
         "report_to": list(schedule.report_to) or "none",
         "disable_tqdm": True,
-        "use_cpu": on_cpu,
-        "dataloader_pin_memory": not on_cpu,
+        "use_cpu": device == "cpu",
+        "dataloader_pin_memory": device == "cuda",
     }
     if evaluation is not None and every:
         best = "pairs.mrr@10" if evaluation.pairs is not None else "sts.spearman"

@@ -105,6 +105,17 @@ def test_a_small_dataset_comes_again_and_again():
     assert len(small) > 40
 
 
+@pytest.mark.parametrize("small", [1, 3, 7, 12, 15])
+def test_no_row_comes_twice_in_a_batch(small):
+    batches = list(plan(distinct(small, 200), 10, weights=[0.5, 0.5], unique_texts=False))
+    for batch in batches:
+        assert len(set(batch)) == len(batch)
+    parts = [[row for row in batch if row < small] for batch in batches]
+    assert {len(part) for part in parts if part} == {min(small, 10)}
+    times = Counter(row for part in parts for row in part)
+    assert max(times.values()) - min(times.values()) <= 2, "every turn has every row"
+
+
 def test_the_seed_and_the_epoch_decide():
     def drawn(seed, epoch):
         chosen = plan(distinct(90, 30), 8, datasets=2, seed=seed)

@@ -119,6 +119,28 @@ def test_texts_that_look_like_dates_stay_texts(tmp_path):
     assert read(write(path, dates)) == dates  # not the copy of before
 
 
+LONG = "word " * 200_000  # twelve of them are more than the ten megabytes that the library looks at for types
+
+
+@pytest.mark.parametrize(
+    ("objective", "first", "last"),
+    [
+        ("info_nce", {}, {"negatives": ["n"]}),
+        ("info_nce", {"negatives": []}, {"negatives": ["n"]}),
+        ("info_nce", {"note": None}, {"note": "read by nobody"}),
+        ("graded", {"score": 1}, {"score": 0.5}),
+    ],
+    ids=["no negatives", "empty negatives", "an unused column", "whole scores"],
+)
+def test_a_column_may_change_its_type_late_in_a_long_file(tmp_path, objective, first, last):
+    texts = ("anchor", "positive") if objective == "info_nce" else ("sentence1", "sentence2")
+    row = {name: name for name in texts}
+    path = write(tmp_path / "rows.jsonl", [*[{**row, texts[1]: LONG, **first}] * 12, {**row, **last}])
+    rows = open_rows(Source(path=path), objective, tmp_path / "cache")
+    assert rows.rows([12]) == [{**row, **{name: value for name, value in last.items() if name != "note"}}]
+    assert rows.rows([0])[0][texts[1]] == LONG
+
+
 def test_blank_lines_do_not_count(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('\n{"anchor": "2020-01-01", "positive": "b"}\n\n{"anchor": "2020-01-01", "positive": ""}\n')
@@ -142,6 +164,15 @@ def test_labels_get_numbers_in_the_order_of_their_names(tmp_path):
     assert [row["label"] for row in shared.rows(range(3))] == [2, 1, 2]
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_labels_may_be_whole_numbers_of_any_type(tmp_path, suffix):
+    rows = [{**SCORED, "label": label} for label in (1.0, 0.0, 2.0)]
+    found = open_rows(Source(path=write(tmp_path / f"rows{suffix}", rows)), "softmax", tmp_path / "cache")
+    assert found.labels == ("0", "1", "2")
+    with pytest.raises(DocumentError, match=r"row 2, field 'label': expected a text or a whole number, got 0\.5"):
+        read(write(tmp_path / f"half{suffix}", [rows[0], {**SCORED, "label": 0.5}]), "softmax")
+
+
 def test_a_limit_keeps_the_first_rows(tmp_path):
     assert read(write(tmp_path / "rows.jsonl", PAIRS), limit=1) == PAIRS[:1]
 
@@ -158,6 +189,13 @@ BAD_ROWS = {
         "field 'score': expected a number, got 'high'",
     ),
     "a score out of range": ("graded", {**SCORED, "score": "5"}, r"field 'score': .* 0 to 1 \(score_range\)"),
+    "a text that is a number": ("info_nce", {**PAIR, "positive": 7}, "field 'positive': expected a text, got 7"),
+    "a negative that is none": (
+        "info_nce",
+        {**PAIR, "negatives": ["a", {"text": "b"}]},
+        "field 'negatives': expected a text, got {'text': 'b'}",
+    ),
+    "a score that is too large": ("graded", {**SCORED, "score": 10**400}, "field 'score': expected a number, got 1000"),
     "a score that is not finite": ("graded", {**SCORED, "score": "nan"}, "field 'score': expected a number"),
     "a label that is neither": ("contrastive", {**SCORED, "label": "2"}, "field 'label': expected 0 or 1"),
 }
@@ -255,6 +293,22 @@ def test_a_row_becomes_a_pair_for_its_positive_and_each_negative(tmp_path, monke
     order = [4, 0, 5, 2, 1, 3]
     found = [(row["sentence1"], row["sentence2"], row["label"]) for row in pairs.rows(order)]
     assert found == [expected[index] for index in order]
+
+
+def test_a_negative_that_is_a_positive_of_its_anchor_is_left_out(tmp_path):
+    rows = [
+        {"anchor": "a", "positive": "p", "negatives": ["P ", "n", "q"]},
+        {"anchor": "A", "positive": "q", "negatives": ["p", "m"]},
+        {"anchor": "b", "positive": "x", "negatives": ["p"]},
+    ]
+    pairs = pairs_of(tmp_path, "binary", rows)
+    found = [(row["sentence1"], row["sentence2"], row["label"]) for row in pairs.rows(range(len(pairs)))]
+    assert found == [("a", "p", 1), ("a", "n", 0), ("A", "q", 1), ("A", "m", 0), ("b", "x", 1), ("b", "p", 0)]
+
+
+def test_negatives_that_are_all_positives_are_none(tmp_path):
+    with pytest.raises(DocumentError, match="has no negatives"):
+        pairs_of(tmp_path, "binary", [{"anchor": "a", "positive": "p", "negatives": ["p"]}])
 
 
 def test_scored_rows_stay_as_they_are(tmp_path):

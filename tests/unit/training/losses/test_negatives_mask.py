@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -36,9 +37,39 @@ def test_worked_example(excluded):
         # x      a      x2     x      c      b
         [False, True, True, True, False, False],  # a: "a" is itself, x2 is another positive of "a", x its positive
         [False, False, False, False, False, True],  # b: "b" is itself
-        [True, True, False, False, False, False],  # a: x is a positive of "a" as a positive, not as a hard negative
+        [True, True, False, True, False, False],  # a: x is another positive of "a", also as a hard negative
     ]
     assert excluded(texts).tolist() == expected
+
+
+def test_a_positive_of_another_row_with_the_same_anchor_is_excluded_wherever_it_comes_again(excluded):
+    #          anchors: a a z ; positives: p0 p1 p1 ; hard negatives: p1, h
+    texts = PairTexts(text_hashes(["a", "a", "z"]), text_hashes(["p0", "p1", "p1", "p1", "h"]))
+    expected = [
+        # p0    p1     p1     p1     h
+        [False, True, True, True, False],
+        [True, False, True, True, False],
+        [False, True, False, True, False],
+    ]
+    assert excluded(texts).tolist() == expected
+
+
+def test_tiles_exclude_what_the_definition_says():
+    generator = torch.Generator().manual_seed(5)
+    for rows, candidates, words in ((1, 1, 1), (7, 7, 3), (20, 45, 8), (30, 30, 60)):
+        anchors, others = (torch.randint(words, (size,), generator=generator) for size in (rows, candidates))
+        texts = PairTexts(anchors, others)
+        pairs = set(zip(anchors.tolist(), others.tolist(), strict=False))
+        for top, left in itertools.product(range(0, rows, 4), range(0, candidates, 5)):
+            bottom, right = min(top + 4, rows), min(left + 5, candidates)
+            whole = torch.zeros(bottom - top, right - left, dtype=torch.bool)
+            found = texts.tile(slice(top, bottom), slice(left, right))
+            if found is not None:
+                whole[:, found[0]] = found[1]
+            for row, column in itertools.product(range(top, bottom), range(left, right)):
+                anchor, text = int(anchors[row]), int(others[column])
+                expected = row != column and (anchor == text or (anchor, text) in pairs)
+                assert bool(whole[row - top, column - left]) == expected
 
 
 def test_nothing_is_left_out_where_all_texts_differ(excluded):

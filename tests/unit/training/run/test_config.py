@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from twinvec.errors import ConfigurationError
@@ -116,6 +117,11 @@ WRONG = {
         changed(data=[{"path": "rows.jsonl", "weight": 1}], batches={"cap": 5}),
         "batches.cap draws",
     ),
+    "a power without a choice": (
+        changed(batches={"power": 0.5}),
+        "batches.power draws datasets by size, but there is one dataset",
+    ),
+    "a cap without a choice": (changed(batches={"cap": 5}), "batches.cap draws datasets by size, but there is one"),
     "unique texts without negatives in the batch": (
         changed(objective={"name": "triplet"}, batches={"unique_texts": True}),
         "batches.unique_texts is for info_nce only",
@@ -124,6 +130,14 @@ WRONG = {
     "a pair without room": (classifier(max_tokens=4), "max_tokens: a pair needs at least 5"),
     "a device that nobody knows": (changed(device="cupu"), "run.yaml: device: device 'cupu' cannot be used"),
     "a device that is not there": (changed(device="cuda:99"), "run.yaml: device: device 'cuda:99' cannot be used"),
+    "a device that does not train": (
+        changed(device="meta"),
+        "run.yaml: device: training runs on cpu, cuda, mps or xpu, got 'meta'",
+    ),
+    "epochs that do not count": (
+        changed(schedule={"epochs": 3, "steps": 10}),
+        "schedule: .*'steps' replaces 'epochs': give one of them",
+    ),
     "a range of scores that are not numbers": (
         changed(data=[{"path": "rows.jsonl", "score_range": [0, 5]}]),
         "data.0.score_range: objective 'info_nce' has no scores",
@@ -143,6 +157,15 @@ def test_an_error_names_file_and_field(folder, case):
     with pytest.raises(ConfigurationError, match=r"run\.yaml") as caught:
         check_config(values, folder, "run.yaml")
     assert caught.match(message)
+
+
+@pytest.mark.parametrize("name", ["cuda:1", "xpu:2"])
+def test_a_gpu_that_is_not_the_first_is_refused(folder, monkeypatch, name):
+    monkeypatch.setattr("twinvec.engines.torch.torch_device", torch.device)  # as on a machine with several GPUs
+    message = rf"run\.yaml: device: training takes the first GPU, got '{name}'; .*CUDA_VISIBLE_DEVICES={name[-1]}"
+    with pytest.raises(ConfigurationError, match=message):
+        check_config(changed(device=name), folder, "run.yaml")
+    assert check_config(changed(device=name[:-1] + "0"), folder, "run.yaml").device == name[:-1] + "0"
 
 
 def test_all_wrong_fields_are_named_at_once(folder):

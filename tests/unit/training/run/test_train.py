@@ -263,6 +263,25 @@ def test_the_softmax_head_is_saved_and_labels_pairs(run, tmp_path):
             PairClassifier(encoder, folder)
 
 
+def test_a_model_that_truncates_its_vectors_gets_a_head_of_their_size(run, tmp_path):
+    short = build(tmp_path / "short", "bert", truncate_dim=8)
+    run(labelled(["early", "late"]), objective={"name": "softmax"}, model=str(short))
+    folder = tmp_path / "model"
+    encoder = Encoder(folder)
+    assert encoder.dim == 8
+    assert PairClassifier(encoder, folder).label([("a", "b")])[0] in ("early", "late")
+
+
+def test_prompts_that_training_does_not_use_are_told(run, tmp_path, caplog):
+    default = build(tmp_path / "default", "bert", prompts={"any": QUERY}, default_prompt="any")
+    settings = {"model": str(default), "objective": {"name": "info_nce"}}
+    run(PAIRS, "one", prompts={"query": QUERY, "document": DOCUMENT, "any": QUERY}, **settings)
+    assert "prompts" not in caplog.text
+    run(PAIRS, "two", prompts={"querry": QUERY, "passage": DOCUMENT}, **settings)
+    assert "prompts: training does not use 'passage', 'querry'; its prompts are 'query', 'document'" in caplog.text
+    assert Encoder(tmp_path / "two").prompts["passage"] == DOCUMENT
+
+
 def test_datasets_share_the_numbers_of_labels(run, tmp_path):
     (tmp_path / "more.jsonl").write_text(json.dumps({"sentence1": "a", "sentence2": "b", "label": "alpha"}) + "\n")
     run(labelled(["beta"]), objective={"name": "softmax"}, data=[{"path": "rows.jsonl"}, {"path": "more.jsonl"}])
