@@ -64,10 +64,7 @@ def evaluate_command(
     if forms is not None and not tasks.ir:
         raise typer.BadParameter("--forms measures retrieval: give --ir")
     data = tasks.load()
-    if forms is not None:
-        from twinvec.evaluation.report.plots import import_matplotlib
-
-        import_matplotlib()
+    _check_outputs(model if collection is None else None, data, runs, forms)
     if collection is not None:
         if not data.ir or data.needs_vectors or data.questions:
             raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
@@ -78,13 +75,13 @@ def evaluate_command(
         figures, found = result.as_json(), {**result.ir, **result.questions}
         if forms is not None:
             figures["forms"] = _evaluate_forms(str(model), data, forms)
-    if runs is not None:
-        for name, each in found.items():
-            write_run(each.run, runs / f"{name.replace('/', '-')}.trec")
     if as_json:
         show_json(figures)
     else:
         _show(figures)
+    if runs is not None:
+        for name, each in found.items():
+            write_run(each.run, runs / f"{name.replace('/', '-')}.trec")
 
 
 @takes_tasks
@@ -100,13 +97,34 @@ def compare_command(
     twinvec compare default ./my-model bm25 -o report --ir scifact/
     """
     from twinvec.evaluation.report.comparison import compare, write_report
+    from twinvec.support.checks import check_output_folder
 
-    comparison = compare(models, tasks.load(), progress=True)
+    data = tasks.load()
+    check_output_folder(output)
+    comparison = compare(models, data, progress=True)
     written = write_report(comparison, output)
     if as_json:
         show_json({**comparison.as_json(), "files": [str(path) for path in written]})
     else:
         typer.echo("\n".join(str(path) for path in written))
+
+
+def _check_outputs(model: str | None, tasks: Tasks, runs: Path | None, plot: Path | None) -> None:
+    """Check what would fail only after everything is measured."""
+    from twinvec.evaluation.measures import check_run_ids
+    from twinvec.evaluation.report.plots import import_matplotlib
+    from twinvec.evaluation.suite import has_vectors
+    from twinvec.support.checks import check_output_file, check_output_folder
+
+    if plot is not None:
+        if model is not None and not has_vectors(model):
+            raise typer.BadParameter(f"--forms measures forms of vectors, and {model} has none")
+        import_matplotlib()
+        check_output_file(plot)
+    if runs is not None:
+        for data in (*tasks.ir.values(), *tasks.questions.values()):
+            check_run_ids([*data.queries, *(document.id for document in data.documents)])
+        check_output_folder(runs)
 
 
 def _evaluate_collection(

@@ -55,11 +55,13 @@ def tune_command(
             warn_if_lacking(opened, data)
             encoder = opened.encoder if isinstance(opened.encoder, Encoder) else None
             found = tune(opened, data, encoder=encoder, measure=measure, progress=True)
-        save(opened, found.setting, measure)
-    if as_json:
-        show_json({"collection": collection, **found.as_json()})
-    else:
-        _show_tuning(collection, found)
+        if as_json:
+            show_json({"collection": collection, **found.as_json()})
+        else:
+            _show_tuning(collection, found)
+        save(opened, found.setting, measure)  # after the figures are shown: another process may be writing
+    if not as_json:
+        show(f"stored with the collection: twinvec search --collection {collection} uses it")
 
 
 def _show_tuning(collection: str, found: Tuning) -> None:
@@ -89,7 +91,6 @@ def _show_tuning(collection: str, found: Tuning) -> None:
         f"gain over {found.single}, the best single stage: {_gain(found.gain)}",
         "both gains are those on queries that did not take part in the choice",
         f"a search takes {times['chosen']:,.0f} ms{plain_time}",
-        f"stored with the collection: twinvec search --collection {collection} uses it",
     )
 
 

@@ -40,7 +40,7 @@ def load_beir(folder: str | Path, split: str = "test") -> BeirSet:
 
     Raises:
         InputError: a file is missing, empty or malformed, an id is used twice, or a judgement names an unknown id; the
-            message names file and line.
+            message names file and line. Or no judgement is above 0, so that every measure of every system would be 0.
     """
     folder = Path(folder)
     qrels_path = folder / "qrels" / f"{split}.tsv"
@@ -118,4 +118,6 @@ def _read_qrels(path: Path, queries: Mapping[str, str], documents: Mapping[str, 
         relevance = parse_integer(score, place)
         if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
             raise InputError(f"{place}: query {query!r} and document {document!r} are judged twice, differently")
+    if not any(relevance > 0 for judged in qrels.values() for relevance in judged.values()):
+        raise InputError(f"{path}: no judgement is above 0, so no document is relevant")
     return qrels

@@ -104,7 +104,8 @@ WinobiasSet = dict[str, list[_Pair | None]]
 def load_winogender(folder: str | Path) -> WinogenderSet:
     """Read ``all_sentences.tsv`` and ``occupations-stats.tsv`` of Winogender.
 
-    Raises InputError if a file is missing or malformed, or lacks a variant of a sentence or an occupation.
+    Raises InputError if a file is missing or malformed, or lacks a variant of a sentence or an occupation, or if all
+    occupations of the sentences have the same share of women.
     """
     folder = Path(folder)
     triples = _read_sentences(folder / "all_sentences.tsv")
@@ -116,18 +117,32 @@ def load_winogender(folder: str | Path) -> WinogenderSet:
     missing = sorted({occupation for occupation, _ in triples} - set(shares))
     if missing:
         raise InputError(f"{table}: no row for the occupation {missing[0]!r}")
+    different = {shares[occupation] for occupation, _ in triples}
+    if len(different) < 2:
+        raise InputError(
+            f"{table}: the share of women is {different.pop():g} in every occupation of the sentences; a correlation "
+            "needs two occupations whose shares differ"
+        )
     return WinogenderSet(triples, shares)
 
 
 def load_winobias(folder: str | Path) -> WinobiasSet:
     """Read WinoBias, dev and test: ``type1`` (world knowledge resolves the pronoun) and ``type2`` (grammar does).
 
-    Raises InputError if a file is missing, or a line is malformed; the message names file and line.
+    Raises InputError if a file is missing or a line is malformed (the message names file and line), or if fewer than
+    two lines of a kind differ in the pronouns alone.
     """
-    return {
+    kinds = {
         kind: [line for split in ("dev", "test") for line in _read_winobias(Path(folder), kind, split)]
         for kind in ("type1", "type2")
     }
+    for kind, lines in kinds.items():
+        if (count := len(lines) - lines.count(None)) < 2:
+            raise InputError(
+                f"{folder}: of the {len(lines)} lines of {kind}, {count} differ between pro_stereotyped and "
+                "anti_stereotyped in the pronouns alone; an interval needs two"
+            )
+    return kinds
 
 
 def evaluate_winogender(

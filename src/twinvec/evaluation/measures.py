@@ -14,7 +14,7 @@ A judgement of 1 or more is relevant. Equal scores are ordered as in trec_eval: 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,11 +92,15 @@ def write_run(run: Run, path: str | Path) -> None:
         for query, hits in run.items():
             ordered = sorted(hits.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)
             for rank, (document, score) in enumerate(ordered, 1):
-                if any(len(part.split()) != 1 for part in (query, document)):
-                    raise InputError(
-                        f"a TREC run cannot hold the ids {query!r}, {document!r}: one is empty or has white space"
-                    )
+                check_run_ids((query, document))
                 file.write(f"{query} Q0 {document} {rank} {float(score)!r} twinvec\n")
+
+
+def check_run_ids(ids: Iterable[str]) -> None:
+    """Raise InputError if a TREC run cannot hold an id."""
+    for each in ids:
+        if len(each.split()) != 1:
+            raise InputError(f"a TREC run cannot hold the id {each!r}: it is empty or has white space")
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:

@@ -20,6 +20,8 @@ from twinvec.evaluation.statistics import FOLDS, RESAMPLES, Interval, Values, in
 from twinvec.evaluation.tsv import data_name, read_columns
 from twinvec.support.extras import import_extra
 
+_GIVE_TRAIN = "give a training file for the head (--nli-train)"
+
 
 @dataclass(frozen=True, slots=True)
 class NliSet:
@@ -71,22 +73,40 @@ def evaluate_nli(
     """Classify pairs with a head fitted on ``train``, with a trained ``head``, or by cross-validation on ``data``.
 
     A trained head is a ``twinvec.training.run.softmax_head.PairClassifier``. Raises InputError if the head does not
-    know a label of ``data``, or there are fewer premises than folds.
+    know a label of ``data``, or if cross-validation has fewer premises than folds, or all rows of a label in one fold.
     """
+    check_nli(model, data, train=train, head=head)
     labels = np.array(data.labels)
     if train is not None:
-        _check_labels(data, train.labels, train.name)
         fitted = _head().fit(_features(model, train, progress), train.labels)
         predicted = fitted.predict(_features(model, data, progress))
     elif head is not None:
-        _check_labels(data, head.labels, f"the head of {model.name}")
         predicted = np.array(head.label(list(zip(data.premises, data.hypotheses, strict=True))))
     else:
-        predicted = _cross_validated(_features(model, data, progress), labels, data)
+        from sklearn.model_selection import cross_val_predict
+
+        predicted = cross_val_predict(_head(), _features(model, data, progress), labels, cv=_folds(data))
     correct = 100.0 * (predicted == labels)
     majority = 100 * max(data.labels.count(label) for label in set(data.labels)) / len(labels)
     figures = {"accuracy": float(correct.mean()), "majority": majority, "rows": len(labels)}
     return NliResult(data, correct, interval(correct, resamples=resamples), figures)
+
+
+def check_nli(model: TextModel, data: NliSet, *, train: NliSet | None = None, head: Any = None) -> None:
+    """Check, before anything is encoded, that ``evaluate_nli`` has a head for every label of ``data``.
+
+    Raises:
+        InputError: ``train`` or ``head`` does not know a label; or, without both, there are fewer premises than folds,
+            or all rows of a label lie in one fold.
+        MissingExtraError: a head has to be fitted, and scikit-learn is not installed.
+    """
+    if train is not None:
+        _head()  # is scikit-learn installed?
+        _check_labels(data, train.labels, train.name)
+    elif head is not None:
+        _check_labels(data, head.labels, f"the head of {model.name}")
+    else:
+        _folds(data)
 
 
 def _parse_label(text: str, place: str) -> str:
@@ -101,14 +121,24 @@ def _check_labels(data: NliSet, known: Sequence[str], where: str) -> None:
         raise InputError(f"{data.name}: {where} does not know the label {unknown[0]!r}")
 
 
-def _cross_validated(features: Values, labels: Any, data: NliSet) -> Any:
+def _folds(data: NliSet) -> list[tuple[Any, Any]]:
+    """Return the rows to fit on and those to predict, for each fold."""
+    selection = import_extra("sklearn.model_selection", "eval", "the head for inference")
     if len(set(data.premises)) < FOLDS:
-        raise InputError(f"{data.name}: fewer than {FOLDS} premises; give a training file for the head")
-    from sklearn.model_selection import GroupKFold, cross_val_predict
-
+        raise InputError(f"{data.name}: fewer than {FOLDS} premises; {_GIVE_TRAIN}")
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(premise, len(numbers)) for premise in data.premises]
-    return cross_val_predict(_head(), features, labels, groups=groups, cv=GroupKFold(FOLDS))
+    folds = list(selection.GroupKFold(FOLDS).split(groups, groups=groups))
+    labels = np.array(data.labels)
+    for fitted, predicted in folds:
+        lacking = sorted(set(labels[predicted]) - set(labels[fitted]))
+        if lacking:
+            premises = len({data.premises[row] for row in np.flatnonzero(labels == lacking[0])})
+            raise InputError(
+                f"{data.name}: the rows of the label {str(lacking[0])!r} share {premises} of {len(numbers)} premises, "
+                f"too few for {FOLDS}-fold cross-validation; {_GIVE_TRAIN}"
+            )
+    return folds
 
 
 def _features(model: TextModel, data: NliSet, progress: bool) -> Values:

@@ -85,7 +85,7 @@ def evaluate_pairs(
     Figures: ``average_precision`` with its interval, ``rows``, and the best ``accuracy`` and ``f1``, each with its
     threshold: a pair counts as the same at or above it.
     """
-    sklearn = _sklearn_metrics()
+    sklearn = import_sklearn_metrics()
     cosines = _cosines(model, data.first, data.second, progress)
     rise, hits, levels = sklearn.roc_curve(data.labels, cosines, drop_intermediate=False)
     positives = float(data.labels.sum())
@@ -124,7 +124,7 @@ def evaluate_triplets(model: TextModel, data: Triplets, *, progress: bool = Fals
 
 def _average_precision(cosines: Values, labels: Values, axis: int = -1) -> Any:
     """Average precision x 100 along the last axis; 0 for a sample without a pair of the same meaning."""
-    score = _sklearn_metrics().average_precision_score
+    score = import_sklearn_metrics().average_precision_score
     rows = zip(np.atleast_2d(labels), np.atleast_2d(cosines), strict=True)
     found = np.array([100 * score(truth, values) if truth.any() else 0.0 for truth, values in rows])
     return found if cosines.ndim > 1 else found[0]
@@ -143,8 +143,9 @@ def _parse_binary(text: str, place: str) -> float:
 def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
     if path.suffix == ".jsonl":
         return [(place, tuple(text_field(row, name, place) for name in columns)) for place, row in read_jsonl(path)]
-    return list(read_table(path, columns))
+    return read_table(path, columns)
 
 
-def _sklearn_metrics() -> Any:
+def import_sklearn_metrics() -> Any:
+    """Import sklearn.metrics; errors as for ``import_extra``."""
     return import_extra("sklearn.metrics", "eval", "judging labelled pairs")

@@ -9,7 +9,7 @@ from typing import Any
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.ir import IrResult, as_run, compare_ir, measure_ir, search_all
+from twinvec.evaluation.ir import IrResult, as_run, compare_ir, measure_ir, search_all, without_own
 from twinvec.evaluation.measures import MEASURES
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest
 from twinvec.rerankers.open import open_reranker
@@ -57,8 +57,11 @@ def evaluate_stages(
     resamples: int = RESAMPLES,
     **options: Any,
 ) -> dict[str, IrResult]:
-    """Measure retrieval and reranking over the same candidates; ``options`` go to the search."""
-    found = search_all(retriever, data, candidates + 1, **options)
+    """Measure retrieval and reranking over the same candidates; ``options`` go to the search.
+
+    A query's own document is not among its candidates, as ``twinvec.evaluation.ir`` says.
+    """
+    found = _without_own(search_all(retriever, data, candidates + 1, **options), data, candidates)
     reranked = rerank_all(reranker, data, found)
     return {
         stage: measure_ir(as_run(hits), data, measures=measures, resamples=resamples)
@@ -69,13 +72,12 @@ def evaluate_stages(
 def rerank_result(
     result: IrResult, reranker: Reranker, *, candidates: int = 100, resamples: int = RESAMPLES, progress: bool = False
 ) -> Reranked:
-    """Rerank the best ``candidates`` hits of a result, as whole documents."""
+    """Rerank the best ``candidates`` hits of a result, as whole documents; the others follow in their order."""
     texts = {document.id: document.full_text for document in result.data.documents}
     found = {
-        query: [Hit(name, texts[name], score) for name, score in list(hits.items())[:candidates]]
-        for query, hits in result.run.items()
+        query: [Hit(name, texts[name], score) for name, score in hits.items()] for query, hits in result.run.items()
     }
-    run = as_run(rerank_all(reranker, result.data, found, progress=progress))
+    run = as_run(rerank_best(reranker, result.data, found, candidates, progress=progress))
     measures = list(result.measured.per_query)
     reranked = measure_ir(run, result.data, measures=measures, resamples=resamples)
     return Reranked(reranked, gain(result, reranked, resamples=resamples))
@@ -102,3 +104,9 @@ def rerank_all(
     queries = [data.queries[query] for query in found]
     reranked = rerank_many(reranker, queries, list(found.values()), progress=progress)
     return dict(zip(found, reranked, strict=True))
+
+
+def _without_own(found: Mapping[str, Sequence[Hit]], data: BeirSet, count: int) -> dict[str, list[Hit]]:
+    """Return the best ``count`` hits of each query without its own document."""
+    kept = without_own(as_run(found), data, count)
+    return {query: [hit for hit in hits if hit.id in kept[query]] for query, hits in found.items()}

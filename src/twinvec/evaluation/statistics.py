@@ -73,7 +73,7 @@ def interval(*samples: Values, statistic: Callable[..., Any] = np.mean, resample
     """
     if len(samples[0]) < 2:
         raise ConfigurationError("an interval needs at least two items")
-    drawn = _scipy_stats().bootstrap(
+    drawn = import_scipy_stats().bootstrap(
         samples,
         statistic,
         paired=len(samples) > 1,
@@ -88,7 +88,7 @@ def interval(*samples: Values, statistic: Callable[..., Any] = np.mean, resample
 
 def share(chosen: npt.NDArray[np.bool_]) -> tuple[float, Interval]:
     """Return a share in percent, and its interval (Wilson 1927), which also holds if all items are chosen, or none."""
-    bounds = _scipy_stats().binomtest(int(chosen.sum()), len(chosen)).proportion_ci(method="wilson")
+    bounds = import_scipy_stats().binomtest(int(chosen.sum()), len(chosen)).proportion_ci(method="wilson")
     return 100 * float(chosen.mean()), Interval(100 * float(bounds.low), 100 * float(bounds.high))
 
 
@@ -118,7 +118,7 @@ def paired_test(
         return statistic(b, *rest, axis=axis) - statistic(a, *rest, axis=axis)
 
     bounds = interval(first, second, *shared, statistic=difference, resamples=resamples)
-    test = _scipy_stats().permutation_test(
+    test = import_scipy_stats().permutation_test(
         (first, second),
         difference,
         permutation_type="samples",
@@ -162,7 +162,8 @@ def _batch(samples: tuple[Values, ...]) -> int:
     return max(1, 4_000_000 // (len(samples[0]) * len(samples)))
 
 
-def _scipy_stats() -> Any:
+def import_scipy_stats() -> Any:
+    """Import scipy.stats; errors as for ``import_extra``. Long work that ends with an interval calls this first."""
     return import_extra("scipy.stats", "eval", "evaluation")
 
 

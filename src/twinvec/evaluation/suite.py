@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,24 @@ from twinvec.evaluation import bias
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_retriever, measure_ir
 from twinvec.evaluation.measures import MEASURES, cutoff, import_ir_measures, read_run
-from twinvec.evaluation.models.baselines import load_model
+from twinvec.evaluation.models.baselines import check_model, is_baseline, load_model
 from twinvec.evaluation.models.text_model import TextModel
-from twinvec.evaluation.nli import NliResult, NliSet, evaluate_nli, load_nli
+from twinvec.evaluation.nli import NliResult, NliSet, check_nli, evaluate_nli, load_nli
 from twinvec.evaluation.pairs import (
     LabelledPairs,
     Triplets,
     evaluate_pairs,
     evaluate_triplets,
+    import_sklearn_metrics,
     load_labelled_pairs,
     load_questions,
     load_triplets,
 )
 from twinvec.evaluation.reranking import Reranked, find_reranker, rerank_result
-from twinvec.evaluation.statistics import RESAMPLES, with_interval
+from twinvec.evaluation.statistics import RESAMPLES, import_scipy_stats, with_interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
 from twinvec.models.finding import find_model
+from twinvec.retrieval.base import Reranker
 
 BM25 = "bm25"
 RUN = "run:"
@@ -86,7 +89,8 @@ def load_tasks(
 ) -> Tasks:
     """Read the files of all ``Tasks`` before anything is encoded.
 
-    Raises InputError for a file, ConfigurationError for a measure, MissingExtraError if ir-measures is not installed.
+    Raises InputError for a file, ConfigurationError for a measure, MissingExtraError for a package that is not
+    installed.
     """
     if not measures:
         raise ConfigurationError(f"no measure is named; the default is {', '.join(MEASURES)}")
@@ -106,8 +110,11 @@ def load_tasks(
         rerank=rerank,
         candidates=candidates,
     )
+    import_scipy_stats()
     if tasks.ir or tasks.questions:
         import_ir_measures()
+    if tasks.pairs:
+        import_sklearn_metrics()
     return tasks
 
 
@@ -141,11 +148,7 @@ class SystemResults:
         if self.winogender is not None:
             sections["bias"]["winogender"] = self.winogender.figures
         means = {
-            section: {
-                measure: float(np.mean([figures[measure] for figures in results.values()]))
-                for measure, value in next(iter(results.values())).items()
-                if isinstance(value, float) and measure != "p_value"
-            }
+            section: _means(list(results.values()))
             for section, results in sections.items()
             if len(results) > 1 and section != "bias"
         }
@@ -153,17 +156,59 @@ class SystemResults:
         return {"model": self.system, **filled, **({"mean": means} if means else {})}
 
 
+def _means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the means of the measures that all results have: a set with one judged query has no gain."""
+    return {
+        measure: float(np.mean([figures[measure] for figures in results]))
+        for measure, value in results[0].items()
+        if isinstance(value, float) and measure != "p_value" and all(measure in figures for figures in results)
+    }
+
+
 def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> SystemResults:
-    """Measure a system on all tasks; raise ConfigurationError if that is impossible, ModelError if it does not load."""
+    """Measure a system on all tasks; raise what ``prepare`` raises, and ModelError if the model does not load."""
+    return prepare(system, tasks, resamples=resamples, progress=progress)()
+
+
+def has_vectors(system: str) -> bool:
+    """Return whether a system is a model, which has vectors, rather than BM25 or a run."""
+    return system != BM25 and not system.startswith(RUN)
+
+
+def prepare(
+    system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False
+) -> Callable[[], SystemResults]:
+    """Check a system without loading its model; return the function that measures it on all tasks.
+
+    A comparison prepares all systems before it measures the first.
+
+    Raises:
+        ConfigurationError: the system cannot do the tasks, or its hits cannot be reranked.
+        InputError: the file of a run or of word vectors cannot be used.
+        ModelError: the model does not exist or is damaged.
+    """
     if not (tasks.needs_vectors or tasks.ir or tasks.questions):
         raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")
     options: dict[str, Any] = {"resamples": resamples, "progress": progress}
+    if has_vectors(system):
+        check_model(system)
+        reranker = _find_reranker(tasks, system) if is_baseline(system) else None  # maxsim needs a loaded encoder
+        return partial(_evaluate_model, system, tasks, reranker, options)
     if system == BM25:
-        return _evaluate_words(tasks, options)
-    if system.startswith(RUN):
-        return _evaluate_run(system, tasks, options)
+        if not (tasks.ir or tasks.questions):
+            raise ConfigurationError("bm25 compares words and has no vectors: it takes part in retrieval only")
+        return partial(_evaluate_words, tasks, _find_reranker(tasks, system), options)
+    run = _read_run(system, tasks)
+    return partial(_evaluate_run, system, run, tasks, _find_reranker(tasks, system), options)
+
+
+def _evaluate_model(system: str, tasks: Tasks, reranker: Reranker | None, options: dict[str, Any]) -> SystemResults:
     model = load_model(system)
     head = _trained_head(model) if tasks.nli and tasks.nli_train is None else None
+    for data in tasks.nli.values():
+        check_nli(model, data, train=tasks.nli_train, head=head)
+    reranker = reranker or _find_reranker(tasks, model)
+    resamples, progress = options["resamples"], options["progress"]
 
     def each(measure: Callable[..., Any], sets: Mapping[str, Any], **more: Any) -> dict[str, Any]:
         return {name: measure(model, data, **options, **more) for name, data in sets.items()}
@@ -173,7 +218,7 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
         system,
         sts=each(evaluate_sts, tasks.sts),
         ir=ir,
-        reranked=_reranked(ir, tasks, model, options),
+        reranked=_reranked(ir, tasks, reranker, options),
         questions=each(evaluate_ir, tasks.questions, measures=QUESTION_MEASURES),
         nli=each(evaluate_nli, tasks.nli, train=tasks.nli_train, head=head),
         pairs=each(evaluate_pairs, tasks.pairs),
@@ -183,10 +228,15 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
     )
 
 
-def _reranked(ir: dict[str, IrResult], tasks: Tasks, model: Any, options: dict[str, Any]) -> dict[str, Reranked]:
-    if tasks.rerank is None or not ir:
+def _find_reranker(tasks: Tasks, model: Any) -> Reranker | None:
+    return find_reranker(tasks.rerank, model) if tasks.rerank is not None and tasks.ir else None
+
+
+def _reranked(
+    ir: dict[str, IrResult], tasks: Tasks, reranker: Reranker | None, options: dict[str, Any]
+) -> dict[str, Reranked]:
+    if reranker is None:
         return {}
-    reranker = find_reranker(tasks.rerank, model)
     return {
         name: rerank_result(result, reranker, candidates=tasks.candidates, **options) for name, result in ir.items()
     }
@@ -200,10 +250,7 @@ def _trained_head(model: TextModel) -> Any:
     return None
 
 
-def _evaluate_words(tasks: Tasks, options: dict[str, Any]) -> SystemResults:
-    if not (tasks.ir or tasks.questions):
-        raise ConfigurationError("bm25 compares words and has no vectors: it takes part in retrieval only")
-
+def _evaluate_words(tasks: Tasks, reranker: Reranker | None, options: dict[str, Any]) -> SystemResults:
     def searched(data: BeirSet, measures: tuple[str, ...]) -> IrResult:
         index = bm25_index(data.documents)
         more = {"depth": tasks.depth, "resamples": options["resamples"]}
@@ -213,22 +260,40 @@ def _evaluate_words(tasks: Tasks, options: dict[str, Any]) -> SystemResults:
     return SystemResults(
         BM25,
         ir=ir,
-        reranked=_reranked(ir, tasks, BM25, options),
+        reranked=_reranked(ir, tasks, reranker, options),
         questions={name: searched(data, QUESTION_MEASURES) for name, data in tasks.questions.items()},
     )
 
 
-def _evaluate_run(system: str, tasks: Tasks, options: dict[str, Any]) -> SystemResults:
+def _read_run(system: str, tasks: Tasks) -> dict[str, dict[str, float]]:
+    """Return the hits of the judged queries."""
     if len(tasks.ir) != 1:
         raise ConfigurationError(f"{system}: a run is of one retrieval set: give --ir once")
     ((name, data),) = tasks.ir.items()
-    run = read_run(system.removeprefix(RUN))
+    found = read_run(system.removeprefix(RUN))
+    run = {query: hits for query, hits in found.items() if query in data.qrels}
+    if not run:
+        raise InputError(
+            f"{system}: no query of the run, such as {next(iter(found))!r}, is judged in this split of {name}; give "
+            "the set that was searched, and its --split"
+        )
     known = {document.id for document in data.documents}
     unknown = next((each for hits in run.values() for each in hits if each not in known), None)
     if unknown is not None:
         raise InputError(f"{system}: the document {unknown!r} is not among those of {name}")
+    return run
+
+
+def _evaluate_run(
+    system: str,
+    run: dict[str, dict[str, float]],
+    tasks: Tasks,
+    reranker: Reranker | None,
+    options: dict[str, Any],
+) -> SystemResults:
+    ((name, data),) = tasks.ir.items()
     result = measure_ir(run, data, measures=tasks.measures, depth=tasks.depth, resamples=options["resamples"])
-    return SystemResults(system, ir={name: result}, reranked=_reranked({name: result}, tasks, system, options))
+    return SystemResults(system, ir={name: result}, reranked=_reranked({name: result}, tasks, reranker, options))
 
 
 def _named(paths: Iterable[Path], load: Callable[[Path], Any]) -> dict[str, Any]:

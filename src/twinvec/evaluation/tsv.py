@@ -10,16 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import InputError
-from twinvec.support.lines import read_jsonl, read_lines, text_field
+from twinvec.support.lines import long_fields, read_jsonl, read_lines, text_field
 from twinvec.text import check_text
 
 
-def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the wanted ``columns`` of a TSV file, row by row, each after its place ("file:line").
+def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the wanted ``columns`` of each row of a TSV file, after its place ("file:line").
 
     The first line names the columns, in any order; other columns and blank lines are skipped. A ``"`` is part of the
     text. Raises InputError if the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
     """
+    with long_fields():
+        return list(_rows(path, columns))
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
     filled = filter(None, reader)
     place = ""

@@ -148,14 +148,14 @@ def measure_settings(
 
     Raises InputError if there are fewer than ten queries or the retriever finds none of the set's documents.
     """
-    cutoff(measure)
+    depth = max(*CANDIDATE_COUNTS, cutoff(measure))
     if len(data.qrels) < 2 * FOLDS:
         raise InputError(f"{data.name}: {len(data.qrels)} judged queries; choosing needs at least {2 * FOLDS}")
     stages = first_stages(feedback=_takes_feedback(retriever))
     found: dict[Setting, dict[str, list[Hit]]] = {}
     with progress_bar("Searching", len(stages), "ways", shown=progress) as advance:
         for stage in stages:
-            found[stage] = search_all(retriever, data, max(CANDIDATE_COUNTS) + 1, **stage.first_stage)
+            found[stage] = search_all(retriever, data, depth + 1, **stage.first_stage)
             advance(1)
     check_finds((hits for each in found.values() for hits in each.values()), data)
     values = {stage: _values(hits, data, measure) for stage, hits in found.items()}

@@ -52,6 +52,12 @@ def test_what_does_not_fit_is_named_by_file_and_line(beir, file, line, said):
         load_beir(beir)
 
 
+def test_a_set_without_a_relevant_document_is_refused(make_beir):
+    folder = make_beir("none", qrels={"q1": {"moon": 0, "cats": -1}, "q2": {"dogs": 0}})
+    with pytest.raises(InputError, match=r"test.tsv: no judgement is above 0, so no document is relevant"):
+        load_beir(folder)
+
+
 @pytest.mark.parametrize("file", ["qrels/test.tsv", "corpus.jsonl", "queries.jsonl"])
 def test_an_empty_file_is_refused(beir, file):
     (beir / file).write_text("")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from twinvec.errors import InputError
-from twinvec.evaluation.bias import evaluate_winobias, evaluate_winogender
+from twinvec.evaluation.bias import evaluate_winobias, evaluate_winogender, load_winobias, load_winogender
 
 SENTENCES = "sentid\tsentence\n"
 STATISTICS = "occupation\tbergsma_pct_female\tbls_pct_female\tbls_year\n"
@@ -99,6 +99,23 @@ def test_winobias_by_hand(write, table_model):
 
     assert result.lean == pytest.approx((to_male(25) - to_male(35)) / 2, abs=1e-4)
     assert result.figures["pairs"] == 4
+
+
+@pytest.mark.parametrize("occupations", [{"nurse": 90}, {"nurse": 90, "carer": 90}])
+def test_winogender_needs_occupations_of_different_shares(write, occupations):
+    folder = write_winogender(write, occupations)
+    with pytest.raises(InputError, match=r"occupations-stats\.tsv: the share of women is 90 in every occupation"):
+        load_winogender(folder)
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_kind_of_winobias_needs_two_pairs(write, kept):
+    folder = write_winobias(write, PRO[2:], ANTI[2:])
+    for side, lines in (("pro", PRO), ("anti", ANTI)):
+        write(f"winobias/{side}_stereotyped_type1.txt.dev", "\n".join(lines[:2]) + "\n")
+        write(f"winobias/{side}_stereotyped_type2.txt.dev", "\n".join([*lines[:kept], lines[2]]) + "\n")
+    with pytest.raises(InputError, match=rf"winobias: of the {2 + kept} lines of type2, {kept} differ between"):
+        load_winobias(folder)
 
 
 @pytest.mark.parametrize(

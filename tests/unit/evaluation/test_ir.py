@@ -105,13 +105,47 @@ def test_reranking_is_measured_stage_by_stage(encoder, small):
 def test_a_result_is_reranked_as_its_hits_would_be(encoder, remembering, small):
     reranker = MaxSimReranker(encoder, mix=1.0)
     before = evaluate_ir(remembering, small, measures=["ndcg@3"], depth=4, **FAST)
-    after = rerank_result(before, reranker, candidates=4, **FAST)
+    after = rerank_result(before, reranker, candidates=3, **FAST)
     index = MemoryIndex(encoder, small.documents)
     direct = evaluate_stages(index, reranker, small, candidates=3, measures=["ndcg@3"], mode="dense", **FAST)
     assert after.result.figures == pytest.approx(direct["reranked"].figures)
     assert after.gain.difference == pytest.approx(after.result.figures["ndcg@3"] - before.figures["ndcg@3"])
     one = replace(small, queries={"q1": small.queries["q1"]}, qrels={"q1": small.qrels["q1"]})
     assert rerank_result(evaluate_ir(remembering, one, **FAST), reranker, **FAST).gain is None
+
+
+def test_hits_behind_the_candidates_follow_in_their_order():
+    documents = [Document(f"d{place}", f"text {place}") for place in range(10)]
+    judged = {f"d{place}": 1 for place in (2, 5, 6, 7)}
+    data = BeirSet("deep", documents, {"q": "query", "r": "query"}, {"q": judged, "r": judged})
+    run = {query: {each.id: 10.0 - place for place, each in enumerate(documents)} for query in data.queries}
+    before = measure_ir(run, data, measures=["recall@10", "mrr@10"], **FAST)
+    after = rerank_result(before, Reverse(), candidates=3, **FAST).result
+    assert list(after.run["q"]) == ["d2", "d1", "d0", *(f"d{place}" for place in range(3, 10))]
+    assert after.figures["recall@10"] == before.figures["recall@10"] == 100
+    assert after.figures["mrr@10"] == 100
+
+
+@pytest.mark.parametrize("own", ["q", "elsewhere"])
+def test_the_reranker_gets_the_candidates_that_are_asked_for_and_not_the_own_document(own):
+    """The search goes one deeper: the hit behind takes the place of the own document, and is cut if there is none."""
+    documents = [Document(name, f"text of {name}") for name in ("a", own, "b", "c", "d")]
+    given = []
+
+    class Everything:
+        def search(self, query, limit=10, filter=None):
+            return [Hit(each.id, each.text, 1.0) for each in documents][:limit]
+
+    class Asked:
+        def rerank(self, query, hits, limit=None):
+            given.append([hit.id for hit in hits])
+            return list(hits)
+
+    data = BeirSet("own", documents, {"q": "query"}, {"q": {"b": 1}})
+    stages = evaluate_stages(Everything(), Asked(), data, candidates=2, measures=["recall@10"], **FAST)
+    candidates = {"q": ["a", "b"], "elsewhere": ["a", "elsewhere"]}[own]
+    assert given == [candidates]
+    assert [list(stage.run["q"]) for stage in stages.values()] == [candidates, candidates]
 
 
 class Reverse:

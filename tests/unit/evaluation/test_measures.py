@@ -60,7 +60,7 @@ def test_no_judgements_are_refused():
 def test_ids_that_the_format_cannot_hold_leave_the_old_file(tmp_path, run):
     path = tmp_path / "run.trec"
     write_run(RUN, path)
-    with pytest.raises(InputError, match="cannot hold the ids"):
+    with pytest.raises(InputError, match="cannot hold the id"):
         write_run(run, path)
     assert read_run(path) == RUN
     assert list(tmp_path.iterdir()) == [path]

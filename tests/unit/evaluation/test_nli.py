@@ -106,6 +106,18 @@ def test_too_few_premises_for_folds_are_refused(table_model):
         evaluate_nli(table_model({"p": (1, 0), "a": (1, 1), "b": (0, 1)}), data)
 
 
+@pytest.mark.parametrize("alone", [("p0",), ("p0", "p5")])
+def test_a_label_whose_rows_are_all_in_one_fold_is_refused(table_model, alone):
+    """The premises p0 and p5 share a fold; a head would be fitted on the other folds, which have a single class."""
+    premises = [f"p{row % 6}" for row in range(12)]
+    labels = ["no" if premise in alone else "yes" for premise in premises]
+    model = table_model({})
+    data = NliSet("lopsided", labels, premises, [f"h{row}" for row in range(12)])
+    with pytest.raises(InputError, match=rf"lopsided: .* label 'no' share {len(alone)} of 6 premises.*--nli-train"):
+        evaluate_nli(model, data)
+    assert model.encoded == []
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from twinvec.errors import ConfigurationError, InputError
+from twinvec.errors import ConfigurationError, InputError, MissingExtraError, ModelNotFoundError
 from twinvec.evaluation.measures import MEASURES
 from twinvec.evaluation.report.figure_tables import figure_tables, form_tables
 from twinvec.evaluation.suite import evaluate, load_tasks
@@ -49,6 +51,53 @@ def test_a_run_of_another_tool_is_a_system(write, beir):
         evaluate(f"run:{strange}", tasks)
     with pytest.raises(InputError, match=r"bad.trec:1: 5 fields, expected 6"):
         evaluate(f"run:{write('bad.trec', 'q1 Q0 moon 1 2.5')}", tasks)
+
+
+def test_of_a_run_only_judged_queries_count(write, beir, tiny_cross_encoder):
+    more = write("more.trec", "q1 Q0 moon 1 2.5 x\nq9 Q0 moon 1 2 x\nq9 Q0 mars 2 1 x\n")
+    tasks = load_tasks(ir=[beir], measures=["recall@10"], rerank=str(tiny_cross_encoder("bert")))
+    found = evaluate(f"run:{more}", tasks, resamples=50)
+    assert list(found.ir["small"].run) == ["q1"]
+    assert found.reranked["small"].result.figures == found.ir["small"].figures
+    other = write("other.trec", "q9 Q0 moon 1 2.5 x\n")
+    with pytest.raises(InputError, match=r"other.trec: no query of the run, such as 'q9', is judged in .* small"):
+        evaluate(f"run:{other}", tasks)
+
+
+def test_means_are_of_measures_that_all_sets_have(beir, make_beir, tiny_cross_encoder):
+    """The gain of a set with one judged query has no test."""
+    one = make_beir("one", qrels={"q1": {"moon": 1}})
+    tasks = load_tasks(ir=[beir, one], rerank=str(tiny_cross_encoder("bert")))
+    found = evaluate("bm25", tasks, resamples=50).as_json()
+    assert "gain" in found["reranked"]["small"]
+    assert set(found["mean"]["reranked"]) == set(MEASURES)
+    by_hand = sum(found["reranked"][name]["mrr@10"] for name in ("small", "one")) / 2
+    assert found["mean"]["reranked"]["mrr@10"] == pytest.approx(by_hand)
+
+
+def test_what_cannot_be_measured_is_refused_before_anything_is_encoded(write, beir, tiny_model, monkeypatch):
+    """As are a reranker that does not exist, and rows for inference that no head can learn."""
+
+    def encode(*_, **__):
+        pytest.fail("texts are encoded")
+
+    monkeypatch.setattr("twinvec.Encoder.encode_stream", encode)
+    monkeypatch.setattr("twinvec.Encoder.encode", encode)
+    model = str(tiny_model("bert"))
+    with pytest.raises(ModelNotFoundError, match="no-such-reranker"):
+        evaluate(model, load_tasks(ir=[beir], rerank="./no-such-reranker"))
+    nli = write("n.tsv", "label\tpremise\thypothesis\n" + "".join(f"{each}\tp\th\n" for each in ("yes", "no")))
+    with pytest.raises(InputError, match="fewer than 5 premises"):
+        evaluate(model, load_tasks(ir=[beir], nli=[nli]))
+
+
+def test_a_missing_package_is_named_when_the_data_are_loaded(write, monkeypatch):
+    labelled = write("p.tsv", "label\tsentence1\tsentence2\n1\ta\tb\n0\tc\td\n")
+    for module, given in (("scipy.stats", {"sts": [write("s.tsv", STS)]}), ("sklearn.metrics", {"pairs": [labelled]})):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, module, None)
+            with pytest.raises(MissingExtraError, match="needs the package"):
+                load_tasks(**given)
 
 
 def test_nothing_to_measure_on_is_refused():

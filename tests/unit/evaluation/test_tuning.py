@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from twinvec import Encoder, MaxSimReranker, MemoryIndex
-from twinvec.errors import InputError
+from twinvec.errors import InputError, StoreBusyError
 from twinvec.evaluation import serving
 from twinvec.evaluation.beir import BeirSet, load_beir, pseudo_queries
 from twinvec.evaluation.ir import as_run, evaluate_retriever, measure_ir
@@ -240,6 +240,27 @@ def test_a_retriever_of_other_documents_is_refused():
         tune(Elsewhere(), DATA, **FAST)
 
 
+def test_a_measure_is_taken_at_its_full_depth():
+    """The answer of each query lies at rank 150, behind all candidates that MaxSim reranks."""
+    deep = Ranks(**{mode: dict.fromkeys(range(30), 150) for mode in ("hybrid", "dense", "sparse")})
+    assert measure_settings(deep, DATA, None, "recall@200")[PLAIN].tolist() == [100] * 30
+
+
+@pytest.mark.slow
+def test_a_choice_that_cannot_be_stored_is_shown(twinvec, tiny_model, tmp_path, monkeypatch):
+    def busy(*_):
+        raise StoreBusyError("another process is writing")
+
+    with Collection.open("c", tmp_path, encoder=Encoder(tiny_model("bert"))) as collection:
+        collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
+    monkeypatch.setattr("twinvec.retrieval.tuned_search.save", busy)
+    done = twinvec("tune", "--collection", "c", "--path", tmp_path)
+    assert done.code == 1
+    assert "another process is writing" in done.err
+    assert "chosen: " in done.out
+    assert "stored with the collection" not in done.out
+
+
 def test_too_few_queries_are_refused(beir):
     with pytest.raises(InputError, match="small: 3 judged queries; choosing needs at least 10"):
         tune(Ranks(), load_beir(beir))
@@ -346,6 +367,7 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
         passages,
         "gain over plain hybrid search: ",
         "a search takes ",
+        "stored with the collection: twinvec search --collection c uses it",
     ):
         assert said in shown.out
     assert (" ms by plain hybrid search" in shown.out) == (figures["setting"] != asdict(PLAIN))

@@ -31,12 +31,27 @@ from twinvec.text import check_texts
 
 def load_model(name: str) -> TextModel:
     """Return the baseline of a name with one of the prefixes above, else ``Encoder(name)``."""
-    kind, _, rest = name.partition(":")
-    if kind == "glove" and rest:
-        return average_of_words(rest)
-    if kind in ("mean", "cls") and rest:
-        return untrained(rest, "mean" if kind == "mean" else "cls")
-    return Encoder(name)
+    match _parts(name):
+        case "glove", path:
+            return average_of_words(path)
+        case ("mean" | "cls") as pooling, model:
+            return untrained(model, pooling)
+        case _:
+            return Encoder(name)
+
+
+def is_baseline(name: str) -> bool:
+    """Return whether ``load_model`` takes a name for that of a baseline."""
+    return bool(_parts(name)[0])
+
+
+def check_model(name: str) -> None:
+    """Check without loading it that a model exists; errors as for ``find_model`` and ``average_of_words``."""
+    kind, rest = _parts(name)
+    if kind == "glove":
+        _check_head(Path(rest))
+    else:
+        find_model(rest)
 
 
 class Baseline:
@@ -65,12 +80,7 @@ def average_of_words(path: str | Path) -> Baseline:
     Each line of the file holds a word and its numbers. Raises InputError on any other file.
     """
     path = Path(path)
-    # the reader of sentence-transformers skips lines that it does not understand, and downloads a missing file
-    head = [line.split() for line in islice(read_lines(path), 2)]
-    if not head:
-        raise InputError(f"{path}: the file is empty; expected a word and its numbers on each line")
-    if len(head[-1]) < 2 or not _has_numbers(head[-1]):
-        raise InputError(f"{path}:{len(head)}: expected a word and its numbers, separated by spaces")
+    _check_head(path)  # the reader of sentence-transformers skips lines like these, and downloads a missing file
     try:
         words = _modules().WordEmbeddings.from_text_file(str(path))
     except ValueError as error:
@@ -92,6 +102,21 @@ def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
             str(spec.folder), max_seq_length=spec.max_tokens, model_kwargs={"use_safetensors": True}
         )
     return Baseline(f"{pooling}:{model}", transformer, pooling)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return the prefix of a baseline and the rest of its name; for another model no prefix, and its whole name."""
+    kind, _, rest = name.partition(":")
+    return (kind, rest) if kind in ("glove", "mean", "cls") and rest else ("", name)
+
+
+def _check_head(path: Path) -> None:
+    """Raise InputError unless the first lines of a file hold words and numbers."""
+    head = [line.split() for line in islice(read_lines(path), 2)]
+    if not head:
+        raise InputError(f"{path}: the file is empty; expected a word and its numbers on each line")
+    if len(head[-1]) < 2 or not _has_numbers(head[-1]):
+        raise InputError(f"{path}:{len(head)}: expected a word and its numbers, separated by spaces")
 
 
 def _has_numbers(fields: list[str]) -> bool:

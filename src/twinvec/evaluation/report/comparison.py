@@ -14,12 +14,13 @@ import numpy as np
 from markdown_it import MarkdownIt
 
 from twinvec.errors import ConfigurationError
-from twinvec.evaluation.ir import IrResult, compare_ir
+from twinvec.evaluation.ir import IrResult
 from twinvec.evaluation.report import plots
 from twinvec.evaluation.report.figure_tables import figure_tables
+from twinvec.evaluation.reranking import gain
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.sts import StsResult, compare_sts
-from twinvec.evaluation.suite import SystemResults, Tasks, evaluate
+from twinvec.evaluation.suite import SystemResults, Tasks, prepare
 
 _EXAMPLES = 5
 _DRAWN = ("sts", "ir", "reranked", "questions", "nli", "pairs", "triplets")
@@ -48,7 +49,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results of all systems, and a test of each other system against the first."""
+    """The results of all systems, and a test of each other system against the first on each set of several items."""
 
     evaluations: list[SystemResults]
     differences: list[Difference]
@@ -62,11 +63,15 @@ class Comparison:
 
 
 def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Comparison:
-    """Measure two or more different systems, else raise ConfigurationError; test each against the first."""
+    """Measure two or more different systems, else raise ConfigurationError; test each against the first.
+
+    Raises what ``prepare`` raises for any system before the first is measured.
+    """
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
     plots.import_matplotlib()  # the report has plots
-    evaluations = [evaluate(system, tasks, resamples=resamples, progress=progress) for system in systems]
+    waiting = [prepare(system, tasks, resamples=resamples, progress=progress) for system in systems]
+    evaluations = [measure() for measure in waiting]
     first = evaluations[0]
     tests = [test for other in evaluations[1:] for test in _tests(first, other, resamples)]
     return Comparison(evaluations, tests)
@@ -91,11 +96,11 @@ def write_report(comparison: Comparison, folder: str | Path) -> list[Path]:
 
 
 def _tests(first: SystemResults, other: SystemResults, resamples: int) -> Iterator[Difference]:
-    tests: dict[str, Callable[..., PairedTest]] = {
+    tests: dict[str, Callable[..., PairedTest | None]] = {
         "sts": compare_sts,
-        "ir": compare_ir,
-        "reranked": lambda one, two, **options: compare_ir(one.result, two.result, **options),
-        "questions": compare_ir,
+        "ir": gain,
+        "reranked": lambda one, two, **options: gain(one.result, two.result, **options),
+        "questions": gain,
         "nli": lambda one, two, **options: paired_test(one.correct, two.correct, **options),
     }
     figures = other.as_json()
@@ -103,7 +108,8 @@ def _tests(first: SystemResults, other: SystemResults, resamples: int) -> Iterat
         mine, theirs = getattr(first, section), getattr(other, section)
         for name in (name for name in theirs if name in mine):
             found = test(mine[name], theirs[name], resamples=resamples)
-            yield Difference(section, name, next(iter(figures[section][name])), other.system, found)
+            if found is not None:
+                yield Difference(section, name, next(iter(figures[section][name])), other.system, found)
 
 
 def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, InputError, ModelNotFoundError
 from twinvec.evaluation.report.comparison import compare, write_report
 from twinvec.evaluation.suite import load_tasks
 
@@ -112,6 +112,34 @@ def test_what_is_reranked_is_compared_too(tmp_path, tasks, models, tiny_cross_en
     text = write_report(comparison, tmp_path)[0].read_text()
     assert "## Retrieval, reranked" in text
     assert "| small, reranked | ndcg@10 | bm25 |" in text
+
+
+def test_a_set_with_one_query_has_no_test(tmp_path, make_beir, write, models, tiny_cross_encoder):
+    judged = make_beir("one", qrels={"q1": {"moon": 1}})
+    questions = write("q.tsv", "anchor\tpositive\nwhat barks\tdogs bark\n")
+    tasks = load_tasks(ir=[judged], questions=[questions], rerank=str(tiny_cross_encoder("bert")))
+    comparison = compare([models[0], "bm25"], tasks, resamples=50)
+    assert comparison.differences == []
+    text = write_report(comparison, tmp_path / "report")[0].read_text()
+    assert "## Retrieval, reranked" in text
+    assert "## Differences from" not in text
+
+
+@pytest.mark.parametrize(
+    ("system", "error", "said"),
+    [
+        ("./no-such-model", ModelNotFoundError, "no-such-model"),
+        ("cls:./no-such-model", ModelNotFoundError, "no-such-model"),
+        ("glove:no-such-words.txt", InputError, r"no-such-words\.txt: cannot be read"),
+        ("run:no-such.trec", InputError, r"no-such\.trec: cannot be read"),
+        ("bm25", ConfigurationError, "maxsim compares token states, and bm25 has none"),
+        ("cls:MODEL", ConfigurationError, "maxsim compares token states, and cls:.* has none"),
+    ],
+)
+def test_every_system_is_checked_before_the_first_is_measured(tasks, models, monkeypatch, system, error, said):
+    monkeypatch.setattr("twinvec.Encoder.encode", lambda *_, **__: pytest.fail("texts are encoded"))
+    with pytest.raises(error, match=said):
+        compare([models[0], system.replace("MODEL", models[1])], replace(tasks, rerank="maxsim"))
 
 
 def test_a_comparison_needs_two_different_models(tasks, models):
