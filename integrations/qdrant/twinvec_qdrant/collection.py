@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import ConfigurationError, StoreLimitError
+from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.documents import Document
@@ -183,7 +183,12 @@ class Collection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except StoreError as failure:
+            if error is None:
+                raise
+            error.add_note(f"and then: {failure}")  # the first error says why
 
     def close(self) -> None:
         """Close the collection and its store; a second call does nothing.

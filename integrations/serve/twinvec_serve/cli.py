@@ -79,6 +79,7 @@ def serve_command(
     allow_origin: Annotated[
         list[str] | None,
         _access_option(
+            envvar="TWINVEC_SERVE_ALLOW_ORIGIN",
             metavar="ORIGIN",
             help="Where else the server is reached, or a site whose pages may use it, such as "
             "https://search.example.com. Repeatable.",

@@ -25,6 +25,8 @@ from twinvec.errors import (
     InputError,
     SpaceMismatchError,
     StoreBusyError,
+    StoreCorruptError,
+    StoreError,
     StoreLimitError,
     StoreUnavailableError,
     TwinvecError,
@@ -121,8 +123,10 @@ _TABLE: dict[type[TwinvecError], _Known] = {
     StoreBusyError: _Known(503, "store_busy", _BUSY_SECONDS),
     StoreUnavailableError: _Known(503, "store_unavailable", _BUSY_SECONDS),
     StoreLimitError: _Known(507, "store_limit"),
+    StoreCorruptError: _Known(502, "store_corrupt"),
+    StoreError: _Known(502, "store_failed"),  # after its subclasses: the first that fits counts
 }
-"""Errors whose message is for the client; others are of the server's files and models, and are logged."""
+"""Errors whose message is for the client; others are of the server's own files and models, and are logged."""
 
 _CODES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
 

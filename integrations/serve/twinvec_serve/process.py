@@ -1,7 +1,7 @@
 """The process of a server: its socket, its signals, its start and its end.
 
-SIGTERM and SIGINT stop the server: it takes no new requests, finishes those in flight, and closes collections and
-models. A second signal ends the process at once; the collections lose nothing that was acknowledged.
+SIGTERM, SIGINT and SIGHUP stop the server: it takes no new requests, finishes those in flight, and closes collections
+and models. A second signal ends the process at once; the collections lose nothing that was acknowledged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from twinvec_serve.settings import LAST_ANSWERS_SECONDS
 if TYPE_CHECKING:
     from twinvec_serve.settings import ServeSettings
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 _KEEP_ALIVE_SECONDS = 75  # over the 60 s of most proxies, so that none writes to a closed connection
 _WAITING = 2048  # connections
 
@@ -129,7 +129,8 @@ async def _serve(
     begin_stop = partial(services.collections.stop_in, settings.stop_seconds)
     server = _Server(_config(app, settings), ready, stopping, begin_stop)
     for each in _SIGNALS:
-        signal.signal(each, server.handle_exit)
+        if signal.getsignal(each) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(each, server.handle_exit)
     async with app.router.lifespan_context(app):
         trimming = asyncio.create_task(trim_regularly())
         try:

@@ -26,7 +26,7 @@ from twinvec.cli.commands import (
 from twinvec.cli.configuration import file_defaults
 from twinvec.cli.messages import print_own_messages
 from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
-from twinvec.cli.terminal import complain
+from twinvec.cli.terminal import complain, replace_unknown_characters
 from twinvec.errors import TwinvecError
 from twinvec.support.plain_values import convert_only_where_needed
 from twinvec.support.runners import check_address, with_address
@@ -97,6 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = _DEBUG in arguments  # at any position
     print_own_messages(debug=debug)
+    replace_unknown_characters()
     try:
         given = [each for each in arguments if each != _DEBUG]
         check_address(given)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from twinvec.cli.options import CONFIG_FILE, PATH_HELP, URL_HELP
 from twinvec.cli.settings_file import Settings, fault
 from twinvec.errors import ConfigurationError
+from twinvec.support.atomic import atomic_write
 
 _HEAD = """\
 # Defaults of twinvec's options, for this folder and all below it. All keys are optional.
@@ -68,7 +69,10 @@ def init_command(
         Settings.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError("\n".join(map(fault, error.errors()))) from None
-    target.write_text(_text(values), encoding="utf-8")
+    try:
+        atomic_write(target, _text(values))
+    except OSError as error:
+        raise ConfigurationError(f"{target.absolute()}: cannot be written: {error.strerror}") from error
     typer.echo(f"wrote {target.absolute()}")
 
 

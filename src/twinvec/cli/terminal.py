@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import sys
@@ -124,5 +125,15 @@ def complain(line: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print one JSON object, in one line."""
-    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    """Print one JSON object, in one line; in ASCII if the output may lack a character."""
+    typer.echo(json.dumps(value, ensure_ascii=not _takes_all(sys.stdout), allow_nan=False))
+
+
+def replace_unknown_characters() -> None:
+    """Let standard output show a question mark for a character that its encoding lacks."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and not _takes_all(sys.stdout):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _takes_all(output: TextIO) -> bool:
+    return (output.encoding or "utf-8").lower().replace("_", "-").startswith("utf")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import distribution
@@ -234,3 +235,16 @@ def test_the_commands_of_collections_are_known():
     assert len(registered.registered_commands) > 5
     (entry,) = distribution(COLLECTIONS_PACKAGE).entry_points.select(group="twinvec.commands")
     assert entry.value == COLLECTIONS_PLACE, "what is not looked up is what the package declares"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_character_that_the_output_lacks_ends_no_command(encoding):
+    program = (
+        "from twinvec.cli import terminal\nterminal.replace_unknown_characters()\n"
+        "terminal.show_json({'place': 'a \u2192 b'})\nprint('a \u2192 b')"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, env=environment)
+    values, text = done.stdout.decode(encoding).splitlines()
+    assert json.loads(values) == {"place": "a \u2192 b"}
+    assert text == ("a \u2192 b" if encoding == "utf-8" else "a ? b")

@@ -216,6 +216,15 @@ def test_init_replaces_nothing_unless_forced(twinvec, home):
     assert tomllib.loads((home / "twinvec.toml").read_text()) == {"collection": "other", "url": "http://a:1"}
 
 
+def test_init_that_cannot_write_keeps_the_file(twinvec, home):
+    write(home / "twinvec.toml", 'collection = "mine"\n')
+    (home / "twinvec.toml.partial").mkdir()
+    done = twinvec("init", "-c", "other", "--force")
+    assert done.code == 1
+    assert "twinvec.toml: cannot be written: Is a directory" in done.err
+    assert (home / "twinvec.toml").read_text() == 'collection = "mine"\n'
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [(("--url", "https://me:0123@b:1"), "password"), (("--url", "http://b:1", "--path", "c"), "two stores")],

@@ -347,3 +347,17 @@ def test_a_string_names_the_model(tiny_model, tmp_path):
         Collection.open("notes", tmp_path, encoder="default")
     with Collection.open("default", tmp_path, encoder="default") as collection:
         assert collection.encoder.name == "default"
+
+
+def test_the_first_error_is_told_if_closing_fails_after_it(tmp_path, words, monkeypatch):
+    def fails(self) -> None:
+        raise StoreError("the engine could not close")
+
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.EmbeddedBackend.close", fails)
+    opened = Collection.open("notes", tmp_path, encoder=words, chunking=False)
+    with pytest.raises(ValueError, match="the first") as told, opened:
+        raise ValueError("the first")
+    assert told.value.__notes__ == ["and then: the engine could not close"]
+    other = Collection.open("others", tmp_path, encoder=words, chunking=False)
+    with pytest.raises(StoreError, match="could not close"), other:
+        pass

@@ -9,6 +9,7 @@ import pytest
 
 from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant import Collection
+from twinvec_qdrant.stores.embedded.folder import copied_tree
 from words import WordEncoder
 
 NOTES = {f"n{number:03}": f"note {number} " + Random(number).randbytes(80_000).hex() for number in range(200)}
@@ -53,3 +54,13 @@ def test_a_disk_that_fills_up_ends_the_ingest_and_loses_nothing(disk, monkeypatc
         report = collection.ingest(NOTES.items())
         assert (report.unchanged, report.new) == (len(committed) - 1, len(NOTES) - len(committed) + 1)
         assert collection.verify().sound
+
+
+def test_a_copy_that_fails_says_why_once(disk, tmp_path):
+    place, _ = disk
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(3):
+        (source / f"{number}.bin").write_bytes(Random(number).randbytes(11 * 1024 * 1024))
+    with pytest.raises(OSError, match=r"^\S+\.bin: \[Errno 28\] No space left on device[^()]*$"):
+        copied_tree(source, place / "copy")

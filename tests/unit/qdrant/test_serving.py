@@ -142,6 +142,23 @@ def test_a_client_refuses_an_address_where_nobody_or_somebody_else_answers(tmp_p
             ServerClient(other, 1.0)
 
 
+def test_a_server_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.serving.client._CONNECT_SECONDS", 0.2)
+    hung = socket.create_server(("127.0.0.1", 0))  # its connections are accepted by the kernel alone
+    with hung, announced(tmp_path, f"http://127.0.0.1:{hung.getsockname()[1]}"):
+        process = serving_process(tmp_path)
+        with pytest.raises(StoreBusyError, match="does not answer: timed out"):
+            ServerClient(process, 1.0)
+
+
+def test_answers_are_waited_for_longer_than_the_connection(tmp_path):
+    found = {}
+    with answering(lambda: found["process"].instance) as address, announced(tmp_path, address):
+        found["process"] = serving_process(tmp_path)
+        with ServerClient(found["process"], 1.0) as client:
+            assert client._connection.timeout == 600
+
+
 def test_errors_of_the_server_are_those_of_the_library(tmp_path, monkeypatch):
     found = {}
     with answering(lambda: found["process"].instance, 404) as address, announced(tmp_path, address):

@@ -13,6 +13,8 @@ from twinvec.errors import (
     ModelError,
     SpaceMismatchError,
     StoreBusyError,
+    StoreCorruptError,
+    StoreError,
     StoreLimitError,
     TextError,
 )
@@ -44,6 +46,8 @@ def client_that_raises(error: Exception) -> TestClient:
         (SpaceMismatchError("another model"), 409, "invalid_request_error", "other_model"),
         (StoreBusyError("busy"), 503, "server_error", "store_busy"),
         (StoreLimitError("full"), 507, "server_error", "store_limit"),
+        (StoreCorruptError("chunk_0.mmap is not as written"), 502, "server_error", "store_corrupt"),
+        (StoreError("the server wants an API key"), 502, "server_error", "store_failed"),
     ],
 )
 def test_an_error_has_its_status_and_the_one_form(error, status, kind, code):

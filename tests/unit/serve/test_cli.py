@@ -128,7 +128,7 @@ def test_an_address_of_another_machine_is_an_error(host):
 
 @SLOW
 def test_a_server_starts_answers_and_ends_with_a_signal(tmp_path, tiny):
-    for sig in (signal.SIGTERM, signal.SIGINT):
+    for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         with serving(tmp_path, tiny, errors=subprocess.PIPE) as server:
             assert server.ready["models"] == ["tiny"]
             assert httpx.get(f"{server.address}/readyz").json() == {"status": "ok"}

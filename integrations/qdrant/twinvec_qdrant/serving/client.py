@@ -23,6 +23,7 @@ from twinvec.errors import (
     InputError,
     SpaceMismatchError,
     StoreBusyError,
+    StoreCorruptError,
     StoreError,
     StoreLimitError,
     StoreUnavailableError,
@@ -40,6 +41,8 @@ _ERRORS: dict[str, type[TwinvecError]] = {
     "invalid_request": ConfigurationError,
     "other_model": SpaceMismatchError,
     "store_busy": StoreBusyError,
+    "store_corrupt": StoreCorruptError,
+    "store_failed": StoreError,
     "store_limit": StoreLimitError,
     "store_unavailable": StoreUnavailableError,
 }
@@ -78,6 +81,7 @@ class ServerClient:
             raise StoreBusyError(f"{process} has the store, and does not answer: {error.__cause__}") from error
         if found.get("instance") != process.instance:
             raise StoreBusyError(f"{process} has the store, but another process answers at that address")
+        self._wait_longer()
         self._headers = {"Twinvec-Store": process.secret}
 
     def __enter__(self) -> ServerClient:
@@ -92,11 +96,11 @@ class ServerClient:
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the answer to a question."""
-        return self._again("GET", path, None, self._authorized(write=False))
+        return self._again("GET", path, None, self._authorized())
 
-    def post(self, path: str, body: Mapping[str, Any], *, write: bool = False) -> dict[str, Any]:
-        """Return the answer to a question with a body; ``write`` says which key it needs."""
-        headers = {**self._authorized(write=write), "Content-Type": "application/json"}
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a question with a body."""
+        headers = {**self._authorized(), "Content-Type": "application/json"}
         return self._again("POST", path, json.dumps(body).encode(), headers)
 
     def stream(self, path: str, lines: Iterable[Mapping[str, Any]], on_event: Events) -> None:
@@ -107,7 +111,7 @@ class ServerClient:
         """
         connection = self._connection
         connection.putrequest("POST", path)
-        headers = {**self._authorized(write=True), "Content-Type": "application/x-ndjson; form=read"}
+        headers = {**self._authorized(), "Content-Type": "application/x-ndjson; form=read"}
         for name, value in {**headers, "Accept": "text/event-stream", "Transfer-Encoding": "chunked"}.items():
             connection.putheader(name, value)
         try:
@@ -174,8 +178,14 @@ class ServerClient:
         otherwise = StoreError if answer.status >= 500 else ConfigurationError
         return _told_error({"message": message, "code": code}, otherwise)
 
-    def _authorized(self, *, write: bool) -> dict[str, str]:
-        key = _key(write=write)
+    def _wait_longer(self) -> None:
+        """Wait long for answers: the process is there, and a search or an ingest may take its time."""
+        self._connection.timeout = _ANSWER_SECONDS
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(_ANSWER_SECONDS)
+
+    def _authorized(self) -> dict[str, str]:
+        key = _key()
         if key is None:
             return self._headers
         if self._process.certificate is None and self._host not in _LOOPBACK:
@@ -274,7 +284,7 @@ class _Listener(threading.Thread):
 
 
 def _connected(host: str, port: int | None, tls: Any) -> HTTPConnection:
-    """Connect with a short timeout, and wait longer for answers. ``tls`` is an SSL context; None for plain HTTP."""
+    """Connect with a short timeout. ``tls`` is an SSL context; None for plain HTTP."""
     connection = HTTPConnection(host, port, timeout=_CONNECT_SECONDS)
     if tls is not None:
         from http.client import HTTPSConnection
@@ -282,12 +292,12 @@ def _connected(host: str, port: int | None, tls: Any) -> HTTPConnection:
         connection = HTTPSConnection(host, port, timeout=_CONNECT_SECONDS, context=tls)
     with suppress(OSError):  # the first request raises it again
         connection.connect()
-        connection.sock.settimeout(_ANSWER_SECONDS)
     return connection
 
 
-def _key(*, write: bool) -> str | None:
-    for name in (WRITE_VARIABLE,) if write else (WRITE_VARIABLE, READ_VARIABLE):
+def _key() -> str | None:
+    """Return the key with the most rights; the process refuses what it does not permit."""
+    for name in (WRITE_VARIABLE, READ_VARIABLE):
         if key := os.environ.get(name):
             return key
     if not (file := os.environ.get(FILE_VARIABLE)):
@@ -300,5 +310,5 @@ def _key(*, write: bool) -> str | None:
     keys = [words for words in lines if words and not words[0].startswith("#")]
     may_write = [words[-1] for words in keys if words[0] != "read" or len(words) == 1]
     may_read = [words[-1] for words in keys if words[0] == "read" and len(words) > 1]
-    found = may_write if write else may_write + may_read
+    found = may_write + may_read
     return found[0] if found else None

@@ -17,6 +17,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     404: {"model": ErrorAnswer, "description": "There is no such collection; the message lists those that there are."},
     409: {"model": ErrorAnswer, "description": "The collection has another model."},
     429: {"model": ErrorAnswer, "description": "Too many requests wait; Retry-After says when to come again."},
+    502: {"model": ErrorAnswer, "description": "The store is damaged, or refuses what the server asks of it."},
     503: {"model": ErrorAnswer, "description": "The store is busy or does not answer; try again."},
     507: {"model": ErrorAnswer, "description": "A limit of the store does not permit the request."},
 }

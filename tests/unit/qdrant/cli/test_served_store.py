@@ -378,9 +378,11 @@ def test_keys_come_from_the_same_places(tiny, folder, tmp_path):
             assert twinvec(folder, *search, **environment).returncode == 0
         assert twinvec(folder, *ingest, TWINVEC_API_KEY=KEY).returncode == 0
         assert twinvec(folder, *ingest, TWINVEC_SERVE_API_KEY_FILE=str(keys)).returncode == 0
-        refused = twinvec(folder, *ingest, TWINVEC_API_KEY=READER)
-        assert refused.returncode == 1
-        assert READER not in refused.stdout + refused.stderr
+        for variable in ("TWINVEC_API_KEY", "TWINVEC_READ_API_KEY"):
+            refused = twinvec(folder, *ingest, **{variable: READER})
+            assert refused.returncode == 1
+            assert "the key may not write; use a write key" in refused.stderr
+            assert READER not in refused.stdout + refused.stderr
 
 
 def test_a_killed_process_misleads_nobody(tiny, folder):

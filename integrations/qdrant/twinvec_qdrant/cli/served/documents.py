@@ -66,7 +66,7 @@ class ServedDocuments:
     ) -> dict[str, Any]:
         asked = [{"filter": filter}] if ids is None else [{"ids": each} for each in _slices(ids)]
         path = f"{self._path}/delete"
-        return _joined([self._client.post(path, {**each, "dry_run": dry_run}, write=True) for each in asked])
+        return _joined([self._client.post(path, {**each, "dry_run": dry_run}) for each in asked])
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class ServedCollection:
             SpaceMismatchError: the collection has another model.
         """
         wanted = {"name": name, "model": model, "keep_model": keep_model, "exists_ok": True, **_wanted(settings)}
-        client.post("/v1/collections", {key: each for key, each in wanted.items() if each is not None}, write=True)
+        client.post("/v1/collections", {key: each for key, each in wanted.items() if each is not None})
         return cls(client, name)
 
     def __enter__(self) -> ServedCollection:

@@ -200,7 +200,11 @@ class CollectionFolder:
 
 def copied_tree(source: Path, target: Path) -> None:
     """Copy a folder of engine's files, whose holes stay holes."""
-    shutil.copytree(source, target, copy_function=_copy_file)
+    try:
+        shutil.copytree(source, target, copy_function=_copy_file)
+    except shutil.Error as error:  # lists a failure for each file, often the same one
+        _, failed, reason = error.args[0][0]
+        raise OSError(f"{failed}: {reason}") from error
 
 
 def _copy_file(source: str, target: str) -> None:
