@@ -16,6 +16,7 @@ from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.storage import Storage, Vectors
 from twinvec.support.atomic import partial_path, put_in_place
+from twinvec.support.checks import check_overwrites
 from twinvec.support.lines import read_texts
 from twinvec.support.locks import exclusive_lock
 from twinvec.support.progress import Advance, progress_bar
@@ -41,14 +42,12 @@ def encode_file(
 
     Raises:
         InputError: the source cannot be read, is empty or changes meanwhile, or a line is invalid; the error names it.
-        ConfigurationError: the output cannot be written, another process encodes into it, or ``encode`` raises it.
+        ConfigurationError: the output cannot be written or is the source, another process encodes into it, or
+            ``encode`` raises it.
     """
-    if output.is_dir():
-        raise ConfigurationError(f"{output}: is a folder; name a file")
-    if not output.parent.is_dir():
-        raise ConfigurationError(f"{output}: cannot be written: there is no folder {output.parent}")
+    _check_places(source, output)
     total = work = 0
-    for text in read_texts(source, field):
+    for text in read_texts(source, field, encoder.max_text_bytes):
         total += 1
         work += work_of(text, encoder.max_tokens)
     if not total:
@@ -59,7 +58,7 @@ def encode_file(
         progress_bar("Encoding", total, "texts", work=work, shown=progress) as advance,
     ):
         shown = _Shown(encoder.max_tokens, advance)
-        texts = shown.reading(read_texts(source, field))
+        texts = shown.reading(read_texts(source, field, encoder.max_text_bytes))
         for vectors in encoder.encode_stream(texts, prompt=prompt, storage=storage, advance=shown):
             shape = (total, vectors.shape[1])
             with _writing(output):
@@ -71,6 +70,17 @@ def encode_file(
         with _writing(output):
             put_in_place(partial, output)
     return shape
+
+
+def _check_places(source: Path, output: Path) -> None:
+    """Refuse an output that cannot be written or is the source, and a source that can be read only once."""
+    if output.exists() and not output.is_file():
+        raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")
+    if not output.parent.is_dir():
+        raise ConfigurationError(f"{output}: cannot be written: there is no folder {output.parent}")
+    check_overwrites(output, source)
+    if source.exists() and not source.is_file() and not source.is_dir():
+        raise InputError(f"{source}: is a pipe or a device; write the texts to a file, which is read twice")
 
 
 class _Shown:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from twinvec import Encoder
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, InputError, TextError
+from twinvec.text import MAX_TEXT_BYTES
 from twinvec.vector_files import encode_file
 
 TEXTS = ["a fox", "", "two men", "a fox", "the sun"]
@@ -84,6 +87,31 @@ def test_a_folder_as_output_is_refused_before_anything_is_computed(tiny, source,
     with pytest.raises(ConfigurationError, match="is a folder; name a file"):
         encode_file(tiny, source, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
+
+
+def test_a_device_as_output_is_refused_and_stays(tiny, source, tmp_path):
+    os.mkfifo(tmp_path / "device")
+    with pytest.raises(ConfigurationError, match="device: is a device; name a file"):
+        encode_file(tiny, source, tmp_path / "device")
+    assert (tmp_path / "device").is_fifo()
+
+
+def test_a_source_that_can_be_read_only_once_is_refused(tiny, tmp_path):
+    reading, writing = os.pipe()
+    os.close(writing)
+    try:
+        with pytest.raises(InputError, match="is a pipe or a device; write the texts to a file"):
+            encode_file(tiny, Path(f"/dev/fd/{reading}"), tmp_path / "v.npy")
+    finally:
+        os.close(reading)
+
+
+def test_a_text_that_is_too_large_is_found_before_anything_is_computed(tiny, source, tmp_path, monkeypatch):
+    monkeypatch.setattr(tiny, "encode_stream", lambda *_, **__: pytest.fail("it encodes"))
+    with source.open("a") as file:
+        file.write("x" * (MAX_TEXT_BYTES + 1))
+    with pytest.raises(TextError, match=r"texts\.txt:6: 8,388,609 bytes, more than the limit"):
+        encode_file(tiny, source, tmp_path / "v.npy")
 
 
 def test_errors_of_the_encoder_are_not_those_of_the_output(tiny, source, tmp_path, monkeypatch):

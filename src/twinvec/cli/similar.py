@@ -64,6 +64,7 @@ def cluster_command(
     """
     from twinvec.evaluation.report.plots import cluster_map, import_matplotlib
     from twinvec.similarity import check_clustering, cluster, medoids
+    from twinvec.support.checks import check_output_file, check_overwrites
 
     if method == "kmeans" and clusters is None:
         raise typer.BadParameter("kmeans needs the number of clusters, such as --clusters 20")
@@ -72,6 +73,8 @@ def cluster_command(
     check_clustering(method, clusters, threshold)  # before the texts are encoded
     if map_file is not None:
         import_matplotlib()
+        check_output_file(map_file)
+        check_overwrites(map_file, source)
     texts, vectors = _encoded(source, model)
     labels = cluster(vectors, method, clusters=clusters, threshold=threshold, min_size=min_size)
     typical = {label: texts[row] for label, row in medoids(vectors, labels).items()}

@@ -12,7 +12,7 @@ from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
 from twinvec.tokens.batching import Batch
 
-_ERRORS_ONLY = 3
+ERRORS_ONLY = 3
 
 
 class OnnxRunner(Runner):
@@ -25,7 +25,7 @@ class OnnxRunner(Runner):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.enable_mem_pattern = False  # it stores a plan for each shape, and batches have many shapes
-        options.log_severity_level = _ERRORS_ONLY
+        options.log_severity_level = ERRORS_ONLY
         try:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             ports = (*self._session.get_inputs(), *self._session.get_overridable_initializers())

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit
-from twinvec.engines.onnx import import_onnx
+from twinvec.engines.onnx import ERRORS_ONLY, import_onnx, import_onnxruntime
 from twinvec.engines.openvino import save_graph, shared_core
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.errors import EngineError, MissingExtraError
@@ -45,6 +45,7 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
             model = shared_core().read_model(graph)
             names = [port.any_name for port in model.inputs]
         else:
+            import_onnxruntime().set_default_logger_severity(ERRORS_ONLY)  # of the sessions that NNCF opens
             model = import_onnx().load(graph)
             names = [port.name for port in model.graph.input]
         with progress_bar("Quantising", None, ""), contextlib.redirect_stdout(io.StringIO()):  # of NNCF's own bars

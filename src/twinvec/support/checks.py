@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from twinvec.errors import ConfigurationError
+from twinvec.support.atomic import partial_path
 
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 """What pydantic calls a field, whose name comes before."""
@@ -51,6 +52,13 @@ def check_output_file(file: Path) -> None:
     if file.exists() and not file.is_file():
         raise ConfigurationError(f"{file}: is a {'folder' if file.is_dir() else 'device'}; name a file")
     check_output_folder(file.parent)
+
+
+def check_overwrites(output: Path, source: Path) -> None:
+    """Raise ConfigurationError if a file to write is the one that is read."""
+    for path in (output, partial_path(output)):
+        if path.exists() and source.exists() and path.samefile(source):
+            raise ConfigurationError(f"{output}: would overwrite {source}, which is read; name another file")
 
 
 def check_output_folder(folder: Path) -> None:

@@ -262,5 +262,13 @@ def test_a_map_of_two_texts_is_refused(twinvec, write, tmp_path):
     assert "a map needs at least three texts, got 2" in done.err
 
 
+def test_a_map_does_not_overwrite_the_texts(twinvec, write):
+    source = write("texts.txt", "one\ntwo\nthree\n")
+    done = twinvec("cluster", source, "--map", source)
+    assert done.code == 1
+    assert "would overwrite" in done.err
+    assert source.read_text() == "one\ntwo\nthree\n"
+
+
 def test_the_measures_offered_are_the_default_ones():
     assert inspect.signature(commands.evaluate_command).parameters["measures"].default.split(",") == list(MEASURES)

@@ -113,7 +113,7 @@ def test_a_plain_model_is_converted_once(tiny_model, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_cross_encoders(tiny_cross_encoder, tmp_path):
+def test_cross_encoders(tiny_cross_encoder, tmp_path, capfd):
     source = tiny_cross_encoder("bert")
     pairs = [(query, text) for query in TEXTS[:6] for text in TEXTS[6:20]]
     exact = CrossEncoderReranker(source, engine="torch").score(pairs)
@@ -123,6 +123,7 @@ def test_cross_encoders(tiny_cross_encoder, tmp_path):
     np.testing.assert_allclose(found.score(pairs), exact, atol=1e-5)
     report = export_model(source, tmp_path / "out", engine="onnx", precision="int8", calibrate=TEXTS)
     assert set(report.quality) == {"correlation", "top10_overlap"}
+    assert "onnxruntime" not in capfd.readouterr().err
     found = CrossEncoderReranker(tmp_path / "out", precision="int8")
     assert found.engine.name == "onnx, cpu, int8"
     assert np.corrcoef(found.score(pairs), exact)[0, 1] > 0.98

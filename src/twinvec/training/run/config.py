@@ -15,6 +15,7 @@ from twinvec.support.checks import field_fault
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
 
+_EXAMPLES = {"objective": "{name: info_nce}", "data": "{path: pairs.jsonl}"}
 _TRAINS_ON = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -155,9 +156,12 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
 
 def _fault(error: Any) -> str:
     """Return the field and what is wrong with it; a fault of several fields names them itself."""
-    place = list(error["loc"])
+    place = [part for part in error["loc"] if part != "[key]"]
     if place[:1] == ["objective"]:
         del place[1:2]  # the objective's name, by which pydantic has chosen its fields
+    if error["type"] in ("model_type", "model_attributes_type"):
+        example = _EXAMPLES.get(place[0], "{NAME: VALUE}")
+        return f"{'.'.join(map(str, place))}: expected fields, such as {example}, got {error['input']!r}"
     sections: list[type[settings.Section]] = settings.Section.__subclasses__()  # TrainConfig is one of them
     known = sorted({name for section in sections for name in section.model_fields})
     return ": ".join(filter(None, [".".join(map(str, place)), field_fault(error, known)]))

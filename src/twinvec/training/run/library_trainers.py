@@ -267,5 +267,5 @@ def _checkpoint(args: Any, step: int) -> Path:
 def _diverged(what: str, step: int) -> ConfigurationError:
     return ConfigurationError(
         f"training diverged: by step {step} {what} not finite; try a lower schedule.learning_rate, a longer warmup, a "
-        "smaller gradient_clip, or precision float32"
+        "smaller gradient_clip, or precision float32, in another folder"
     )

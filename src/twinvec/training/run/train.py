@@ -46,9 +46,10 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         return TrainReport(**run.recall("report"))
     with run.locked() if is_main_process() else nullcontext():
         sources = _open(config, run.checkpoints / "data")
-        if is_main_process():
+        ready = _Run(config, run, sources)
+        if is_main_process():  # from here on the folder is this run's: its settings fit the data and the model
             run.remember("config", config.model_dump(mode="json"))
-        return _Run(config, run, sources).run()
+        return ready.run()
 
 
 class _Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,20 @@ def test_an_error_names_file_and_field(folder, case):
     with pytest.raises(ConfigurationError, match=r"run\.yaml") as caught:
         check_config(values, folder, "run.yaml")
     assert caught.match(message)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"objective": "info_nce"}, "objective: expected fields, such as {name: info_nce}, got 'info_nce'"),
+        ({"data": ["pairs.jsonl"]}, "data.0: expected fields, such as {path: pairs.jsonl}, got 'pairs.jsonl'"),
+        ({"batches": 64}, "batches: expected fields, such as {NAME: VALUE}, got 64"),
+        ({"data": [{"path": "a", "columns": {"anchr": "a"}}]}, "data.0.columns.anchr: should be 'anchor'"),
+    ],
+)
+def test_a_value_in_place_of_fields_is_told_with_an_example(folder, values, told):
+    with pytest.raises(ConfigurationError, match=re.escape(f"run.yaml: {told}")):
+        check_config(changed(**values), folder, "run.yaml")
 
 
 @pytest.mark.parametrize("name", ["cuda:1", "xpu:2"])

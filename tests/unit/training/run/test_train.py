@@ -196,6 +196,12 @@ def test_a_finished_run_is_left_alone_and_another_is_refused(run, tmp_path):
         run(PAIRS[1:], objective={"name": "info_nce"})
 
 
+def test_settings_that_do_not_fit_the_model_do_not_claim_the_folder(run):
+    with pytest.raises(ConfigurationError, match="matryoshka: 64 is more than the model's 32 dimensions"):
+        run(PAIRS, objective={"name": "info_nce"}, matryoshka=[64])
+    assert run(PAIRS, objective={"name": "info_nce"}, matryoshka=[16]).steps
+
+
 def test_the_same_seed_gives_the_same_weights(run, tmp_path):
     for folder, seed in (("one", 1), ("two", 1), ("three", 2)):
         run(PAIRS, folder, objective={"name": "info_nce"}, schedule={**FAST, "seed": seed})
