@@ -43,7 +43,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     run = RunFolder(folder, run_fingerprint(config))
     if run.finished:
         logger.warning("%s: this run has finished already", folder)
-        return TrainReport(**run.recall("report"))
+        return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # it may have been moved
     with run.locked() if is_main_process() else nullcontext():
         sources = _open(config, run.checkpoints / "data")
         ready = _Run(config, run, sources)

@@ -190,6 +190,9 @@ def test_a_finished_run_is_left_alone_and_another_is_refused(run, tmp_path):
     written = (tmp_path / "model" / "model.safetensors").stat().st_mtime_ns
     assert run(PAIRS, objective={"name": "info_nce"}) == first
     assert (tmp_path / "model" / "model.safetensors").stat().st_mtime_ns == written
+    moved = (tmp_path / "model").rename(tmp_path / "moved")
+    assert run(PAIRS, "moved", objective={"name": "info_nce"}).folder == str(moved)
+    moved.rename(tmp_path / "model")
     with pytest.raises(ConfigurationError, match="another configuration or other data"):
         run(PAIRS, objective={"name": "info_nce", "scale": 5})
     with pytest.raises(ConfigurationError, match="another configuration or other data"):
