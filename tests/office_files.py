@@ -6,6 +6,7 @@ import json
 import struct
 import zipfile
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -65,6 +66,41 @@ def write_xlsx(path: Path, rows: Sequence[Sequence[object]]) -> None:
     for row in rows:
         book.active.append(row)
     book.save(path)
+
+
+def write_xls(path: Path, rows: Sequence[Sequence[str | float | bool | datetime | None]]) -> None:
+    """A workbook of one sheet in the old format (MS-XLS): a stream of records in a compound file."""
+    formats = b"".join(_record(0xE0, struct.pack("<4H12x", 0, form, 0, 0)) for form in (0, 14))  # 14: a date
+    cells = b"".join(
+        _cell(row, column, value)
+        for row, values in enumerate(rows)
+        for column, value in enumerate(values)
+        if value is not None
+    )
+    sheet = _beginning(0x10) + cells + _record(0x0A, b"")
+    place = len(_beginning(5) + formats) + 4 + 13 + 4
+    named = _record(0x85, struct.pack("<IBBBB", place, 0, 0, 5, 0) + b"Sheet")
+    book = _beginning(5) + formats + named + _record(0x0A, b"") + sheet
+    _write_compound(path, {"Workbook": book, "x": b"x", "y": b"y"})
+
+
+def _beginning(kind: int) -> bytes:
+    return _record(0x809, struct.pack("<4H8x", 0x600, kind, 0x0DBB, 0x07CC))
+
+
+def _cell(row: int, column: int, value: str | float | bool | datetime) -> bytes:
+    if isinstance(value, str):
+        return _record(0x204, struct.pack("<4HB", row, column, 0, len(value), 0) + value.encode("latin-1"))
+    if isinstance(value, bool):
+        return _record(0x205, struct.pack("<3HBB", row, column, 0, value, 0))
+    if isinstance(value, datetime):
+        days = (value - datetime(1899, 12, 30)) / timedelta(days=1)
+        return _record(0x203, struct.pack("<3Hd", row, column, 1, days))
+    return _record(0x203, struct.pack("<3Hd", row, column, 0, value))
+
+
+def _record(kind: int, data: bytes) -> bytes:
+    return struct.pack("<2H", kind, len(data)) + data
 
 
 def write_pptx(path: Path, titles: Sequence[str]) -> None:

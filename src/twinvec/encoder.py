@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
@@ -63,6 +64,7 @@ class Encoder(TruncationCounter):
         overrides: The arguments that replace settings of the model. ``name`` and ``overrides`` give the same encoder.
         dim: Size of the vectors.
         max_tokens: Longest input in tokens, special tokens included.
+        max_text_bytes: Size of the largest text that is not refused.
         space: Hex digest of everything that decides the vectors; see ``twinvec.models.space``.
         truncated: Number of texts truncated so far; a text that occurs several times in a call counts once.
 
@@ -92,11 +94,12 @@ class Encoder(TruncationCounter):
         self._choice = EngineChoice(engine, device, precision, check_devices(device, devices))
         if token_budget is not None:
             integer(token_budget, "token_budget", least=1)
+        self.max_text_bytes = integer(max_text_bytes, "max_text_bytes", least=1)
         found = model if isinstance(model, ModelFolder) else find_model(model, cache_folder)
         dim = None if dim is None else integer(dim, "dim")
         max_tokens = None if max_tokens is None else integer(max_tokens, "max_tokens")
         settings = {"dim": dim, "max_tokens": max_tokens, "prompts": prompts, "default_prompt": default_prompt}
-        self.overrides: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+        self.overrides: dict[str, Any] = {name: copy(value) for name, value in settings.items() if value is not None}
         self._model = load_encoder(found, read_spec(found.path).override(dim, max_tokens, prompts, default_prompt))
         self._ranges = find_ranges(self._model)
         self.name = found.name
@@ -106,7 +109,6 @@ class Encoder(TruncationCounter):
         self._engine: Engine | None = None
         self._loading = threading.Lock()
         self._token_budget = token_budget
-        self._max_text_bytes = max_text_bytes
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the engine and its lock: a copy, also in another process, loads its own engine at first use."""
@@ -183,7 +185,7 @@ class Encoder(TruncationCounter):
         if storage == "int8":
             self._known_ranges()
         prefix = self._prompt_text(prompt)
-        limit = self._max_text_bytes
+        limit = self.max_text_bytes
         checked = [check_text(texts, "text", limit)] if isinstance(texts, str) else check_texts(texts, limit)
         vectors, _ = self._vectors(checked, prefix, advance or progress, on_batch)
         return self._stored(vectors[0] if isinstance(texts, str) else vectors, storage)
@@ -194,7 +196,7 @@ class Encoder(TruncationCounter):
         The tokens are those of the prompt and of the text after truncation, special tokens included. Errors are as for
         ``encode``.
         """
-        return self._vectors(check_texts(texts, self._max_text_bytes), self._prompt_text(prompt), False, None)
+        return self._vectors(check_texts(texts, self.max_text_bytes), self._prompt_text(prompt), False, None)
 
     def restore(self, codes: npt.NDArray[np.int8]) -> FloatArray:
         """Turn codes of ``encode(storage="int8")`` back into float32 numbers of the same shape (..., dim).
@@ -235,7 +237,7 @@ class Encoder(TruncationCounter):
 
     def _stream(self, texts: Iterator[str], window: int, options: dict[str, Any]) -> Iterator[Vectors]:
         position = 0
-        while taken := _take(texts, window, position, self._max_text_bytes):
+        while taken := _take(texts, window, position, self.max_text_bytes):
             yield self.encode(taken, **options)
             position += len(taken)
 
@@ -253,7 +255,7 @@ class Encoder(TruncationCounter):
         They are the last layer's states, special tokens included, without pooling and Dense. Options, truncation and
         errors are as for ``encode``.
         """
-        unique, inverse = distinct(check_texts(texts, self._max_text_bytes))
+        unique, inverse = distinct(check_texts(texts, self.max_text_bytes))
         states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)
         prefix = self._prompt_text(prompt)
         for indices, lengths, states_BTD in self._run(
@@ -271,7 +273,7 @@ class Encoder(TruncationCounter):
         Special tokens and those of the prompt stand nowhere: both numbers are 0. Errors are as for ``encode``.
         """
         prefix = self._prompt_text(prompt)
-        spans = self.tokenizer.spans([prefix + text for text in check_texts(texts, self._max_text_bytes)])
+        spans = self.tokenizer.spans([prefix + text for text in check_texts(texts, self.max_text_bytes)])
         return [np.maximum(spans_T2 - len(prefix), 0) for spans_T2 in spans]
 
     def similarity(self, first: FloatArray, second: FloatArray) -> FloatArray:
@@ -289,7 +291,7 @@ class Encoder(TruncationCounter):
 
     def count_tokens(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         """Count the tokens of each text before truncation, special tokens included, without a prompt: shape (n,)."""
-        return self.tokenizer.count(check_texts(texts, self._max_text_bytes))
+        return self.tokenizer.count(check_texts(texts, self.max_text_bytes))
 
     def _vectors(
         self, texts: list[str], prefix: str, progress: bool | Advance, on_batch: Callable[[int], None] | None

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, IntArray, largest, unit
+from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.checks import check_choice, integer
 from twinvec.support.extras import import_extra
@@ -156,13 +156,15 @@ def cluster(
 
     Raises:
         ConfigurationError: the method is unknown, lacks an argument or does not take one, or ``clusters`` exceeds N.
-        InputError: ``vectors`` is not two-dimensional and finite.
+        InputError: ``vectors`` is not two-dimensional and finite, or holds a zero vector for ``agglomerative``.
     """
     vectors_ND = unit(_table(vectors, "vectors"))
-    check_clustering(method, clusters, threshold)
     count = len(vectors_ND)
-    if clusters is not None and not 1 <= clusters <= max(count, 1):
-        raise ConfigurationError(f"clusters must lie between 1 and the {count} vectors, got {clusters}")
+    check_clustering(method, clusters, threshold, count)
+    integer(min_size, "min_size", least=1)
+    zeros = without_direction(vectors_ND)
+    if method == "agglomerative" and zeros.size:
+        raise InputError(f"vectors: row {zeros[0]} is zero and has no cosine, which agglomerative needs; leave it out")
     if count < 2:
         return np.zeros(count, dtype=np.int64)
     sklearn = import_extra("sklearn.cluster", "eval", "clustering")
@@ -188,8 +190,13 @@ def medoids(vectors: FloatArray, labels: IntArray) -> dict[int, int]:
     return found
 
 
-def check_clustering(method: ClusteringMethod, clusters: int | None, threshold: float | None) -> None:
-    """Refuse invalid settings of ``cluster`` (ConfigurationError) and a missing scikit-learn (MissingExtraError)."""
+def check_clustering(
+    method: ClusteringMethod, clusters: int | None, threshold: float | None, count: int | None = None
+) -> None:
+    """Refuse invalid settings of ``cluster`` (ConfigurationError) and a missing scikit-learn (MissingExtraError).
+
+    ``count`` is the number of vectors, if it is known.
+    """
     check_choice(method, ClusteringMethod, "method")
     if method == "kmeans" and (clusters is None or threshold is not None):
         raise ConfigurationError("kmeans needs to know how many clusters to make, such as 20, and takes no threshold")
@@ -201,6 +208,10 @@ def check_clustering(method: ClusteringMethod, clusters: int | None, threshold: 
         )
     if threshold is not None and not -1 <= threshold < 1:
         raise ConfigurationError(f"threshold must be a cosine from -1 to below 1, got {threshold}")
+    if clusters is not None:
+        integer(clusters, "clusters", least=1)
+        if count is not None and clusters > max(count, 1):
+            raise ConfigurationError(f"clusters must lie between 1 and the {count} vectors, got {clusters}")
     import_extra("sklearn.cluster", "eval", "clustering")
 
 

@@ -274,6 +274,13 @@ def test_prompts_can_be_replaced(tiny_model, tiny):
     assert encoder.space != tiny.space
 
 
+def test_overrides_are_those_of_the_beginning(tiny_model):
+    prompts = {"query": "find: "}
+    encoder = Encoder(tiny_model("bert"), prompts=prompts)
+    prompts["query"] = "another: "
+    assert encoder.overrides == {"prompts": {"query": "find: "}}
+
+
 def test_long_texts_are_cut_counted_and_reported(tiny_model, caplog):
     encoder = Encoder(tiny_model("bert"), max_tokens=8)
     texts = ["fox", "fox " * 50, "cat " * 50, "fox " * 50]
@@ -342,6 +349,7 @@ def test_a_callers_bar_moves_by_work(tiny):
         ({"max_tokens": 2}, "max_tokens must lie between 3 and the model's 66"),
         ({"max_tokens": 67}, "max_tokens must lie between 3 and the model's 66"),
         ({"token_budget": 0}, "token_budget"),
+        ({"max_text_bytes": "8 MB"}, "max_text_bytes must be a whole number"),
         ({"token_budget": "x"}, "token_budget must be a whole number"),
         ({"dim": 3.0}, "dim must be a whole number"),
         ({"dim": True}, "dim must be a whole number"),

@@ -150,6 +150,9 @@ def test_too_few_vectors_to_cluster(count):
         ("agglomerative", {}, "either the number of clusters or a threshold"),
         ("agglomerative", {"clusters": 2, "threshold": 0.5}, "either the number of clusters or a threshold"),
         ("kmeans", {"clusters": 6}, "between 1 and the 5 vectors, got 6"),
+        ("kmeans", {"clusters": 2.0}, "clusters must be a whole number, got 2.0"),
+        ("kmeans", {"clusters": 0}, "clusters must be at least 1, got 0"),
+        ("density", {"threshold": 0.5, "min_size": 0}, "min_size must be at least 1, got 0"),
         ("density", {"threshold": 1.0}, "from -1 to below 1, got 1.0"),
         ("density", {"threshold": float("nan")}, "from -1 to below 1, got nan"),
     ],
@@ -157,6 +160,14 @@ def test_too_few_vectors_to_cluster(count):
 def test_settings_that_cannot_work_are_refused(method, options, said):
     with pytest.raises(ConfigurationError, match=said):
         cluster(vectors(5), method, **options)
+
+
+def test_a_zero_vector_has_no_place_in_a_hierarchy():
+    table = vectors(5)
+    table[3] = 0
+    with pytest.raises(InputError, match="row 3 is zero and has no cosine"):
+        cluster(table, "agglomerative", threshold=0.5)
+    assert len(cluster(table, "density", threshold=0.5)) == len(cluster(table, "kmeans", clusters=2)) == 5
 
 
 def test_arrays_that_are_no_tables_are_refused():

@@ -89,6 +89,14 @@ def test_a_folder_as_output_is_refused_before_anything_is_computed(tiny, source,
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".JSONL", ".ndjson", ".json"])
+def test_json_lines_are_known_by_each_of_their_suffixes(tiny, tmp_path, suffix):
+    path = (tmp_path / "texts").with_suffix(suffix)
+    path.write_text('{"text": "a fox"}\n')
+    encode_file(tiny, path, tmp_path / "v.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), tiny.encode(["a fox"]))
+
+
 def test_a_device_as_output_is_refused_and_stays(tiny, source, tmp_path):
     os.mkfifo(tmp_path / "device")
     with pytest.raises(ConfigurationError, match="device: is a device; name a file"):

@@ -88,17 +88,21 @@ class FoundHit:
         hit = {name: value for name, value in fields.items() if name in Hit.__slots__}
         if passage := hit.get("passage"):
             hit["passage"] = Passage(**{**passage, "matches": tuple(tuple(each) for each in passage["matches"])})
-        source = _source(hit["id"], chunks)
-        return cls(Hit(**hit), source, fields.get("described", ""), fields.get("collection", ""))
+        found = Hit(**hit)
+        return cls(found, _source(found, chunks), fields.get("described", ""), fields.get("collection", ""))
 
 
 class Answer(NamedTuple):
-    """The hits of one query; the seconds are those of the search and, if a reranker followed, of the reranker."""
+    """The hits of one query; the seconds are those of the search and, if a reranker followed, of the reranker.
+
+    ``unknown`` says whether the query consists mostly of words that the model does not know.
+    """
 
     query: str
     hits: list[FoundHit]
     searched: float = 0.0
     reranked: float | None = None
+    unknown: bool = False
 
 
 def search_as_asked(
@@ -136,6 +140,7 @@ def joined_answers(found: Mapping[str, Answer], asked: Asked) -> Answer:
         best[asked.offset : most],
         sum(each.searched for each in found.values()),
         sum(reranked) if reranked else None,
+        any(each.unknown for each in found.values()),
     )
 
 
@@ -165,8 +170,15 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
     hits = _relevant(hits, asked.least, opened)
     if setting.mode != "sparse":
         hits = _with_passages(text, hits, opened, asked.passages)
-    described = opened.described([_source(hit.id, asked.chunks) for hit in hits])
-    return Answer(query, [_found(hit, asked, described) for hit in hits], searched, reranked)
+    described = opened.described([_source(hit, asked.chunks) for hit in hits])
+    found = [_found(hit, asked, described) for hit in hits]
+    return Answer(query, found, searched, reranked, setting.mode != "sparse" and _is_unknown(text, opened))
+
+
+def _is_unknown(text: str, opened: Collection) -> bool:
+    from twinvec_qdrant.encoders import as_read
+
+    return as_read(opened.encoder, [text], query=True)[0].unknown
 
 
 def _with_passages(text: str, hits: list[Hit], opened: Collection, how: Passages) -> list[Hit]:
@@ -225,13 +237,15 @@ def _relevant(hits: list[Hit], least: float | None, opened: Collection) -> list[
 
 
 def _found(hit: Hit, asked: Asked, described: Mapping[str, str]) -> FoundHit:
-    source = _source(hit.id, asked.chunks)
+    source = _source(hit, asked.chunks)
     return FoundHit(hit, source, described.get(source, ""))
 
 
-def _source(identity: str, chunks: bool) -> str:
-    """Return the id of a hit's document; ids of chunks end with their position."""
-    return identity.rpartition("#")[0] if chunks else identity
+def _source(hit: Hit, chunks: bool) -> str:
+    """Return the id of a hit's document; the id of a chunk ends with its position, unless documents are not cut."""
+    source, _, position = hit.id.rpartition("#")
+    is_chunk = chunks and position.isdecimal() and hit.payload.get("source") != hit.id
+    return source if is_chunk else hit.id
 
 
 def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
@@ -258,9 +272,9 @@ def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = 
 
 
 def delete_documents(
-    opened: Collection, ids: Sequence[str] | None, filter: Filter | None, *, dry_run: bool
+    opened: Collection, ids: Sequence[str] | None, filter: Filter | None, source: str | None = None, *, dry_run: bool
 ) -> dict[str, Any]:
-    """Delete documents by their ids, or those that a filter finds; ``dry_run`` only tells which.
+    """Delete documents by their ids, those that a filter finds, or a source with its own; ``dry_run`` only tells which.
 
     Returns:
         How many were ``deleted``, the ids of the ``documents`` found, and the ids that are ``missing``.
@@ -268,9 +282,12 @@ def delete_documents(
     Raises:
         TextError: as for ``Collection.get``.
         FilterError: as for ``Collection.find``.
+        ConfigurationError: as for ``Collection.find``.
     """
-    found = [each.id for each in opened.get(ids)] if ids is not None else sorted(opened.find(filter))
-    deleted = 0 if dry_run else opened.delete(found)
+    found = [each.id for each in opened.get(ids)] if ids is not None else sorted(opened.find(filter, source=source))
+    deleted = 0
+    if not dry_run:
+        deleted = opened.delete(found) if source is None else opened.delete_source(source)
     return {"deleted": deleted, "documents": found, "missing": _missing(ids or (), found)}
 
 

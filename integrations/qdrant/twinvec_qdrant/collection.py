@@ -41,7 +41,7 @@ from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.documents import find_documents, stored_documents
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
-from twinvec_qdrant.records.roots import Roots
+from twinvec_qdrant.records.roots import Membership, Roots
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import (
     IndexReport,
@@ -245,7 +245,7 @@ class Collection:
                 ``read_source``; read once. Or a ``Root``, which the collection then keeps as one of its sources.
             vectors: Vectors of the collection's space for documents that are embedded already, by id; only without
                 chunking and without stored token states.
-            prune: Remove the other documents of the same source, except after a failure that may hide documents.
+            prune: Remove the other documents of the same source, except those that a failure may hide.
             allow_empty: Let ``prune`` remove everything if the documents are empty; default: an error.
             dry_run: Report what would be done; encode and write nothing.
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
@@ -279,7 +279,7 @@ class Collection:
             write=not dry_run,
             with_results=None if helpers is None else helpers.with_results,
         )
-        given = {membership.prefix + each: vector for each, vector in (vectors or {}).items()}
+        given = {f"{membership.prefix}{each}": vector for each, vector in (vectors or {}).items()}
         if helpers is None:
             ingestion = Ingestion(self._catalog, description, encoder, given, report, self._serving.refreshed)
         elif given:
@@ -287,6 +287,8 @@ class Collection:
         else:
             ingestion = led_ingestion(self._catalog, description, encoder, report, self._serving.refreshed, helpers)
         ingestion.run(documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
+        if membership.added and not dry_run:
+            self._keep_source_if_filled(membership)
         if report.all_failed and not (dry_run or allow_all_failed):
             raise all_failed(report)
         if report.chunks and not dry_run:
@@ -531,13 +533,20 @@ class Collection:
         """
         return Roots(self._backend).descriptions(check_texts(ids, name="id"))
 
-    def find(self, filter: Filter | None = None) -> list[str]:
+    def find(self, filter: Filter | None = None, *, source: str | None = None) -> list[str]:
         """Return the ids of all documents that satisfy the filter, in arbitrary order; needs no tenant.
+
+        Args:
+            filter: Conditions on payloads and ids; default: none.
+            source: Name of the source that they are from (see ``roots``); default: any.
 
         Raises:
             FilterError: the filter is invalid.
+            ConfigurationError: the collection has no such source.
         """
-        return find_documents(self._catalog, filter)
+        member = None if source is None else Roots(self._backend).membership(source)
+        found = find_documents(self._catalog, filter)
+        return found if member is None else [each for each in found if member.has(each)]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove the documents with these ids, and return the number of removed ones; needs no tenant.
@@ -552,6 +561,19 @@ class Collection:
             if removed:
                 with suppress(StoreLimitError):  # a full collection takes no weights: the next ingest writes them
                     self._catalog.weights.rebalance()
+            return removed
+
+    def delete_source(self, source: str) -> int:
+        """Remove a source (see ``roots``) and its documents, and return the number of removed documents.
+
+        Documents that were ingested without a source belong to the first one. A call that was interrupted is repeated.
+
+        Raises:
+            ConfigurationError: the collection has no such source.
+        """
+        with self._backend.writing:
+            removed = self.delete(self.find(source=source))
+            Roots(self._backend).remove(source)
             return removed
 
     def notes(self, namespace: str) -> Notes:
@@ -721,6 +743,13 @@ class Collection:
     aget = awaiting(get)
     afind = awaitable(find)
     adelete = awaitable(delete)
+    adelete_source = awaitable(delete_source)
+
+    def _keep_source_if_filled(self, added: Membership) -> None:
+        """Forget a source of which the first ingest has stored nothing."""
+        with self._backend.writing:
+            if not any(map(added.has, self._catalog.sources())):
+                Roots(self._backend).remove(added.added)
 
     def _calibrate(self) -> None:
         try_to_calibrate(self._backend, self._serving.encoder)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,12 +74,33 @@ def checked_vector(vector: Sequence[float] | FloatArray, dim: int, where: str = 
 
 def truncated(encoder: object, texts: Sequence[str]) -> list[bool]:
     """Return which documents the encoder truncates; none for an encoder without a tokenizer."""
+    return [each.truncated for each in as_read(encoder, texts)]
+
+
+class AsRead(NamedTuple):
+    """How a model reads a text.
+
+    Attributes:
+        truncated: Whether it truncates the text.
+        unknown: Whether the text consists mostly of words that its vocabulary lacks. Such texts have nearly the same
+            vector, whatever they say.
+    """
+
+    truncated: bool
+    unknown: bool
+
+
+def as_read(encoder: object, texts: Sequence[str], *, query: bool = False) -> list[AsRead]:
+    """Return how the encoder reads documents, or queries; an encoder without a tokenizer reads all."""
     tokenizer = getattr(encoder, "tokenizer", None)
     if not isinstance(tokenizer, TextTokenizer):
-        return [False] * len(texts)
-    prompt: str = getattr(encoder, "document_prompt", "")
-    longer: list[bool] = (tokenizer.count([prompt + text for text in texts]) > tokenizer.max_tokens).tolist()
-    return longer
+        return [AsRead(False, False)] * len(texts)
+    prompt: str = "" if query else getattr(encoder, "document_prompt", "")
+    counts = zip(texts, tokenizer.count_unknown([prompt + text for text in texts]).tolist(), strict=True)
+    return [
+        AsRead(count > tokenizer.max_tokens, bool(unknown) and 2 * unknown > sum(map(len, text.split())))
+        for text, (count, unknown) in counts
+    ]
 
 
 def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:

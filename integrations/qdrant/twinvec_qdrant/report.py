@@ -24,6 +24,7 @@ class IngestReport:
         chunks: Chunks written.
         encoded: Texts of chunks encoded; the other chunks kept their vectors.
         truncated: Chunks written that are longer than the model's token limit.
+        unknown: Chunks written that consist mostly of words that the model does not know, as in another language.
         empty: Documents without text, such as an empty file or a PDF of images. They are not in the collection; an
             older version with text stays until an ingest prunes.
         empties: (source, reason) of each empty document.
@@ -38,6 +39,7 @@ class IngestReport:
     chunks: int = 0
     encoded: int = 0
     truncated: int = 0
+    unknown: int = field(default=0, kw_only=True)
     empty: int = field(default=0, kw_only=True)
     empties: list[tuple[str, str]] = field(default_factory=list, kw_only=True)
 
@@ -59,6 +61,15 @@ class IngestReport:
     def __str__(self) -> str:
         counts = (f"{getattr(self, name)} {name}" for name in ("new", "updated", "unchanged", "deleted", "failed"))
         return ", ".join(counts) + (f", {self.empty} empty" if self.empty else "")
+
+
+def unknown_warning(chunks: int) -> str:
+    """Return the warning about so many chunks that consist mostly of words that the model does not know."""
+    counted = "1 chunk consists" if chunks == 1 else f"{chunks:,} chunks consist"
+    return (
+        f"{counted} mostly of words that the model does not know, so searches by vectors cannot tell them apart; "
+        "choose a model that reads their language (twinvec migrate --to MODEL)"
+    )
 
 
 def all_failed(report: IngestReport) -> IngestError:

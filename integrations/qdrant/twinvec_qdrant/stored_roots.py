@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 SEPARATOR = ":"
@@ -56,7 +56,7 @@ class StoredRoot:
 
     def is_here(self) -> bool:
         """Return whether this machine has its folder or file now."""
-        return self.location is not None and self.is_local() and Path(self.location).exists()
+        return self.location is not None and self.is_local() and os.path.exists(self.location)
 
     def description(self, source: str) -> str:
         """Return what the innermost described folder of a document holds, in the user's words, or ""."""

@@ -41,7 +41,7 @@ def read(source: str) -> Dataset:
     if suffix == ".lance":
         _need_lance(source)
         return ray.data.read_lance(source)
-    if suffix in (".parquet", ""):
+    if suffix in (".parquet", "") or Path(source).is_dir():
         return ray.data.read_parquet(source)
     raise ConfigurationError(f"{source}: expected .parquet, .jsonl, .txt, .lance, or a folder of Parquet files")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -159,24 +160,30 @@ class SpreadEncoder:
             InputError: a text is refused.
             EngineError: the workers die, or cannot start.
         """
-        found = self._spread(texts, lambda actor, part: actor.encode_document.remote(part))
         vectors_ND = np.empty((len(texts), self._encoder.dim), dtype=np.float32)
-        for rows, vectors in found:
-            if vectors.shape != (len(rows), self._encoder.dim):
-                raise BadVectorError(f"vectors of shape {vectors.shape}, expected {(len(rows), self._encoder.dim)}")
-            vectors_ND[rows] = vectors
+        with closing(self._spread(texts, lambda actor, part: actor.encode_document.remote(part))) as found:
+            for rows, vectors in found:
+                if vectors.shape != (len(rows), self._encoder.dim):
+                    raise BadVectorError(f"vectors of shape {vectors.shape}, expected {(len(rows), self._encoder.dim)}")
+                vectors_ND[rows] = vectors
         return vectors_ND
 
     def encode_tokens(self, texts: Sequence[str], *, prompt: str | None = None) -> list[FloatArray]:
         """Return the token states of each text."""
         states: list[Any] = [None] * len(texts)
-        for rows, part in self._spread(texts, lambda actor, part: actor.encode_tokens.remote(part, prompt)):
-            for row, each in zip(rows, part, strict=True):
-                states[row] = each
+        with closing(self._spread(texts, lambda actor, part: actor.encode_tokens.remote(part, prompt))) as found:
+            for rows, part in found:
+                for row, each in zip(rows, part, strict=True):
+                    states[row] = each
         return states
 
-    def _spread(self, texts: Sequence[str], submit: Callable[[Any, list[str]], Any]) -> Iterator[tuple[list[int], Any]]:
-        """Yield rows of the texts with what a worker gives for them; texts of like length are together."""
+    def _spread(
+        self, texts: Sequence[str], submit: Callable[[Any, list[str]], Any]
+    ) -> Generator[tuple[list[int], Any]]:
+        """Yield rows of the texts with what a worker gives for them; texts of like length are together.
+
+        No other call goes on before the generator has ended, or is closed.
+        """
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
         left = [(order[start : start + _PART_TEXTS], 0) for start in range(0, len(order), _PART_TEXTS)]
         with self._turn:

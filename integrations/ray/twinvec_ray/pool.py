@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import ObjectLostError, RayActorError, RayError, RayTaskError
 
 from twinvec.errors import EngineError, TwinvecError
 
@@ -35,7 +35,7 @@ class Lost:
 
 
 DIED = Lost()
-"""The actor has died."""
+"""The actor has died, or its machine with the result."""
 
 BUSY = Lost()
 """A resource that the actors share, such as a server, was too busy for this number of actors."""
@@ -168,7 +168,7 @@ class Pool(Generic[T]):
             return  # its actor has died, which another call of it has told
         try:
             result = ray.get(reference)
-        except RayActorError as error:
+        except (RayActorError, ObjectLostError) as error:  # a result is lost with the machine where it lies
             yield from self._replaced(member, error)
             return
         except RayTaskError as error:
@@ -202,8 +202,9 @@ class Pool(Generic[T]):
         self._slowed += 1
         logger.warning("%s; %d of %d workers go on", cause, int(self._permitted), len(self._members))
 
-    def _replaced(self, member: _Member, error: RayActorError) -> Iterator[tuple[T, Any]]:
+    def _replaced(self, member: _Member, error: RayError) -> Iterator[tuple[T, Any]]:
         self._deaths += 1
+        ray.kill(member.actor)  # it may live where nobody reaches it
         if member.hello is not None:
             self.ended.append(member.hello)
         row = self._members.index(member)

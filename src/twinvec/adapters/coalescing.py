@@ -7,8 +7,10 @@ An engine takes little longer for fifty short texts than for a few, and a blocki
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,9 @@ Item = TypeVar("Item")
 Row = TypeVar("Row")
 
 _LONGEST_PAUSE = 0.01  # seconds
+
+
+_coalescers: weakref.WeakSet[Coalescer[Any, Any]] = weakref.WeakSet()
 
 
 class Coalescer(Generic[Item, Row]):
@@ -45,13 +50,18 @@ class Coalescer(Generic[Item, Row]):
         self._most = most
         self._weigh = weigh
         self._patience = patience
+        self._closed = False
+        self._start()
+        _coalescers.add(self)
+
+    def _start(self) -> None:
+        """Begin with a new thread and with nothing that waits."""
         self._lock = threading.Lock()
         self._enough = threading.Condition(self._lock)
         self._waiting: deque[_Call[Item, Row]] = deque()
         self._expected = 1
         self._wait_until = 0.0
         self._working = False
-        self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-coalescing")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -170,3 +180,12 @@ def _rebuilt(
     patience: float,
 ) -> Coalescer[Item, Row]:
     return kind(compute, most, weigh=weigh, patience=patience)
+
+
+def _start_all() -> None:
+    for coalescer in list(_coalescers):
+        coalescer._start()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_all)  # a forked process has none of the threads

@@ -31,7 +31,8 @@ def pairs_command(
     from twinvec.similarity import check_cosine, most_similar_pairs
 
     check_cosine(threshold)  # before the texts are encoded
-    texts, vectors = _encoded(source, model)
+    texts = _distinct(source)
+    vectors = _encoded(texts, model)
     scores, rows = most_similar_pairs(vectors, limit, threshold=threshold)
     found = [(float(score), texts[a], texts[b]) for score, (a, b) in zip(scores, rows.tolist(), strict=True)]
     if as_json:
@@ -75,7 +76,9 @@ def cluster_command(
         import_matplotlib()
         check_output_file(map_file)
         check_overwrites(map_file, source)
-    texts, vectors = _encoded(source, model)
+    texts = _distinct(source)
+    check_clustering(method, clusters, threshold, len(texts))
+    vectors = _encoded(texts, model)
     labels = cluster(vectors, method, clusters=clusters, threshold=threshold, min_size=min_size)
     typical = {label: texts[row] for label, row in medoids(vectors, labels).items()}
     if map_file is not None:
@@ -95,12 +98,16 @@ def cluster_command(
     show(lines)
 
 
-def _encoded(source: Path, model: str) -> tuple[list[str], Any]:
-    from twinvec.encoder import Encoder
+def _distinct(source: Path) -> list[str]:
     from twinvec.evaluation.tsv import read_nonblank_texts
 
-    texts = list(dict.fromkeys(read_nonblank_texts(source)))
-    return texts, Encoder(model).encode(texts, progress=True)
+    return list(dict.fromkeys(read_nonblank_texts(source)))
+
+
+def _encoded(texts: list[str], model: str) -> Any:
+    from twinvec.encoder import Encoder
+
+    return Encoder(model).encode(texts, progress=True)
 
 
 def _shown(text: str, length: int) -> str:

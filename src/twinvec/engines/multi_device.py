@@ -43,13 +43,15 @@ class ProcessesEngine:
     """Pass batches to the engines of several processes, one for each device.
 
     Each process calls ``load``, which must be picklable, with its device. Processes on ``"cpu"`` share the cores. A
-    TwinvecError of ``load`` is raised here; a process that ends while it loads raises EngineError.
+    TwinvecError of ``load`` is raised here; a process that ends while it loads raises EngineError. A call in a fork of
+    the process that made the engine raises EngineError, too, since both would read the answers of the same pipes.
     """
 
     def __init__(self, load: LoadEngine, devices: Sequence[str]) -> None:
         cores = max(1, available_cores() // max(1, sum(device.startswith("cpu") for device in devices)))
         started = [_Worker(load, device, cores if device.startswith("cpu") else GPU_STREAMS) for device in devices]
         loaded = [worker.call(worker.connections[0]) for worker in started]  # name, workers, token budget
+        self._process = os.getpid()
         self.name = f"{len(started)} processes: {'; '.join(dict.fromkeys(name for name, _, _ in loaded))}"
         self.workers = sum(streams for _, streams, _ in loaded)
         self.token_budget = min(budget for _, _, budget in loaded)
@@ -71,6 +73,10 @@ class ProcessesEngine:
 
     def _compute(self, method: str, batch: Batch) -> FloatArray:
         """Let a free process call a method of its engine."""
+        if os.getpid() != self._process:
+            raise EngineError(
+                f"engine {self.name}: belongs to the process that forked this one; make a new Encoder here"
+            )
         worker, connection = self._free.get()
         try:
             result: FloatArray = worker.call(connection, (method, batch))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,9 +28,14 @@ By default, OpenVINO keeps 5,000 shapes. The memory of a process then grows with
 
 
 class OpenVinoRunner(Runner):
-    """A graph compiled for one output, with a request for each stream."""
+    """A graph compiled for one output, with a request for each stream.
+
+    The threads of streams are missing in a fork of a process that has computed with them, and OpenVINO would wait for
+    them for ever. ``infer`` raises EngineError there.
+    """
 
     runtime = "openvino"
+    _process: ClassVar[int | None] = None  # the first that computes with several streams
 
     def __init__(self, path: Path, precision: str, output: str, streams: int, threads: int) -> None:
         openvino, core = import_openvino(), shared_core()
@@ -50,11 +56,14 @@ class OpenVinoRunner(Runner):
         except RuntimeError as error:
             raise ModelIntegrityError(f"{path}: cannot be read as an OpenVINO graph: {error}") from error
         self._inputs = [port.any_name for port in compiled.inputs]
+        self._streams = streams
         self._free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):
             self._free.put(compiled.create_infer_request())
 
     def infer(self, batch: Batch, name: str) -> FloatArray:
+        if self._streams > 1:
+            self._refuse_forks(name)
         arrays = batch.inputs
         request = self._free.get()
         try:
@@ -64,6 +73,16 @@ class OpenVinoRunner(Runner):
         finally:
             self._free.put(request)
         return result
+
+    @staticmethod
+    def _refuse_forks(name: str) -> None:
+        process = os.getpid()
+        if OpenVinoRunner._process not in (None, process):
+            raise EngineError(
+                f"engine {name}: this process is a fork of one that has encoded texts, where OpenVINO would wait for "
+                "ever; start processes by 'spawn', or encode after the fork only"
+            )
+        OpenVinoRunner._process = process
 
 
 def has_bfloat16() -> bool:

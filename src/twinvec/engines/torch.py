@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +40,11 @@ class _Torch:
     """A device, with what both engines do on it.
 
     All cores compute one batch at a time. A GPU computes several, each on its own stream: while one computes, the
-    thread of another sends its batch or fetches its result.
+    thread of another sends its batch or fetches its result. A fork of a process that has computed on the CPU computes
+    on one core: torch would wait for ever for the threads that the fork lacks.
     """
+
+    _process: ClassVar[int | None] = None  # the first that computes on the CPU
 
     def __init__(self, device: str | None, precision: str) -> None:
         self._device = torch_device(device)
@@ -65,6 +69,11 @@ class _Torch:
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
         """Compute the block, on a free stream of a GPU; the result must be fetched inside the block."""
+        if self._device.type == "cpu":
+            process = os.getpid()
+            _Torch._process = _Torch._process or process
+            if process != _Torch._process:
+                torch.set_num_threads(1)
         try:
             with torch.inference_mode(), self._stream():
                 yield

@@ -16,7 +16,7 @@ from twinvec.evaluation.sts import pair_similarities
 from twinvec.evaluation.tsv import data_name, read_columns, read_table
 from twinvec.retrieval.documents import Document
 from twinvec.support.extras import import_extra
-from twinvec.support.lines import read_jsonl, text_field
+from twinvec.support.lines import is_jsonl, read_jsonl, text_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _parse_binary(text: str, place: str) -> float:
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
-    if path.suffix == ".jsonl":
+    if is_jsonl(path):
         return [(place, tuple(text_field(row, name, place) for name in columns)) for place, row in read_jsonl(path)]
     return read_table(path, columns)
 

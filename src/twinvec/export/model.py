@@ -35,7 +35,7 @@ from twinvec.models.integrity import MANIFEST, optional_json, read_object, sha25
 from twinvec.support.checks import check_choice, integer
 from twinvec.support.cpu import sums_bytes_exactly
 from twinvec.support.locks import exclusive_lock
-from twinvec.text import check_text
+from twinvec.text import check_list, check_text
 from twinvec.tokens.tokenizer import TextTokenizer
 
 ExportPrecision = Literal["float32", "int8"]
@@ -146,6 +146,7 @@ def export_model(
 
 def sample_texts(texts: Iterable[str]) -> list[str]:
     """Draw up to 600 distinct texts that are not blank, with a fixed seed; refuse fewer than ``LEAST_TEXTS``."""
+    check_list(texts)
     rng = random.Random(0)
     kept: dict[int, str] = {}
     seen: set[int] = set()

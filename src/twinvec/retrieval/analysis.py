@@ -40,6 +40,9 @@ _UNICODE_WORDS = normalizers.Sequence(
     ]
 )
 _LOWERCASE = normalizers.Lowercase()
+_IDEOGRAPHS = normalizers.BertNormalizer(
+    clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=False
+)
 _UNACCENTED = normalizers.Sequence(
     [normalizers.NFD(), normalizers.Replace(Regex(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+"), ""), normalizers.NFC()]
 )
@@ -219,6 +222,12 @@ def folded(word: str) -> str:
         return word
     plain: str = _UNACCENTED.normalize_str(word)
     return plain.translate(_LETTERS)
+
+
+def with_ideographs_apart(text: str) -> str:
+    """Return a text with a space on both sides of each Chinese character, which is a word by itself."""
+    spaced: str = _IDEOGRAPHS.normalize_str(text)
+    return spaced
 
 
 def _lowercased(word: str) -> str:

@@ -20,8 +20,9 @@ better.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Real
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -81,8 +82,7 @@ def fuse(
         ConfigurationError: the method is unknown, or a weight is negative or not finite.
     """
     check_choice(method, FusionMethod, "fusion")
-    if len(weights) != 2 or not all(isinstance(each, Real) and 0 <= each <= _LARGEST for each in weights):
-        raise ConfigurationError(f"weights are two numbers from 0, for dense and sparse scores, got {weights!r}")
+    _check_weights(weights)
     d, s = _checked(dense, "dense"), _checked(sparse, "sparse")
     if d.shape != s.shape:
         raise InputError(f"expected a dense and a sparse score for each candidate, got {len(d)} and {len(s)}")
@@ -114,6 +114,12 @@ def _evidence(sparse: ScoreArray, terms: int | None) -> float:
     if not terms or not spread:
         return EVIDENCE
     return max(EVIDENCE, KEYWORDS * (float(sparse.max()) / terms) ** 2 / spread)
+
+
+def _check_weights(weights: Any) -> None:
+    given: list[float] = list(weights) if isinstance(weights, Iterable) else []
+    if len(given) != 2 or not all(isinstance(each, Real) and 0 <= each <= _LARGEST for each in given):
+        raise ConfigurationError(f"weights are two numbers from 0, for dense and sparse scores, got {weights!r}")
 
 
 def _checked(scores: FloatArray, name: str) -> ScoreArray:

@@ -4,7 +4,7 @@ A phrase stands between double quotes, straight or typographic. A word is left o
 letter, at the beginning of the query or after white space; a phrase by a hyphen directly before its quote. Everything
 else is text: ``--dry-run`` and ``a - b`` are words, and a quote without its other half is a character.
 
-Case and accents do not matter, nor do the characters between words; word forms do.
+Case and accents do not matter, nor do the characters between words; word forms do. Each Chinese character is a word.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def _words(text: str) -> tuple[str, ...]:
     """Return the words of a text in lower case, without accents."""
     if text.isascii():
         return tuple(words(text))
-    from twinvec.retrieval.analysis import folded
+    from twinvec.retrieval.analysis import folded, with_ideographs_apart
 
-    return tuple(map(folded, words(normalize("NFKC", text))))
+    return tuple(map(folded, words(with_ideographs_apart(normalize("NFKC", text)))))
 
 
 def _in(text: str, phrase: Iterable[str]) -> bool:

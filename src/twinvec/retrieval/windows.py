@@ -26,10 +26,12 @@ _LINE = re.compile(r"[^\n]+")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _FENCES = re.compile(r"^[ \t]*(```|~~~)(.*)$", re.MULTILINE)
 _COMMENT = re.compile(r"\s*<!--.*-->\s*$")
-_ALONE = re.compile(  # a row of a table, a heading, or what looks like code
+_ALONE = re.compile(  # how a row of a table, a heading, or what looks like code begins
     r"\s*\||#{1,6}\s|\s*(?:>>>|\$|#!|#include|@\w|import\s|from\s\S+\simport\s|(?:async\s+)?def\s\w+\(|class\s\w+[(:])"
-    r"|.*(?:[;{}\[(\\]|\w\(.*\)[:;]?|[\])}],?)\s*$|\s*[\w.]+ [-+*/|&]?= "
+    r"|\s*[\w.]+ [-+*/|&]?= "
 )
+_ENDS = (*";{}[(\\])", "],", "),", "},")  # of what looks like code
+_CALL = re.compile(r"\w\(")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s")
 _INDENTED = re.compile(r"(?: {4}|\t)")
 _WORD = re.compile(r"\S+")
@@ -49,6 +51,14 @@ def body_start(hit: Hit) -> int:
     if not isinstance(heading, str) or not heading or not hit.text.startswith(f"{heading}\n\n"):
         return 0
     return len(heading) + 2
+
+
+def whole_lines(text: str, lines: str) -> list[int]:
+    """Return where ``lines`` stand in a text as whole lines, with nothing but blanks beside them."""
+    if not lines.strip():
+        return []
+    found = re.finditer(re.escape(lines) + r"[^\S\n]*(?=\n|\Z)", text)
+    return [at for each in found if not text[text.rfind("\n", 0, at := each.start()) + 1 : at].strip()]
 
 
 def units(text: str, start: int = 0) -> list[Span]:
@@ -107,7 +117,7 @@ def blocks(text: str, start: int = 0) -> Iterator[Block]:
         blank = line.start() > ended + 1 or words.isspace()
         marks = _FENCE.match(words)
         indented = _INDENTED.match(words) and (blank or begun is None)
-        own = bool(fence or marks or indented or _ALONE.match(words) or _COMMENT.match(words))
+        own = bool(fence or marks or indented or _is_alone(words) or _COMMENT.match(words))
         if begun is not None and (own or blank or _ITEM.match(words)):
             yield Block(begun, ended, prose=True)
             begun = None
@@ -120,6 +130,14 @@ def blocks(text: str, start: int = 0) -> Iterator[Block]:
         ended = line.end()
     if begun is not None:
         yield Block(begun, ended, prose=True)
+
+
+def _is_alone(line: str) -> bool:
+    """Return whether a line is a row of a table, a heading, or looks like code."""
+    if _ALONE.match(line):
+        return True
+    line = line.rstrip()
+    return line.endswith(_ENDS) or (line.endswith("):") and _CALL.search(line, 0, len(line) - 2) is not None)
 
 
 def _open_fence(text: str, start: int) -> str:

@@ -13,6 +13,7 @@ from twinvec.errors import InputError
 from twinvec.text import MAX_TEXT_BYTES, check_text
 
 _GZIP = b"\x1f\x8b"
+_JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -28,6 +29,11 @@ def read_lines(path: Path) -> Iterator[str]:
                     raise InputError(f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def is_jsonl(path: Path) -> bool:
+    """Return whether the name of a file says that it holds JSON lines."""
+    return path.suffix.lower() in _JSON_LINES
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -54,18 +60,22 @@ def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
     return value
 
 
-def text_field(row: dict[str, Any], name: str, place: str) -> str:
+def text_field(row: dict[str, Any], name: str, place: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
     """Return the string of a row under ``name``; raise InputError if it is missing or the input gate refuses it."""
     if name not in row:
         raise InputError(f"{place}: no {name!r} among {', '.join(map(repr, sorted(row))) or 'no keys'}")
-    return check_text(row[name], f"{place}: {name!r}")
+    return check_text(row[name], f"{place}: {name!r}", max_bytes)
 
 
-def read_texts(path: Path, field: str = "text") -> Iterator[str]:
-    """Yield each line of a text file, without its line end, or ``field`` of each object of a ``.jsonl`` file."""
-    if path.suffix == ".jsonl":
-        return (text_field(row, field, place) for place, row in read_jsonl(path))
-    return (line.rstrip("\r\n") for line in read_lines(path))
+def read_texts(path: Path, field: str = "text", max_bytes: int = MAX_TEXT_BYTES) -> Iterator[str]:
+    """Yield each line of a text file, without its line end, or ``field`` of each object of JSON lines.
+
+    Raise InputError, which names file and line, for a text that the input gate refuses.
+    """
+    if is_jsonl(path):
+        return (text_field(row, field, place, max_bytes) for place, row in read_jsonl(path))
+    lines = enumerate(read_lines(path), 1)
+    return (check_text(line.rstrip("\r\n"), f"{path}:{number}", max_bytes) for number, line in lines)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from twinvec.support.slicing import sliced_by_weight
 from twinvec.tokens.batching import Batch
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
 _TEXTS_AT_ONCE = 1024
 _CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # all their tokens are in memory, before truncation
@@ -77,6 +77,7 @@ class TextTokenizer:
         self.cut_side = "left" if settings.get("truncation_side") == "left" else "right"
         self._truncating.enable_truncation(max_tokens, direction=self.cut_side)
         self.pad_id = _pad_id(folder, settings, self._whole)
+        self._unknown_id = _unknown_id(settings, self._whole)
 
     def encode(self, texts: Sequence[str]) -> TokenIds:
         """Return token ids with special tokens, truncated to ``max_tokens``."""
@@ -90,6 +91,21 @@ class TextTokenizer:
         """Return each text's number of tokens before truncation, special tokens included: shape (n,)."""
         counts = [len(encoding) for part in _parts(texts) for encoding in self._whole.encode_batch_fast(part)]
         return np.array(counts, dtype=np.int64)
+
+    def count_unknown(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return the numbers of ``count``, and of characters for which unknown tokens stand: shape (n, 2)."""
+        counts: list[tuple[int, int]] = []
+        for part in _parts(texts):
+            found = self._whole.encode_batch_fast(part)
+            with_unknown = [row for row, encoding in enumerate(found) if self._unknown_id in encoding.ids]
+            placed = self._whole.encode_batch([part[row] for row in with_unknown])
+            unknown = dict(zip(with_unknown, map(self._unknown_characters, placed), strict=True))
+            counts += [(len(encoding), unknown.get(row, 0)) for row, encoding in enumerate(found)]
+        return np.array(counts, dtype=np.int64).reshape(-1, 2)
+
+    def _unknown_characters(self, encoding: Encoding) -> int:
+        places = zip(encoding.ids, encoding.offsets, strict=True)
+        return sum(end - start for each, (start, end) in places if each == self._unknown_id)
 
     def spans(self, texts: Sequence[str]) -> list[npt.NDArray[np.int64]]:
         """Return where each token of ``encode`` stands in its text: shape (tokens, 2); (0, 0) for special tokens."""
@@ -210,10 +226,20 @@ def _convert(folder: Path) -> Tokenizer:
 
 
 def _pad_id(folder: Path, settings: dict[str, Any], tokenizer: Tokenizer) -> int:
-    token: Any = settings.get("pad_token")
-    if isinstance(token, dict):
-        token = token.get("content")
-    found = tokenizer.token_to_id(token) if isinstance(token, str) else None
+    found = _id_of(settings.get("pad_token"), tokenizer)
     if found is None:
         found = read_object(folder / "config.json").get("pad_token_id")
     return 0 if found is None else int(found)
+
+
+def _unknown_id(settings: dict[str, Any], tokenizer: Tokenizer) -> int | None:
+    """Return the id of the unknown token; None for a vocabulary of bytes, which lacks nothing."""
+    model = tokenizer.model
+    return _id_of(model.unk_token if hasattr(model, "unk_token") else settings.get("unk_token"), tokenizer)
+
+
+def _id_of(token: Any, tokenizer: Tokenizer) -> int | None:
+    """Return the id of a token as settings name one: by its text, or by an object that holds the text."""
+    if isinstance(token, dict):
+        token = token.get("content")
+    return tokenizer.token_to_id(token) if isinstance(token, str) else None

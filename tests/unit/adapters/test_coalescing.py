@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import subprocess
+import sys
+import textwrap
 import threading
 
 import pytest
@@ -179,3 +182,21 @@ async def test_closing_answers_what_waits() -> None:
     assert await asyncio.gather(*tasks) == [["FIRST"], ["SECOND"]]
     with pytest.raises(RuntimeError):
         await gathered(["late"])
+
+
+def test_a_forked_process_has_a_thread_of_its_own() -> None:
+    program = textwrap.dedent("""
+        import asyncio, os
+        from twinvec.adapters.coalescing import Coalescer
+        doubled = Coalescer(lambda numbers: [2 * number for number in numbers])
+
+        async def answer():
+            return (await asyncio.wait_for(doubled([7]), 20))[0]
+
+        assert asyncio.run(answer()) == 14
+        child = os.fork()
+        if child == 0:
+            os._exit(asyncio.run(answer()))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 14
+    """)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +16,7 @@ import models
 from twinvec.engines.torch import TorchEngine, _Halving, _token_budget
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.models.encoder_spec import read_spec
+from twinvec.support.cpu import available_cores
 from twinvec.tokens.batching import Batch
 
 
@@ -128,3 +133,29 @@ def test_one_text_that_does_not_fit_is_an_error():
 
     with pytest.raises(torch.OutOfMemoryError):
         _Halving()(compute, batch_of([2, 3], [2, 3]))
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="on one core, no engine has threads that a fork could lack")
+@pytest.mark.parametrize("engine", ["torch", "onnx", "openvino"])
+def test_a_fork_of_a_process_that_has_encoded_does_not_hang(tiny_model, engine):
+    program = textwrap.dedent("""
+        import os, signal, sys
+        import numpy as np
+        from twinvec import Encoder
+        from twinvec.errors import EngineError
+        encoder = Encoder(sys.argv[1], engine=sys.argv[2])
+        texts = [f"{'a fox ' * (row % 25)} {row}" for row in range(300)]
+        vectors = encoder.encode(texts)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)  # ends the process, which then has no exit code
+            try:
+                os._exit(0 if np.allclose(encoder.encode(texts), vectors, atol=1e-5) else 1)
+            except EngineError as error:
+                os._exit(7 if "this process is a fork of one that has encoded texts" in str(error) else 1)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """)
+    command = [sys.executable, "-c", program, str(tiny_model("bert")), engine]
+    usual = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
+    ended = subprocess.run(command, check=True, timeout=120, stdout=subprocess.PIPE, text=True, env=usual)
+    assert int(ended.stdout) == (7 if engine == "openvino" else 0)

@@ -135,6 +135,29 @@ def test_a_script_without_a_guard_is_told(folder, tmp_path):
     assert 'if __name__ == "__main__":' in run.stderr.strip().splitlines()[-1]
 
 
+def test_a_fork_leaves_the_processes_alone(folder, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import os
+import numpy as np
+from twinvec import Encoder
+from twinvec.errors import EngineError
+if __name__ == "__main__":
+    encoder = Encoder({str(folder)!r}, engine="onnx", devices=["cpu"])
+    vector = encoder.encode("fox")
+    child = os.fork()
+    if child == 0:
+        try:
+            encoder.encode("fox")
+        except EngineError as error:
+            os._exit(7 if "belongs to the process that forked this one" in str(error) else 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert np.array_equal(encoder.encode("fox"), vector)
+""")
+    subprocess.run([sys.executable, script], timeout=300, check=True)
+
+
 @pytest.mark.slow
 def test_the_command_takes_several_devices(twinvec, folder, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))

@@ -163,6 +163,11 @@ def test_settings_that_cannot_work(twinvec, write, arguments, code, said):
     assert said in " ".join(done.err.split())
 
 
+def test_too_many_clusters_are_found_before_a_model_is_loaded(twinvec, write):
+    options = ["--method", "kmeans", "--clusters", 9, "--model", "./nowhere"]
+    refused(twinvec("cluster", write("t.txt", "one\ntwo\n"), *options), "between 1 and the 2 vectors, got 9")
+
+
 def test_an_unknown_measure(twinvec, beir):
     for measures in ("auc@10", "ndcg", ","):
         refused(twinvec("evaluate", "default", "--ir", beir, "--measures", measures), "ndcg@")

@@ -502,6 +502,12 @@ def test_the_command_says_nothing_of_texts_that_are_cut(
     assert "and were truncated" in caplog.text
 
 
+@pytest.mark.parametrize("texts", ["texts.txt", {"text": "a fox"}])
+def test_texts_to_calibrate_on_come_in_a_list(texts):
+    with pytest.raises(TextError, match="expected a list of strings"):
+        sample_texts(texts)
+
+
 def test_the_sample(monkeypatch):
     monkeypatch.setattr("twinvec.export.model._SAMPLE", 50)
     texts = [f"text {number}" for number in range(1000)]

@@ -92,6 +92,15 @@ def test_what_is_no_name(name):
         find_model(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("a" * 5000, "no folder 'a{100}': File name too long"), ("~nobody-of-this-name/model", "home directory")],
+)
+def test_what_the_system_refuses_as_a_path(name, reason):
+    with pytest.raises(ModelNotFoundError, match=reason):
+        find_model(name)
+
+
 def test_a_file_is_no_model(tiny_copy):
     with pytest.raises(ModelNotFoundError, match="is a file"):
         find_model(tiny_copy / "config.json")

@@ -115,6 +115,12 @@ def test_a_damaged_backup_is_refused_and_the_collection_stays(store, tmp_path, n
     assert not list_collections(tmp_path / "elsewhere")
 
 
+def test_a_backup_is_no_part_of_the_collection(store):
+    with pytest.raises(ConfigurationError, match="in the folder of the collection, and goes with it"):
+        backup_collection("notes", store / "notes" / "deep" / "backup", path=store)
+    assert not (store / "notes" / "deep").exists()
+
+
 def test_a_damaged_collection_is_not_backed_up(store, tmp_path):
     next((store / "notes").rglob("version.info")).unlink()
     with pytest.raises(StoreCorruptError):

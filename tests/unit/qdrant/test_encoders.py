@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 
-from twinvec import MaxSimReranker, RetrieveRerank
+from twinvec import Encoder, MaxSimReranker, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, encoders
 from twinvec_qdrant.stores.points import states_name
@@ -44,6 +44,18 @@ def check(collection: Collection, encoder: StateEncoder, notes=NOTES) -> None:
         assert dict(hit.scores) == pytest.approx(computed[hit.id], abs=1e-3)
     assert len({round(hit.scores["maxsim"], 3) for hit in found}) > 3
     assert collection.verify().sound
+
+
+@pytest.mark.parametrize("prompt", ["", "text of a page: "])
+def test_a_text_is_unknown_if_most_of_its_own_words_are(prompt):
+    english = Encoder("default", prompts={"document": prompt}, max_tokens=21)
+    known = ["ราคา price", "the price 🎉", "", " \n", "Größe"]
+    unknown = ["ราคา", "ราคา a", "ตั้งแต่เวลา (5.00)", "საქართველოს დედაქალაქი თბილისია", "ሰላም ለዓለም"]
+    texts = [*known, *unknown, "ราคา " * 20, "price " * 20]
+    expected = [*[(False, False)] * 5, *[(False, True)] * 5, (True, True), (True, False)]
+    assert encoders.as_read(english, texts) == expected
+    assert [each.unknown for each in encoders.as_read(english, texts, query=True)] == [each for _, each in expected]
+    assert encoders.as_read(object(), texts) == [(False, False)] * len(texts)
 
 
 def dense_names(collection: Collection) -> int:

@@ -19,7 +19,7 @@ from searching import MODELS, NOTES, QUERY, Searching, cosines, loading
 from stand_in import StandIn
 from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreError
 from twinvec_qdrant import Collection, served_model
-from twinvec_qdrant.ingest import planned
+from twinvec_qdrant.ingest import document_gate, planned
 from twinvec_qdrant.maintenance.migration import name_model
 from twinvec_qdrant.records.schema import INTENTS, model_id
 from words import StateEncoder, WordEncoder
@@ -267,6 +267,21 @@ def test_an_ingest_that_cannot_go_on_says_why_and_keeps_what_is_committed(filled
         assert 0 < len(filled.find()) - len(NOTES) < len(MORE)
     assert filled.ingest(MORE.items()).failed == 0
     assert filled.verify().sound
+
+
+def test_documents_that_break_off_at_a_switch_end_the_ingest_and_nothing_is_pruned(filled, other, monkeypatch):
+    monkeypatch.setattr(document_gate, "GROUP_DOCUMENTS", 1)
+    monkeypatch.setattr(planned, "BATCH_CHUNKS", 1)
+
+    def documents():
+        yield from MORE.items()
+        filled.migrate(NEW)
+        raise ValueError("the documents break off")
+
+    with loading(monkeypatch), pytest.raises(ValueError, match="the documents break off"):
+        other.ingest(documents(), source="notes", prune=True)
+    assert other.encoder is NEW
+    assert set(filled.find()) == {*NOTES, *MORE}
 
 
 def test_the_point_of_the_model_is_nothing_else(filled, place):

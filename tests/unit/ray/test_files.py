@@ -69,6 +69,13 @@ def test_what_is_written_is_read(cluster, tmp_path, kind):
 
 
 @pytest.mark.slow
+def test_the_name_of_a_folder_may_have_a_dot(cluster, tmp_path):
+    write(cluster.data.range(3), str(tmp_path / "rows.parquet"))
+    folder = (tmp_path / "rows.parquet").rename(tmp_path / "rows-2024.05")
+    assert read(str(folder)).count() == 3
+
+
+@pytest.mark.slow
 def test_small_blocks_become_one_file(cluster, tmp_path):
     blocks = cluster.data.range(40).repartition(8)
     write(blocks, str(tmp_path / "rows.parquet"))

@@ -239,6 +239,25 @@ def test_prune_removes_what_one_process_removes(cluster):
         assert ingested(server, "spread", later, **options) == IngestReport(unchanged=50)
 
 
+class UnevenEncoder(WordEncoder):
+    """Gives vectors of another size where a text has the word "uneven"."""
+
+    def encode_document(self, texts):
+        vectors = super().encode_document(texts)
+        return vectors[:, 1:] if any("uneven" in text for text in texts) else vectors
+
+
+@pytest.mark.timeout(120)
+def test_an_encoder_that_gives_vectors_of_two_sizes_fails_one_document(cluster, tmp_path):
+    texts = [*sentences(5, seed=0), "an uneven text"]
+    found = [{"id": f"d{row}", "text": text} for row, text in enumerate(texts)]
+    report = ingest(found, "notes", tmp_path, encoder=UnevenEncoder(max_tokens=16), num_workers=1)
+    assert (report.new, report.failed) == (5, 1)
+    ((source, reason),) = report.failures
+    assert source == "d5"
+    assert "vectors of shape" in reason
+
+
 def test_a_range_is_refused_where_the_cluster_lacks_the_least(cluster):
     with pytest.raises(ConfigurationError, match="3 workers of 1 threads need 3 CPUs"):
         ingest([], "none", url="http://127.0.0.1:1", num_workers=(3, 5), encoder=encoder())

@@ -90,7 +90,9 @@ def test_scores_that_do_not_pair_up_or_are_not_finite_are_refused(dense, sparse,
         fuse(np.array(dense), np.array(sparse))
 
 
-@pytest.mark.parametrize("weights", [(1,), (-1, 1), (np.nan, 1), (np.inf, 1), (10**400, 1), ("a", 1), (1, 2, 3)])
+@pytest.mark.parametrize(
+    "weights", [(1,), (-1, 1), (np.nan, 1), (np.inf, 1), (10**400, 1), ("a", 1), (1, 2, 3), 0.5, None]
+)
 def test_bad_weights_are_refused(weights):
     with pytest.raises(ConfigurationError, match="weights"):
         fuse(DENSE, SPARSE, weights=weights)

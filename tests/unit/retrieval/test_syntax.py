@@ -47,3 +47,10 @@ def test_texts_are_admitted_by_their_words():
     assert not parse_query('"late fee"').admits("It is late", "fee")
     assert parse_query('"cafe creme"').admits("Café Crème")
     assert parse_query('"get_environment variable"').admits("get environment_variable")
+
+
+def test_each_chinese_character_is_a_word():
+    assert parse_query('"北京"').admits("我们在北京见面。")
+    assert not parse_query('"北京"').admits("京北")
+    assert parse_query('"東京に"').admits("私は東京に住んでいます")
+    assert not parse_query("城市 -大阪").admits("从大阪来")

@@ -69,6 +69,14 @@ y = 2
     ]
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("line", ["var x=f(1);y=g(2);" * 80_000 + "z", "The call f(x) is here. " * 80_000])
+def test_a_line_of_a_megabyte_is_cut_as_a_short_one_is(line):
+    long, short = cut(line), cut(line[: len(line) // 80])
+    assert long[:10] == short[:10]
+    assert " ".join(long) == line.strip()
+
+
 def test_the_rest_of_a_block_of_code_is_code():
     assert cut("first line here\nsecond line\n```\nThen prose\ngoes on.") == [
         "first line here",

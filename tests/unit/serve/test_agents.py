@@ -13,13 +13,14 @@ from mcp_types import CallToolResult
 
 from twinvec import Encoder
 from twinvec.errors import StoreBusyError
+from twinvec.retrieval.base import Hit
 from twinvec_qdrant import Collection
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.agents import tools as tools_module
 from twinvec_serve.agents.library import Library
 from twinvec_serve.agents.over_http import running_sessions
 from twinvec_serve.agents.server import build
-from twinvec_serve.agents.texts import cut_text, parse_place
+from twinvec_serve.agents.texts import cut_text, lines_of, parse_place
 from words import WordEncoder
 
 GUIDE = "\n".join(f"line {number} of the guide" for number in range(1, 41))
@@ -354,6 +355,18 @@ async def test_an_error_of_the_server_says_nothing_of_its_text(shelf, monkeypatc
 )
 def test_places_are_read(text, place):
     assert parse_place(text) == place
+
+
+def test_the_lines_of_a_short_chunk_are_those_below_its_heading():
+    chunks = ["FAQ > Alpha\n\nNo.", "FAQ > Beta\n\nNo.", "FAQ > Hours\n\n**Off**ice hours.", "FAQ > Wifi\n\nOff"]
+    text = "\n\n".join([*chunks, "FAQ > Twice\n\nYes.", "FAQ > Twice\n\nYes."])
+
+    def lines(chunk):
+        return lines_of(Hit("faq.md", chunk, 1.0, payload={"heading": chunk.partition("\n")[0]}), text)
+
+    assert [lines(chunk) for chunk in chunks] == [(3, 3), (7, 7), (11, 11), (15, 15)]
+    assert lines("FAQ > Twice\n\nYes.") is None, "it is in two places"
+    assert lines("FAQ > Gamma\n\nNo.") is None
 
 
 def test_whole_lines_are_taken_and_a_line_that_is_too_long_is_cut():

@@ -242,13 +242,24 @@ def test_the_nearest_ids_need_not_be_looked_for(served, docs):
     assert ([each["id"] for each in got["documents"]], got["missing"], got["nearest"]) == (["2.md"], ["22.md"], {})
 
 
-@pytest.mark.parametrize(("body", "told"), [({}, "give ids or a filter"), ({"ids": ["a"], "filter": {"a": 1}}, "both")])
-def test_a_deletion_is_by_ids_or_by_a_filter(served, docs, body, told):
+@pytest.mark.parametrize("body", [{}, {"ids": ["a"], "filter": {"a": 1}}, {"ids": ["a"], "source": "a"}])
+def test_a_deletion_is_by_ids_by_a_filter_or_of_a_source(served, docs, body):
     answer = served.post(f"{docs}/documents/delete", json=body)
     assert answer.status_code == 400
-    message = answer.json()["error"]["message"]
-    assert told in message
-    assert message.endswith(", not both") is bool(body)
+    assert answer.json()["error"]["message"] == "give one of ids, filter and source"
+
+
+def test_a_source_is_deleted_with_its_documents(served, docs):
+    served.post(f"{docs}/documents?source=first", json=documents(2))
+    served.post(f"{docs}/documents?source=second", json=documents(2))
+    body = {"source": "second"}
+    trial = served.post(f"{docs}/documents/delete", json={**body, "dry_run": True}).json()
+    assert trial == {"deleted": 0, "documents": ["second:0.md", "second:1.md"], "missing": []}
+    assert served.post(f"{docs}/documents/delete", json=body).json() == {**trial, "deleted": 2}
+    assert ids(served, docs) == ["0.md", "1.md"]
+    unknown = served.post(f"{docs}/documents/delete", json=body)
+    assert unknown.status_code == 400
+    assert "there is no source 'second'; its sources are 'first'" in unknown.json()["error"]["message"]
 
 
 def test_only_commands_that_read_the_folder_learn_the_roots(served, docs):

@@ -70,6 +70,21 @@ def test_counts_know_no_limit(folder):
     assert tokenizer.count([]).tolist() == []
 
 
+def test_characters_of_unknown_tokens_are_counted(folder):
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(folder)
+    tokenizer, texts = TextTokenizer(folder, 5), [*TEXTS, "fox ราคา fox"]
+    found = tokenizer.count_unknown(texts)
+    assert found[:, 0].tolist() == tokenizer.count(texts).tolist()
+    lacks = [theirs.unk_token_id in ids for ids in theirs(texts)["input_ids"]]
+    assert (found[:, 1] > 0).tolist() == lacks
+    of_bytes = json.loads((folder / "tokenizer.json").read_text())["model"].get("unk_token", "") is None
+    assert found[-1, 1] == (0 if of_bytes else len("ราคา"))
+    assert lacks[:3] == [False] * 3
+    assert TextTokenizer(folder, 5).count_unknown([]).shape == (0, 2)
+
+
 def test_nothing():
     tokens = TextTokenizer(find_model("default").path, 10).encode([])
     assert (len(tokens.ids), tokens.offsets.tolist(), tokens.lengths.tolist(), tokens.truncated) == (0, [0], [], 0)

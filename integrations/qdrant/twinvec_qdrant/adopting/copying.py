@@ -7,11 +7,12 @@ copy is an ingest of documents with vectors: the next call continues, and copies
 
 from __future__ import annotations
 
-from twinvec.errors import InputError
+from twinvec.errors import BadVectorError, InputError
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.adopting.reading import document_of, is_ours
 from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.layout import Layout
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.stores.points import Point, pages
@@ -48,11 +49,11 @@ def _copy(target: Collection, layout: Layout, points: list[Point], report: Adopt
             document = document_of(layout, point.id, point.payload)
             if point.dense is None:
                 raise InputError("it has no vector of the model")
-        except InputError as error:
+            vectors[document.id] = checked_vector(point.dense, len(point.dense)).tolist()
+        except (InputError, BadVectorError) as error:
             report.skip(point.id, str(error))
         else:
             documents.append(document)
-            vectors[document.id] = point.dense.tolist()
     ingested = target.ingest(documents, vectors=vectors, dry_run=dry_run, allow_all_failed=True)
     report.adopted += ingested.new + ingested.updated
     report.unchanged += ingested.unchanged

@@ -132,9 +132,12 @@ def _of_llama_index(layout: Layout, payload: Mapping[str, Any]) -> tuple[Any, An
         return payload.get(text_key), {key: value for key, value in payload.items() if key != text_key}
     try:
         node = json.loads(payload[_NODE])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise DocumentError(f"its {_NODE} is not JSON") from None
-    return _embedded(node) if layout.embeds_metadata else _text(node), dict(payload)
+    try:
+        return _embedded(node) if layout.embeds_metadata else _text(node), dict(payload)
+    except (AttributeError, TypeError):
+        raise DocumentError(f"its {_NODE} is not a node of LlamaIndex") from None
 
 
 def _text(node: Mapping[str, Any]) -> Any:

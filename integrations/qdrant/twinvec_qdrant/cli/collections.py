@@ -48,7 +48,7 @@ def info_command(
     \b
     twinvec info --collection docs
     """
-    values = _info(CollectionPlace(collection, path, url, wait, grpc_port))
+    values = collection_info(CollectionPlace(collection, path, url, wait, grpc_port))
     if as_json:
         show_json(values)
         return
@@ -61,7 +61,7 @@ def info_command(
     show(title, properties({name.replace("_", " "): as_text(value) for name, value in rows.items()}))
 
 
-def _info(place: CollectionPlace) -> dict[str, Any]:
+def collection_info(place: CollectionPlace) -> dict[str, Any]:
     """Return what a collection holds; the process that serves the store tells it, if there is one."""
     if (client := client_of(place)) is not None:
         with client:

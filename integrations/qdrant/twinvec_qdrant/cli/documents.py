@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -45,10 +46,21 @@ def get_command(
     if as_json:
         show_json({name: found[name] for name in ("documents", "missing")})
     else:
-        for number, each in enumerate(found["documents"]):
-            name = f"{each['id']} ({each['described']})" if "described" in each else each["id"]
-            typer.echo(("\n" if number else "") + typer.style(name, bold=True) + f"\n\n{each['text']}")
+        _print_documents(found["documents"])
     _end(found["missing"], found["nearest"])
+
+
+def _print_documents(documents: Sequence[Mapping[str, Any]]) -> None:
+    """Print documents; a terminal gets no control codes of theirs, a pipe gets what the collection holds."""
+    from twinvec_qdrant.cli.results.hits import copyable, printable, safe
+
+    on_terminal = sys.stdout.isatty()
+    for number, each in enumerate(documents):
+        name, described, text = each["id"], each.get("described", ""), each["text"]
+        if on_terminal:
+            name, described, text = copyable(name), printable(described), safe(text)
+        name += f" ({described})" if described else ""
+        typer.echo(("\n" if number else "") + typer.style(name, bold=True) + f"\n\n{text}")
 
 
 def show_command(
@@ -88,38 +100,49 @@ def delete_command(
     path: StorePath = None,
     url: StoreUrl = None,
     where: FilterOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="NAME", help="Delete a source of the collection with its documents."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Report what would be deleted, and delete nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --filter: do not ask for confirmation.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --filter or --source: do not ask for confirmation.")] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete documents from a collection, by id or by filter.
+    """Delete documents from a collection: by id, by filter, or all of a source.
 
-    The files that they were read from stay, and the next ingest or update takes them in again. The exit code is 1 if a
-    document is not there; the others are deleted.
+    The files that they were read from stay, and the next ingest or update takes them in again, unless their source is
+    deleted. The exit code is 1 if a document is not there; the others are deleted.
 
     \b
     twinvec delete README.md --collection docs
     twinvec delete --filter lang=de --collection docs --dry-run
+    twinvec delete --source minutes --collection docs
     """
-    if bool(ids) == bool(where):
-        raise typer.BadParameter(f"give ids or --filter{', not both' if where else ''}")
-    if where and not dry_run:
+    if sum(map(bool, (ids, where, source is not None))) != 1:
+        raise typer.BadParameter("give one of ids, --filter and --source")
+    if not (ids or dry_run):
         check_confirmed(yes, as_json=as_json)
     place = CollectionPlace(collection, path, url, wait, grpc_port)
     nearest: Mapping[str, Sequence[str]] = {}
     with documents_of(place) as documents:
-        if where:
-            found = documents.delete(None, parse_filter_options(where), dry_run=dry_run or not yes)
-        else:
+        if ids:
             found = documents.delete(ids, dry_run=dry_run)
             if found["missing"]:
                 nearest = documents.get(found["missing"])["nearest"]
-    if where and found["documents"] and not yes and not dry_run:
-        found = _deleted_if_confirmed(place, found["documents"])
+        else:
+            conditions = parse_filter_options(where) if where else None
+            found = documents.delete(None, conditions, source, dry_run=dry_run or not yes)
+    if not (ids or yes or dry_run) and (found["documents"] or source is not None):
+        found = _deleted_if_confirmed(place, found["documents"], source)
+    _print_deleted(found, dry_run=dry_run, as_json=as_json)
+    _end(found["missing"], nearest)
+
+
+def _print_deleted(found: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         show_json({name: found[name] for name in ("deleted", "documents", "missing")})
     elif dry_run:
@@ -127,20 +150,24 @@ def delete_command(
         _list(found["documents"])
     else:
         typer.echo(f"deleted {_documents(found['deleted'])}")
-    _end(found["missing"], nearest)
 
 
-def _deleted_if_confirmed(place: CollectionPlace, ids: Sequence[str]) -> dict[str, Any]:
-    """Delete the documents that a filter has found, and no others that it finds by the time of the answer."""
+def _deleted_if_confirmed(place: CollectionPlace, ids: Sequence[str], source: str | None) -> dict[str, Any]:
+    """Delete a source, or the documents that a filter has found and no others that it finds by then."""
     _list(ids)
-    typer.confirm(f"Delete {_documents(len(ids))} from {place.name!r}?", abort=True, err=True)
+    what = _documents(len(ids)) if source is None else f"the source {source!r} and its {_documents(len(ids))}"
+    typer.confirm(f"Delete {what} from {place.name!r}?", abort=True, err=True)
     with documents_of(place) as documents:
+        if source is not None:
+            return documents.delete(None, source=source)
         return {**documents.delete(ids), "missing": []}  # another process may have deleted some meanwhile
 
 
 def _list(ids: Sequence[str]) -> None:
+    from twinvec_qdrant.cli.results.hits import copyable
+
     for each in ids[:_SHOWN]:
-        typer.echo(f"  {each}", err=True)
+        typer.echo(f"  {copyable(each)}", err=True)
     if len(ids) > _SHOWN:
         typer.echo(f"  ... and {len(ids) - _SHOWN:,} more", err=True)
 

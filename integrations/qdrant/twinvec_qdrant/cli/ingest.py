@@ -249,6 +249,7 @@ def _show_report(
         f"chunks {done}written": report.chunks,
         f"texts {done}encoded": report.encoded,
         "chunks longer than the model reads": report.truncated,
+        **({"chunks mostly of words that the model does not know": report.unknown} if report.unknown else {}),
         "chunks in the collection": collection.count(),
     }
     shown = {name: as_text(value) for name, value in figures.items()}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -127,6 +127,11 @@ def search_command(
     queries = [_checked(query) for query in queries]
     place = CollectionPlace(collection or "", path, url, wait, grpc_port)
     answers, roots, failed = _search(place, model, queries, asked)
+    for query in (each.query for each in answers if each.unknown):
+        complain(
+            f"twinvec: the query {query!r} consists mostly of words that the model does not know, so hits by vectors "
+            "mean little; search a collection whose model reads its language"
+        )
     if as_json:
         _print_json(answers, failed)
     elif files:
@@ -134,10 +139,21 @@ def search_command(
     else:
         for each in answers:
             _show(each, asked, roots, _Shown(named=len(answers) > 1, full=full, explain=explain))
+    if place.name and asked.filter and not as_json and not any(each.hits for each in answers):
+        _hint(place, asked.filter)
     for name, error in failed.items():
         complain(f"twinvec: the collection {name!r} was not searched: {error}")
     if failed:
         raise typer.Exit(SOME_FAILED)
+
+
+def _hint(place: CollectionPlace, filter: Mapping[str, Any]) -> None:
+    """Say what may be wrong with a filter that found nothing."""
+    from twinvec_qdrant.cli.collections import collection_info
+    from twinvec_qdrant.cli.results.filter_hints import filter_hints
+
+    if hints := list(filter_hints(filter, collection_info(place))):
+        complain(f"twinvec: {'; '.join(hints)}")
 
 
 def _checked(query: str) -> str:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -132,6 +133,8 @@ def _show(name: str, report: UpdateReport, seconds: float | None = None) -> None
         tell(f"not updated, since their place is unknown or elsewhere: {', '.join(report.placeless)}")
     for source, reason in report.missing:
         complain(f"not updated: {source}: {reason}")
+        options = f"-c {quote(name)} --source {quote(source)}"
+        complain(f"if it has moved: twinvec ingest NEWPLACE {options}; to remove it: twinvec delete {options}")
     show_not_ingested(report)
 
 

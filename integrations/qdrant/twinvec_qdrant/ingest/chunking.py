@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from twinvec.errors import ConfigurationError, DocumentError, EngineError, MissingExtraError
 from twinvec.retrieval.documents import Document
 from twinvec.tokens.tokenizer import TextTokenizer
-from twinvec_qdrant.encoders import truncated
+from twinvec_qdrant.encoders import as_read
 from twinvec_qdrant.ingest.code import code_language, code_name, code_sections, grammar
 from twinvec_qdrant.ingest.markdown import is_markdown, markdown_sections
 from twinvec_qdrant.ingest.reading import PagedDocument
@@ -51,6 +51,7 @@ class Chunk:
         position: Its place in the document, from 0.
         truncated: Whether the model truncates it.
         page: The page on which it starts, from 1; None if that is not known.
+        unknown: Whether it consists mostly of words that the model does not know.
         in_context: The text, and again with what stands around it (``ChunkSettings.surroundings``); None without.
     """
 
@@ -59,6 +60,7 @@ class Chunk:
     position: int
     truncated: bool
     page: int | None = field(default=None, kw_only=True)
+    unknown: bool = field(default=False, kw_only=True)
     in_context: str | None = field(default=None, kw_only=True)
 
     @property
@@ -139,10 +141,18 @@ class Chunker:
         ways = self.ways(document)
         pieces = self._pieces(document, ways.get("code")) if self.settings.enabled else [whole]
         found = [each for each in pieces if each.text.strip()]
-        cut = truncated(self._encoder, [each.text for each in found])
+        read = as_read(self._encoder, [each.text for each in found])
         pages = _pages(found, document.text, ways["pages"]) if "pages" in ways else [None] * len(found)
         return [
-            Chunk(each.text, each.heading, row, cut[row], page=pages[row], in_context=each.in_context)
+            Chunk(
+                each.text,
+                each.heading,
+                row,
+                read[row].truncated,
+                page=pages[row],
+                unknown=read[row].unknown,
+                in_context=each.in_context,
+            )
             for row, each in enumerate(found)
         ]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from twinvec.errors import DocumentError, InputError
 from twinvec.retrieval.documents import Document, as_document
-from twinvec_qdrant.ingest.reading import Empty, Failure
+from twinvec_qdrant.ingest.reading import Empty, Failure, printable
 from twinvec_qdrant.ingest.reading.root import Reading
 from twinvec_qdrant.records.roots import FIRST_ROOT, Membership
 from twinvec_qdrant.records.schema import canonical, digest, json_payload
@@ -28,7 +29,7 @@ class DocumentGate:
     Attributes:
         seen: The version of every document so far by id: the hash of all that decides its chunks; "" if it is broken.
         tenants: The tenants that the documents name.
-        hidden: How many failures may hide documents.
+        hidden: How many failures may hide documents, by what the ids of these begin with.
         work: What has been read for each document, by id, with what was read for the broken ones before it; whoever has
             dealt with a document takes its work away. The unit is that of ``total_work``.
     """
@@ -44,7 +45,7 @@ class DocumentGate:
     ) -> None:
         self.seen: dict[str, str] = {}
         self.tenants: set[str] = set()
-        self.hidden = 0
+        self.hidden: Counter[str] = Counter()
         self.work: dict[str, int] = {}
         self._given = dict(settings)
         self._settings = canonical(self._given)
@@ -94,7 +95,8 @@ class DocumentGate:
             self._empty(self._membership.prefix + value.source, value.reason)
             return None
         if isinstance(value, Failure):
-            self._refuse(self._membership.prefix + value.source, value.reason, hides=value.hides)
+            prefix = self._membership.prefix
+            self._refuse(prefix + value.source, value.reason, prefix + value.below if value.hides else None)
             return None
         try:
             document = as_document(value, position)
@@ -104,15 +106,16 @@ class DocumentGate:
                 self.tenants.add(_tenant(document.id, payload, self._tenant_key))
         except InputError as error:
             claimed = _claimed_id(value)
-            name = f"document {position}" if claimed is None else self._membership.prefix + claimed
-            self._refuse(name, str(error), hides=claimed is None)
+            name = f"document {position}" if claimed is None else self._membership.prefix + printable(claimed)
+            self._refuse(name, str(error), self._membership.prefix if claimed is None else None)
             return None
         return replace(document, id=source, payload=payload)
 
-    def _refuse(self, source: str, reason: str, *, hides: bool) -> None:
-        """Report a failure; one that hides documents makes pruning unsafe."""
+    def _refuse(self, source: str, reason: str, below: str | None) -> None:
+        """Report a failure; it may hide documents whose ids begin with ``below``, or none."""
         self.seen.setdefault(source, "")
-        self.hidden += hides
+        if below is not None:
+            self.hidden[below] += 1
         self._fail(source, reason)
 
     def _is_first(self, document: Document) -> bool:

@@ -6,12 +6,12 @@ fails, the batches that were planned before are still encoded and written first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from twinvec.errors import BadVectorError, InputError
 from twinvec.support.progress import Advance
@@ -20,6 +20,8 @@ from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
 from twinvec_qdrant.ingest.chunking import Chunk
 from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, distinct
+
+T = TypeVar("T")
 
 
 class _Unknown(NamedTuple):
@@ -90,6 +92,25 @@ class Encoding:
     def close(self) -> None:
         """End the thread after the portion under way."""
         self._thread.shutdown(cancel_futures=True)
+
+
+class LastingErrors(Iterator[T]):
+    """Yields items; an error, or the end, comes again at every later call, where a generator would only end.
+
+    An ingest that starts over with another model therefore still raises the error of its documents.
+    """
+
+    def __init__(self, items: Iterable[T]) -> None:
+        self._items = iter(items)
+        self._error: Exception | None = None
+
+    def __next__(self) -> T:
+        if self._error is None:
+            try:
+                return next(self._items)
+            except Exception as error:
+                self._error = error
+        raise self._error
 
 
 def _until_failure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
@@ -15,28 +16,48 @@ MAX_DEPTH = 20
 """How deep the lists and mappings of a front matter may be nested."""
 
 
-def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
+def split_front_matter(text: str, tell: Callable[[str], None] | None = None) -> tuple[dict[str, Any], str]:
     """Return the front matter's values as plain JSON (dates as strings, sets as lists), and the text below it.
 
     A block that is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, or has aliases stays part of the text: a
-    few lines of aliases can expand to gigabytes.
+    few lines of aliases can expand to gigabytes. ``tell`` gets the line and the reason, unless the block is prose
+    between two rules: it begins with a blank line, or is valid YAML of another kind.
     """
     if not text.startswith("---"):
         return {}, text
     from frontmatter.default_handlers import YAMLHandler
 
-    handler = YAMLHandler()
     try:
-        block, body = handler.split(text)
-        if len(block.encode()) > MAX_BYTES or not _is_plain(block):
-            return {}, text
-        values = handler.load(block) or {}
-        if not isinstance(values, dict):
-            return {}, text
-        plain: dict[str, Any] = json.loads(json.dumps(values, default=_as_json, skipkeys=True))
-    except Exception:  # bad values make YAML's constructors raise AttributeError, OverflowError and others
+        block, body = YAMLHandler().split(text)
+    except ValueError:  # no line ends the block
         return {}, text
-    return plain, body.lstrip("\r\n")
+    try:
+        values = _values(block)
+    except Exception as error:  # bad values make YAML's constructors raise AttributeError, OverflowError and others
+        if tell is not None and text.split("\n", 2)[1].strip():
+            tell(_reason(error, block, text.count("\n", 0, text.index(block)) + 1))
+        return {}, text
+    return ({}, text) if values is None else (values, body.lstrip("\r\n"))
+
+
+def _values(block: str) -> dict[str, Any] | None:
+    """Return the values of a block; None if it is YAML, but not a mapping."""
+    import yaml
+
+    if len(block.encode()) > MAX_BYTES:
+        raise yaml.YAMLError(f"more than the limit of {MAX_BYTES:,} bytes")
+    _check_plain(block)
+    values = yaml.load(block, Loader=_loader()) or {}
+    if not isinstance(values, dict):
+        return None
+    plain: dict[str, Any] = json.loads(json.dumps(values, default=_as_json, skipkeys=True))
+    return plain
+
+
+def _loader() -> Any:
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _as_json(value: object) -> object:
@@ -44,13 +65,44 @@ def _as_json(value: object) -> object:
     return sorted(map(str, value)) if isinstance(value, set) else str(value)
 
 
-def _is_plain(block: str) -> bool:
-    """Return whether the block has no aliases and is not too deep; stop reading at the first offence."""
+def _check_plain(block: str) -> None:
+    """Raise an error of YAML if the block has aliases or is too deep; stop reading at the first offence."""
     import yaml
 
     depth = 0
-    for event in yaml.parse(block, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    for event in yaml.parse(block, Loader=_loader()):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent):
-            return False
-    return True
+        mark: Any = event.start_mark
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem="aliases (*name) are not read", problem_mark=mark)
+        if depth > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(problem=f"more than {MAX_DEPTH} levels", problem_mark=mark)
+
+
+def _reason(error: Exception, block: str, first: int) -> str:
+    """Return why a block is no front matter, after the line if that is known; the block begins in line ``first``."""
+    import yaml
+
+    words = " ".join(str(getattr(error, "problem", None) or error).split())
+    is_of_yaml = isinstance(error, yaml.YAMLError)
+    mark = getattr(error, "problem_mark", None) if is_of_yaml else _place_of_bad_value(block)
+    return words if mark is None else f"line {first + mark.line}: {words}"
+
+
+def _place_of_bad_value(block: str) -> Any:
+    """Return the place of the first value that YAML's constructors refuse, such as the date 2024-02-30, or None."""
+    import yaml
+
+    loader = _loader()(block)
+    try:
+        node = loader.get_single_node()
+        for _, value in node.value if isinstance(node, yaml.MappingNode) else ():
+            try:
+                loader.construct_object(value, deep=True)
+            except Exception:  # as in ``split_front_matter``
+                return value.start_mark
+    except yaml.YAMLError:
+        return None
+    finally:
+        loader.dispose()
+    return None

@@ -29,7 +29,7 @@ from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.cutting import Cutting
 from twinvec_qdrant.ingest.document_gate import DocumentGate, total_work
-from twinvec_qdrant.ingest.encoding import Encoding, Portion
+from twinvec_qdrant.ingest.encoding import Encoding, LastingErrors, Portion
 from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.planned import (
     Changed,
@@ -46,10 +46,11 @@ from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.roots import Membership
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
-from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.report import IngestReport, unknown_warning
 
 logger = logging.getLogger(__name__)
 
+_NAMED = 3  # documents in a warning
 _ROUNDS = 5  # a commit is lost only to another writer of the same source
 
 
@@ -111,7 +112,7 @@ class Ingestion:
         progress: bool,
     ) -> IngestReport:
         """Ingest the documents of one root; see ``Collection.ingest``."""
-        groups = self._gate.groups(documents, membership)
+        groups, before = self._gate.groups(documents, membership), self._report.unknown
         self._cutting.records = not dry_run
         total, work = length_hint(documents) or None, total_work(documents) if progress else None
         try:
@@ -135,11 +136,13 @@ class Ingestion:
         finally:
             self._encoding.close()
             self._catalog.leave(self._drafts.values())
+        if unknown := self._report.unknown - before:
+            logger.warning(unknown_warning(unknown))
         return self._report
 
     def _bring(self, changed: Iterator[Changed]) -> None:
         """Cut, encode and commit documents."""
-        self._write(document_batches(self._planner.planned(changed)))
+        self._write(LastingErrors(document_batches(self._planner.planned(changed))))
 
     def _count_only(self, batches: Iterable[Sequence[PlannedDocument]]) -> None:
         for batch in batches:
@@ -293,17 +296,19 @@ class Ingestion:
             self._report.updated += 1
         self._report.chunks += written
         self._report.truncated += sum(chunk.truncated for chunk in planned.chunks)
+        self._report.unknown += sum(chunk.unknown for chunk in planned.chunks)
 
     def _prune(self, membership: Membership, *, allow_empty: bool, dry_run: bool) -> None:
-        """Remove the root's sources that were not among the documents, of the tenants that the documents name."""
-        if self._gate.hidden:
-            logger.warning(
-                "nothing was pruned: %d failures may hide documents, so a missing document may still exist",
-                self._gate.hidden,
-            )
-            return
+        """Remove the root's sources that were not among the documents, of the tenants that the documents name.
+
+        A source that a failure may hide stays.
+        """
         own = filter(membership.has, self._tenants.sources(self._gate.tenants))
-        gone = [source for source in own if source not in self._gate.seen]
+        missing = [source for source in own if source not in self._gate.seen]
+        hidden = tuple(self._gate.hidden)
+        gone = [source for source in missing if not source.startswith(hidden)]
+        if len(gone) < len(missing):
+            logger.warning(_not_pruned([source for source in missing if source.startswith(hidden)], self._gate.hidden))
         if gone and not self._gate.seen and not allow_empty:
             raise DocumentError(
                 f"the ingest got no documents, and pruning would remove all {len(gone):,} of {self._backend.location}; "
@@ -320,6 +325,14 @@ class Ingestion:
             self._backend.build_index(self._description.index)
         except StoreUnavailableError as error:  # searches work without the index, only more slowly
             logger.warning("no index was built: %s", error)
+
+
+def _not_pruned(kept: Sequence[str], hidden: Mapping[str, int]) -> str:
+    """Return the warning that missing documents stay; ``hidden`` has the number of failures that may hide them."""
+    failures = sum(number for below, number in hidden.items() if any(source.startswith(below) for source in kept))
+    named = ", ".join(sorted(kept)[:_NAMED]) + (f" and {len(kept) - _NAMED:,} more" if len(kept) > _NAMED else "")
+    counted = f"{len(kept):,} missing document{'' if len(kept) == 1 else 's'}"
+    return f"not pruned: {counted}, which {failures:,} failure{'' if failures == 1 else 's'} may hide: {named}"
 
 
 def _checked(given: Mapping[str, Sequence[float]], description: Description) -> dict[str, FloatArray]:

@@ -20,7 +20,7 @@ def written_line(value: Document | Failure) -> dict[str, Any]:
     """Return a document, or what could not be read, as a JSON object."""
     if isinstance(value, Failure):
         kind = "empty" if isinstance(value, Empty) else "failure"
-        return {kind: {"source": value.source, "reason": value.reason, "hides": value.hides}}
+        return {kind: {"source": value.source, "reason": value.reason, "hides": value.hides, "below": value.below}}
     document = {"id": value.id, "text": value.text, "title": value.title, "payload": dict(value.payload)}
     pages = {"pages": list(value.pages)} if isinstance(value, PagedDocument) else {}
     return {"document": document, **pages}
@@ -35,7 +35,8 @@ def read_line(values: Mapping[str, Any]) -> Document | Failure:
     """
     for kind, name in ((Empty, "empty"), (Failure, "failure")):
         if isinstance(found := values.get(name), dict):
-            return kind(str(found.get("source")), str(found.get("reason")), bool(found.get("hides")))
+            below = str(found.get("below", ""))
+            return kind(str(found.get("source")), str(found.get("reason")), bool(found.get("hides")), below=below)
     document = as_document(values.get("document"), 0)
     pages = values.get("pages")
     if pages is None:

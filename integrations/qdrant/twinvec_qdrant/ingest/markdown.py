@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
@@ -14,26 +15,40 @@ def is_markdown(document: Document) -> bool:
     return stated == "markdown" if stated is not None else document.id.lower().endswith(MARKDOWN_SUFFIXES)
 
 
+class Section(NamedTuple):
+    """A heading path, and the lines below its last heading: the first one, from 0, and the one behind the last."""
+
+    path: list[str]
+    first: int
+    end: int
+
+
 def markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str]]:
     """Return the heading path and the body of every section; the first section stands before all headings."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the lines that the parser counts
+    lines = text.split("\n")
+    return [(path, "\n".join(lines[first:end])) for path, first, end in located_sections(text, title)]
+
+
+def located_sections(text: str, title: list[str]) -> list[Section]:
+    """Return the sections of a text whose lines end in \\n; those of a front matter are in none."""
     from markdown_it import MarkdownIt
 
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the lines that the parser counts
-    _, text = split_front_matter(text)
-    lines = text.split("\n")
-    tokens = MarkdownIt("commonmark").disable("inline").parse(text)
-    sections: list[tuple[list[str], str]] = []
+    _, body = split_front_matter(text)
+    tokens = MarkdownIt("commonmark").disable("inline").parse(body)
+    before = text.count("\n", 0, len(text) - len(body))  # a front matter goes from the beginning
+    sections: list[Section] = []
     path: list[tuple[int, str]] = []
-    started = 0
+    started = before
     for opening, content in pairwise(tokens):
         if opening.type != "heading_open" or opening.level or not opening.map:
             continue
-        sections.append((title + [name for _, name in path], "\n".join(lines[started : opening.map[0]])))
-        started = opening.map[1]
+        sections.append(Section(title + [name for _, name in path], started, before + opening.map[0]))
+        started = before + opening.map[1]
         level = int(opening.tag[1])
         path = [(above, name) for above, name in path if above < level]
         name = " ".join(content.content.split())
         if name and not (level == 1 and title == [name]):
             path.append((level, name))
-    sections.append((title + [name for _, name in path], "\n".join(lines[started:])))
+    sections.append(Section(title + [name for _, name in path], started, text.count("\n") + 1))
     return sections

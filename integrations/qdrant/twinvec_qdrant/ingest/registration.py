@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from twinvec.errors import ConfigurationError
+from twinvec.text import check_text
 from twinvec_qdrant.ingest.lines import RootElsewhere
 from twinvec_qdrant.ingest.reading import STANDARD_INPUT, Root, printable
 from twinvec_qdrant.ingest.reading.calls import WithResults
@@ -37,7 +38,12 @@ def registered(
     Raises:
         DocumentError: the root's folder or file cannot be read.
         ConfigurationError: as for ``Roots.register``, or there is nothing that ``describe`` could describe.
+        TextError: what ``describe`` holds is not a string, or holds a lone surrogate.
     """
+    if not isinstance(describe, Mapping):
+        raise ConfigurationError(f"describe: expected texts by path, got {type(describe).__name__}")
+    for path, text in describe.items():
+        check_text(text, f"describe, under {check_text(path, 'describe: path')!r}")
     if isinstance(documents, RootElsewhere):
         wanted = StoredRoot.of_fields(documents.root)
         return documents.documents, roots.register(wanted, named=documents.named, prune=prune, write=write)
@@ -65,9 +71,9 @@ def stored_root(root: Root, name: str | None, describe: Mapping[str, str]) -> St
     if root.path == STANDARD_INPUT:
         return StoredRoot(name, described=described)
     location = str(Path(root.path).resolve())
-    if location != printable(location):  # bytes that are not UTF-8, which no store keeps
-        return StoredRoot(name, described=described)
     options = root.as_dict()
+    if any(text != printable(text) for text in (location, *root.include, *root.exclude)):
+        return StoredRoot(name, described=described)  # bytes that are not UTF-8, which no store keeps
     del options["path"]
     return StoredRoot(name, False, location, socket.gethostname(), options, described)
 

@@ -171,7 +171,7 @@ class Migration:
     def _sweep(self, advance: Advance, *, throttled: bool = True) -> None:
         """Encode until all chunks have a vector of the next model."""
         rate = self._chunks_per_second if throttled else None
-        size = _PAGE if rate is None else min(_PAGE, max(1, round(rate)))  # at most a second's worth at once
+        size = _PAGE if rate is None else max(1, round(min(rate, _PAGE)))  # at most a second's worth at once
         due, found = 0.0, True
         while found:  # again, for what writers have added to pages that were read before
             found = False

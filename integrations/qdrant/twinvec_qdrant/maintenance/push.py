@@ -19,6 +19,7 @@ from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.notes import are_filtered
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing, shown_indexes
+from twinvec_qdrant.records.roots import ROOTS, Roots
 from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, embedded_text, tenant_path, user_payload
 from twinvec_qdrant.records.words.vocabulary import VOCABULARY
 from twinvec_qdrant.report import PushReport
@@ -46,13 +47,15 @@ def push(source: Catalog, store: Store, *, prune: bool, allow_empty: bool, progr
 
 def open_target(store: Store, source: Description) -> Backend:
     """Open the other store's collection, or create it with this one's settings; raise as ``_check_target`` does."""
-    if store.peek() is None:
+    is_new = store.peek() is None
+    if is_new:
         fresh = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0, "layout": None}
         backend = store.create(source.model_copy(update=fresh).new_collection())
-        PayloadIndexing(backend, source.payload_indexes).begin()
     else:
         backend = store.open()
     try:
+        if is_new:
+            PayloadIndexing(backend, source.payload_indexes).begin()
         _check_target(stored_description(backend), source, backend.location)
     except BaseException:
         backend.close()
@@ -115,7 +118,7 @@ class _Push:
                 seen.update(page)
                 self._copy(page)
                 advance(len(page))
-            notes = self._copy_notes()
+            notes = self._copy_notes(prune=prune)
             if prune:
                 self._prune(seen, notes, allow_empty=allow_empty)
             self._bm25.rebalance()
@@ -180,14 +183,18 @@ class _Push:
                 copies.append(Point(chunk, payload, dense, sparse, self._target_vector, states.get(chunk)))
         return Change(replace(record, revision=revision), copies, old)
 
-    def _copy_notes(self) -> set[str]:
+    def _copy_notes(self, *, prune: bool) -> set[str]:
         copied = {VOCABULARY}  # which the copy counts from its own chunks
         for page in pages((each for each in self._source.scroll([NOTES]) if each.id != VOCABULARY), _PAGE):
             self._indexing.see(note.payload["metadata"] for note in page if are_filtered(note.payload["namespace"]))
-            self._target.upsert(page)
+            self._target.upsert([self._to_copy(note, prune=prune) for note in page])
             copied.update(note.id for note in page)
         self._target.flush()
         return copied
+
+    def _to_copy(self, note: Point, *, prune: bool) -> Point:
+        """Return a note as the copy gets it; the copy keeps its own roots, unless their documents are pruned."""
+        return note if prune or note.id != ROOTS else Roots(self._target).joined(note)
 
     def _prune(self, sources: set[str], notes: set[str], *, allow_empty: bool) -> None:
         gone = [source for source in self._to.sources() if source not in sources]

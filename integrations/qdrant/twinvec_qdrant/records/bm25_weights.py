@@ -141,13 +141,17 @@ class BM25Weights:
 
         Also store the words that have been written; with ``recount``, count those of all chunks.
         """
-        if self._totals is None or self._drifted(*self._totals):
+        if self._totals is None or self._drifted(*self._totals) or not self._follows(self._totals[0]):
             chunks, terms = self._totals = self._counted()  # also counts the commits of other writers
             if self._drifted(chunks, terms):
                 self._weigh_all(chunks, terms)
         if self._analyzer.version > 1:
             with suppress(StoreLimitError):  # a full collection takes no vocabulary: the next ingest writes it
                 self._vocabulary.save(self._totals[0], self._analyzer, anew=recount)
+
+    def _follows(self, chunks: int) -> bool:
+        """Return whether no other writer has committed since the totals were counted, as the vocabulary tells."""
+        return self._analyzer.version == 1 or self._vocabulary.follows(chunks)
 
     def _weigh_all(self, chunks: int, terms: int) -> None:
         average = terms / chunks

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record, filter_conditions, record_id, user_payload
 from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.points import Point
 from twinvec_qdrant.stores.steps import Steps
 
 
 def stored_documents(backend: Backend, ids: Sequence[str]) -> Steps[list[Document]]:
     """Return the documents with these ids; see ``Collection.get``."""
-    stored = yield from backend.points([record_id(source) for source in dict.fromkeys(ids)])
-    records = {each.source: each for each in (Record.of_payload(point.payload) for point in stored.values())}
-    points = yield from backend.points([chunk for each in records.values() for chunk in each.chunks])
-    documents = []
-    for record in (records[source] for source in dict.fromkeys(ids) if source in records):
-        chunks = [points[chunk].payload for chunk in record.chunks if chunk in points]
-        payload = user_payload(chunks[0]) if chunks else record.payload
-        documents.append(Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload))
-    return documents
+    documents: dict[str, Document] = {}
+    incomplete: dict[str, str] = {}  # revisions
+    left = list(dict.fromkeys(ids))
+    while left:
+        stored = yield from backend.points([record_id(source) for source in left])
+        records = [Record.of_payload(point.payload) for point in stored.values()]
+        points = yield from backend.points([chunk for each in records for chunk in each.chunks])
+        left = []
+        for record in records:
+            # a writer has removed the chunks after the record was read, or they are lost if the record is the same
+            if points.keys() >= set(record.chunks) or incomplete.get(record.source) == record.revision:
+                documents[record.source] = _document(record, points)
+            else:
+                incomplete[record.source] = record.revision
+                left.append(record.source)
+    return [documents[source] for source in dict.fromkeys(ids) if source in documents]
+
+
+def _document(record: Record, points: Mapping[str, Point]) -> Document:
+    chunks = [points[chunk].payload for chunk in record.chunks if chunk in points]
+    payload = user_payload(chunks[0]) if chunks else record.payload
+    return Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload)
 
 
 def find_documents(catalog: Catalog, filter: Filter | None) -> list[str]:

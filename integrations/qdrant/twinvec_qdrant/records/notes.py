@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from twinvec.errors import DocumentError
 from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec.text import check_text
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
-from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id
+from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id, plain_json
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Point, pages
@@ -33,24 +35,30 @@ class Notes:
         self._namespace = namespace
 
     def put(self, notes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write notes by key, each a mapping of plain JSON values; a note replaces the stored one of its key."""
+        """Write notes by key, each a mapping of plain JSON values; a note replaces the stored one of its key.
+
+        Raises:
+            DocumentError: a note is no mapping of plain JSON values; nothing was written.
+            TextError: a key is not a string, or holds a lone surrogate; nothing was written.
+        """
+        points = [self._point(key, fields) for key, fields in notes.items()]
         with self._backend.writing:
             if are_filtered(self._namespace):
-                self._index(notes.values())
-            self._backend.upsert([self._point(key, fields) for key, fields in notes.items()])
+                self._index(point.payload["metadata"] for point in points)
+            self._backend.upsert(points)
             self._backend.flush()
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove notes; missing keys are ignored."""
         with self._backend.writing:
-            self._backend.delete([note_id(self._namespace, key) for key in keys])
+            self._backend.delete([self._id(key) for key in keys])
             self._backend.flush()
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the fields of the notes with these keys, by key; missing keys are left out."""
         found: dict[str, dict[str, Any]] = {}
         for page in pages(keys):
-            points = self._backend.retrieve([note_id(self._namespace, key) for key in page])
+            points = self._backend.retrieve([self._id(key) for key in page])
             found |= {point.payload["key"]: point.payload["metadata"] for point in points.values()}
         return found
 
@@ -70,5 +78,11 @@ class Notes:
         self._indexing.see(notes)
 
     def _point(self, key: str, fields: Mapping[str, Any]) -> Point:
-        payload = {"kind": "note", "namespace": self._namespace, "key": key, "metadata": dict(fields)}
-        return Point(note_id(self._namespace, key), payload)
+        if not isinstance(fields, Mapping):
+            raise DocumentError(f"note {key!r}: expected a mapping, got {type(fields).__name__}")
+        metadata = plain_json(fields, f"note {key!r}: it")
+        payload = {"kind": "note", "namespace": self._namespace, "key": key, "metadata": metadata}
+        return Point(self._id(key), payload)
+
+    def _id(self, key: str) -> str:
+        return note_id(self._namespace, check_text(key, "note: key"))

@@ -22,7 +22,9 @@ from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import Point
 
 _NAMESPACE = "twinvec.roots"
-_POINT = note_id(_NAMESPACE, "")
+ROOTS = note_id(_NAMESPACE, "")
+"""Id of the point."""
+
 _TRIES = 5
 _SHOWN = 3  # patterns in an error
 _WILD = frozenset("*?[")
@@ -37,10 +39,12 @@ class Membership:
     Attributes:
         prefix: What the ids of the root's documents begin with.
         others: What the ids of all later roots begin with.
+        added: Name of the root if it has just been added, else "".
     """
 
     prefix: str = ""
     others: tuple[str, ...] = ()
+    added: str = ""
 
     def id_of(self, source: str) -> str:
         """Return the id of the root's document whose id is ``source`` without the root's name.
@@ -74,9 +78,36 @@ class Roots:
         """Return the roots by name, the first one first."""
         return self._read()[0]
 
+    def joined(self, other: Point) -> Point:
+        """Return the point of another collection, whose documents come here, with the later roots that only this has.
+
+        Otherwise documents of these roots would be taken for those of the first root, and be pruned with it.
+        """
+        coming = [StoredRoot.of_fields(each) for each in other.payload["roots"]]
+        named = {each.name: each for each in coming}
+        own = {name: each for name, each in self.all().items() if not each.first and name not in named}
+        return _point(named | own, uuid4().hex) if own else other
+
     def membership(self, name: str | None) -> Membership:
-        """Return which documents belong to a root; without a name, to the first one."""
-        return _membership(self.all(), name)
+        """Return which documents belong to a root; without a name, to the first one.
+
+        Raises:
+            ConfigurationError: the collection has no root of this name.
+        """
+        roots = self.all()
+        if name is not None and name not in roots:
+            known = f"its sources are {', '.join(map(repr, roots))}" if roots else "it has none"
+            raise ConfigurationError(f"{self._backend.location}: there is no source {name!r}; {known}")
+        return _membership(roots, name)
+
+    def remove(self, name: str) -> None:
+        """Forget a root, but not its documents: they are then those of the first root.
+
+        Raises:
+            StoreBusyError: as for ``register``.
+        """
+        with self._backend.writing:
+            self._change(lambda roots: {each: root for each, root in roots.items() if each != name})
 
     def descriptions(self, sources: Iterable[str]) -> dict[str, str]:
         """Return what the described ones of these documents are from, in the user's words, by id."""
@@ -121,7 +152,7 @@ class Roots:
         if before is not None and _is_elsewhere(before, wanted):
             what = "has moved" if write else "would move"
             logger.warning("the source %r %s from %s to %s", wanted.name, what, before.location, wanted.location)
-        return _membership(result, wanted.name)
+        return replace(_membership(result, wanted.name), added="" if before else wanted.name)
 
     def _again(self, known: StoredRoot, wanted: StoredRoot, *, named: bool) -> StoredRoot:
         """Return a known root as it is from now on."""
@@ -176,7 +207,7 @@ class Roots:
         raise StoreBusyError(f"{self._backend.location}: other writers keep changing its sources; try again")
 
     def _read(self) -> tuple[dict[str, StoredRoot], str | None]:
-        stored = self._backend.retrieve([_POINT]).get(_POINT)
+        stored = self._backend.retrieve([ROOTS]).get(ROOTS)
         if stored is None:
             return {}, None
         found = [StoredRoot.of_fields(each) for each in stored.payload["roots"]]
@@ -223,4 +254,4 @@ def _point(roots: Mapping[str, StoredRoot], revision: str) -> Point:
     """Return the note that holds the roots, beside the fields of notes, where no filter looks."""
     stored: Sequence[Mapping[str, Any]] = [each.as_fields() for each in roots.values()]
     note = {"kind": "note", "namespace": _NAMESPACE, "key": "", "metadata": {}}
-    return Point(_POINT, {**note, "revision": revision, "roots": list(stored)})
+    return Point(ROOTS, {**note, "revision": revision, "roots": list(stored)})

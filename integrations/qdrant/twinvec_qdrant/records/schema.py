@@ -178,18 +178,37 @@ def json_payload(document: Document) -> dict[str, Any]:
     Raise ``DocumentError`` on a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload
     larger than ``MAX_PAYLOAD_BYTES``.
     """
-    if len(document.payload) <= _SHORT and all(map(_is_plain, document.payload.items())):
-        return dict(document.payload)
+    return plain_json(document.payload, f"document {document.id!r}: the payload")
+
+
+def plain_json(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a mapping as plain JSON; errors, which call it ``name``, are those of ``json_payload``."""
+    if len(values) <= _SHORT and all(map(_is_plain, values.items())):
+        return dict(values)
     try:
-        text = _PLAIN_JSON.encode(dict(document.payload))
-        payload: dict[str, Any] = _INT64_JSON.decode(text)
-        check_text(text, "payload", MAX_PAYLOAD_BYTES)
+        return _checked_json(values)
     except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError(
-            f"document {document.id!r}: the payload has to be plain JSON (strings, numbers, booleans, null, lists, "
-            f"mappings): {error}"
+            f"{name} has to be plain JSON (strings, numbers, booleans, null, lists, mappings): "
+            f"{_offender(values)}{error}"
         ) from None
-    return payload
+
+
+def _checked_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    text = _PLAIN_JSON.encode(dict(values))
+    plain: dict[str, Any] = _INT64_JSON.decode(text)
+    check_text(text, "payload", MAX_PAYLOAD_BYTES)
+    return plain
+
+
+def _offender(values: Mapping[str, Any]) -> str:
+    """Return the first key whose value is refused, as the beginning of a reason; "" if only all together are."""
+    for key, value in values.items():
+        try:
+            _checked_json({key: value})
+        except (TypeError, ValueError, RecursionError):
+            return f"{key!r}: "
+    return ""
 
 
 def point_payload(own: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,8 +43,8 @@ class QueryVectors:
 
     @property
     def terms(self) -> int:
-        """Return the number of the query's terms."""
-        return 0 if self.sparse is None else int(self.sparse[1].sum())
+        """Return the number of the query's terms, where those of key words count less; 0 only if there are none."""
+        return 0 if self.sparse is None or not len(self.sparse[0]) else max(1, int(self.sparse[1].sum()))
 
     def by_stage(self) -> dict[str, FloatArray | SparseVector | None]:
         """Return the vector of each stage; None for a query without terms, for which the sparse stage finds nothing."""

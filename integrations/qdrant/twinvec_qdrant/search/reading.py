@@ -49,9 +49,16 @@ def read_queries(
     for query, each, text, corrections in zip(queries, parsed, texts, found, strict=True):
         right = corrected(text, corrections, known)
         condition = each if each.has_conditions else None
-        telling = any(any(terms) for terms in weights.terms([" ".join(phrase) for phrase in each.phrases]))
-        readings.append(Reading(query, text, right, condition, telling))
+        readings.append(Reading(query, text, right, condition, _is_telling(each, weights)))
     return readings
+
+
+def _is_telling(query: ParsedQuery, weights: BM25Weights) -> bool:
+    """Return whether a term of a phrase is one of the query, which has no stop words and no words that only ask."""
+    if not query.phrases:
+        return False
+    asked = set(weights.analyzer.query_terms([query.text])[0])
+    return any(map(asked.intersection, weights.terms([" ".join(phrase) for phrase in query.phrases])))
 
 
 def known_words(encoder: object) -> Knows:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from twinvec.errors import DocumentError
+from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.reading import Root
 from twinvec_qdrant.ingest.registration import root_at
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.stored_roots import StoredRoot
+
+logger = logging.getLogger(__name__)
 
 
 class Updatable(Protocol):
@@ -39,7 +42,8 @@ class UpdateReport(IngestReport):
 
     Attributes:
         roots: Names of the sources that were ingested.
-        missing: (name, reason) of each source that could not be read; its documents stay.
+        missing: (name, reason) of each source that could not be read, or whose ingest ended with an error that is none
+            of twinvec's; its documents stay.
         placeless: Names of the sources that have no place, or one on another machine.
     """
 
@@ -87,6 +91,11 @@ def update_collection(
             report.roots.append(stored.name)
         except DocumentError as error:
             report.missing.append((stored.name, str(error)))
+        except TwinvecError:
+            raise
+        except Exception as error:  # one source does not keep the others from being updated, or watched
+            logger.debug("%s: the ingest failed", stored.name, exc_info=True)
+            report.missing.append((stored.name, f"unexpected {type(error).__name__}: {error}"))
     return report
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from twinvec.retrieval.base import Hit
-from twinvec.retrieval.windows import body_start
+from twinvec.retrieval.windows import body_start, whole_lines
 
 _PLACE = re.compile(r"(?P<id>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?(?:, .*)?|#\d{1,9})", re.DOTALL)
 _METADATA_CHARS = 2000
@@ -44,12 +44,18 @@ def passage_of(hit: Hit) -> str:
     return hit.text[body_start(hit) :].strip()
 
 
-def lines_of(passage: str, text: str) -> tuple[int, int] | None:
-    """Return the first and last line of a passage in its document, from 1; None if it is not found there."""
-    found = text.find(passage)
-    if found < 0 or not passage:
+def lines_of(hit: Hit, text: str) -> tuple[int, int] | None:
+    """Return the first and last line of a hit's passage in its document, from 1; None unless it is in one place.
+
+    Args:
+        hit: The hit, with the heading that chunking has put before its text.
+        text: The document as the collection holds it: its chunks, each below its heading.
+    """
+    found = whole_lines(text, hit.text)
+    if len(found) != 1:
         return None
-    first = text.count("\n", 0, found) + 1
+    passage = passage_of(hit)
+    first = text.count("\n", 0, found[0] + hit.text.index(passage, body_start(hit))) + 1
     return first, first + passage.count("\n")
 
 

@@ -149,7 +149,7 @@ class Tools:
                 continue
             left -= len(text)
             document, described = documents.get((name, hit.id), (None, None))
-            lines = None if document is None else lines_of(passage, document.text)
+            lines = None if document is None else lines_of(hit, document.text)
             result.results.append(_found(name, hit, text, place_of(hit, lines), described))
         result.failed = failures.by_name()
         return result

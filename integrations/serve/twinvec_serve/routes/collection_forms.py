@@ -155,6 +155,7 @@ class FoundForQuery(BaseModel):
     hits: list[FoundHit] = Field(description="The hits, best first.")
     seconds: float = Field(description="How long the search took.")
     rerank_seconds: float | None = Field(description="How long the reranker took; null without one.")
+    unknown: bool = Field(description="Whether the query consists mostly of words that the model does not know.")
 
 
 class Found(BaseModel):
@@ -177,6 +178,7 @@ class Report(BaseModel):
     chunks: int = Field(description="Chunks written.")
     encoded: int = Field(description="Texts of chunks encoded.")
     truncated: int = Field(description="Chunks written that are longer than the model reads.")
+    unknown: int = Field(description="Chunks written that consist mostly of words that the model does not know.")
     empty: int = Field(description="Documents without text, which are not in the collection.")
     empties: list[tuple[str, str]] = Field(description="Source and reason of each empty document.")
 
@@ -208,12 +210,13 @@ class StoredDocuments(BaseModel):
 
 
 class Deletion(BaseModel):
-    """Documents to delete: by their ids, or by a filter."""
+    """Documents to delete: by their ids, by a filter, or all of a source."""
 
     model_config = _STRICT
 
     ids: list[str] | None = Field(default=None, description="Ids of documents.", min_length=1)
     filter: dict[str, Any] | None = Field(default=None, description="Conditions on payloads.", min_length=1)
+    source: str | None = Field(default=None, description="Name of a source, which is removed with its documents.")
     dry_run: bool = Field(default=False, description="Say what would be deleted, and delete nothing.")
 
 

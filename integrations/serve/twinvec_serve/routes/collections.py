@@ -109,6 +109,7 @@ def _found(found: Searched, *, with_roots: bool) -> Response:
             "hits": [hit.as_fields() for hit in each.hits],
             "seconds": each.searched,
             "rerank_seconds": each.reranked,
+            "unknown": each.unknown,
         }
         for each in found.answers
     ]

@@ -121,11 +121,10 @@ async def get_one(name: str, identity: str, shared: Served) -> Response:
 
 @router.post("/{name}/documents/delete", dependencies=[Depends(writes)], responses=ERRORS, response_model=Deleted)
 async def delete(name: str, wanted: Deletion, shared: Served) -> Response:
-    """Delete documents, by their ids or by a filter."""
-    if (wanted.ids is None) == (wanted.filter is None):
-        both = ", not both" if wanted.ids is not None else ""
-        raise RequestError(f"give ids or a filter{both}", code="invalid_request")
+    """Delete documents, by their ids, by a filter, or all of a source."""
+    if sum(each is not None for each in (wanted.ids, wanted.filter, wanted.source)) != 1:
+        raise RequestError("give one of ids, filter and source", code="invalid_request")
     check_number(wanted.ids or [], shared)
     opened = await shared.collections.open(name)
-    work = partial(delete_documents, opened, wanted.ids, wanted.filter, dry_run=wanted.dry_run)
+    work = partial(delete_documents, opened, wanted.ids, wanted.filter, wanted.source, dry_run=wanted.dry_run)
     return json_answer(await shared.collections.ingests.write(opened, work))

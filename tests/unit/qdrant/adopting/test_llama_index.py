@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from llama_index.core.schema import Document, ImageNode, MetadataMode, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQuery
@@ -119,6 +121,26 @@ def test_templates_documents_and_old_nodes(theirs, words):
         assert collection.find({"topic": "history", "doc_id": "d"}) == ["7"]
         assert collection.verify().sound
     assert llama_search(store, words, "an old node", 1).nodes[0].text == "an old node"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        [1],
+        None,
+        {"text_resource": "text"},
+        {"text": "a", "metadata": [1]},
+        {"text": "a", "metadata": {"b": 1}, "excluded_embed_metadata_keys": 5},
+        {"text": "a", "metadata": {"b": 1}, "text_template": None},
+    ],
+)
+def test_a_broken_node_stops_no_other(theirs, words, broken):
+    llama_store(theirs.client).add(nodes(words))
+    vector = words.encode_document(["a"])[0].tolist()
+    point = models.PointStruct(id=7, vector=vector, payload={"_node_content": json.dumps(broken)})
+    theirs.client.upsert(NAME, [point])
+    report = theirs.adopt("llama_index", words)
+    assert (report.adopted, report.skips) == (50, [("7", "its _node_content is not a node of LlamaIndex")])
 
 
 @pytest.mark.parametrize("key", ["source", "kind", "text", "content", "metadata", "embedded"])

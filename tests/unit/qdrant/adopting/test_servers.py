@@ -60,6 +60,17 @@ def test_another_distance_can_only_be_copied(theirs, words, distance, tmp_path):
         assert copy.search("note 13 about topic 6", 1)[0].text == "note 13 about topic 6"
 
 
+def test_a_point_whose_vector_is_zero_stops_no_other(theirs, words, tmp_path):
+    theirs.client.create_collection(NAME, vectors_config=models.VectorParams(size=64, distance=models.Distance.DOT))
+    fill_langchain(langchain_store(theirs.client, words, distance=models.Distance.DOT))
+    last = "ffffffff-ffff-4fff-bfff-ffffffffffff"
+    theirs.client.upsert(NAME, [models.PointStruct(id=last, vector=[0.0] * 64, payload={"page_content": "nothing"})])
+    with Collection.open("copy", tmp_path, encoder=words, chunking=False) as copy:
+        report = theirs.adopt("langchain", into=copy)
+        assert (report.adopted, [source for source, _ in report.skips]) == (50, [last])
+        assert "finite and not zero" in report.skips[0][1]
+
+
 def test_what_cannot_be_adopted_in_place_is_named(on_server, words):
     client = on_server.client
     taken = {"sparse": models.SparseVectorParams()}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 
 import pytest
 
+from twinvec import Encoder
 from twinvec_qdrant import Collection, search_collections
 
 GUIDE = """# Guide
@@ -236,3 +238,149 @@ def test_syntax_and_phrasings(twinvec, filled):
     assert figures(twinvec(*search, "harbour -noon"))["hits"] == []
     found = figures(twinvec(*search, "where do ships go", "--words", "harbour", "--answer", "At noon."))["hits"]
     assert found[0]["id"] == "more/a b.txt"
+
+
+FAQ = """# FAQ
+
+## Is option alpha free?
+
+No.
+
+## Is option beta free?
+
+No.
+
+## Is option gamma free?
+
+No.
+
+## When?
+
+**Off**ice hours are short.
+
+## Wifi?
+
+Off
+"""
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_a_short_section_is_found_below_its_own_heading(twinvec, tmp_path, tiny_model, line_end):
+    (tmp_path / "faq.md").write_bytes(FAQ.replace("\n", line_end).encode())
+    (tmp_path / "plain.txt").write_bytes(line_end.join(["A first line.", "The zebra sleeps.", "A last line."]).encode())
+    store = ("--path", tmp_path / "store")
+    assert twinvec("ingest", tmp_path, "-c", "notes", *store, "--model", tiny_model("bert")).code == 0
+
+    def best(query):
+        found = twinvec("search", query, *NOTES, *store, "--chunks", "--files", "--limit", 1).out
+        return found.strip().rpartition("/")[2]
+
+    assert [best(f"option {name}") for name in ("alpha", "beta", "gamma")] == ["faq.md:5", "faq.md:9", "faq.md:13"]
+    assert best("wifi") == "faq.md:21"
+    assert best("zebra").startswith("plain.txt:"), "a text with such line ends has lines too"
+
+
+def test_two_places_that_nothing_tells_apart_give_no_line(twinvec, tmp_path, tiny_model):
+    (tmp_path / "faq.md").write_text("# FAQ\n\n## Zebra\n\nNo.\n\n## Zebra\n\nNo.\n")
+    store = ("--path", tmp_path / "store")
+    assert twinvec("ingest", tmp_path / "faq.md", "-c", "notes", *store, "--model", tiny_model("bert")).code == 0
+    found = twinvec("search", "zebra", *NOTES, *store, "--chunks", "--files").out.splitlines()
+    assert found == [f"{tmp_path}/faq.md"]
+
+
+ORDER = "\x1b]0;pwned\x07"
+
+
+@pytest.fixture
+def rude(twinvec, tmp_path, tiny_model):
+    """Options that name a collection of documents whose names or texts hold what a terminal takes as an order."""
+    folder = tmp_path / "rude"
+    folder.mkdir()
+    (folder / "text.txt").write_text(f"The zebra {ORDER}sleeps.")
+    (folder / "new\nline.md").write_text("The walrus sleeps.")
+    (folder / f"it's{ORDER}.md").write_text("The badger sleeps.")
+    (folder / "two  blanks.txt").write_text("The otter sleeps.")
+    options = ("-c", "notes", "--path", tmp_path / "store")
+    assert twinvec("ingest", folder, *options, "--model", tiny_model("bert")).code == 0
+    return options
+
+
+def test_names_are_one_line_and_can_be_copied_into_a_shell(twinvec, rude, tmp_path):
+    for query, name in (
+        ("walrus", "new\nline.md"),
+        ("badger", f"it's{ORDER}.md"),
+        ("otter", "two  blanks.txt"),
+    ):
+        search = ("search", query, *rude, "--mode", "sparse", "--limit", 1)
+        (line,) = twinvec(*search, "--files").out.splitlines()
+        assert line.endswith(":1")
+        assert "\x1b" not in line
+        path = line.removesuffix(":1")
+        found = re.search(r"(?m)^1\.  (.*?)(  \d+%)?$", twinvec(*search).out)
+        for shown, meant in ((path, f"{tmp_path}/rude/{name}"), (found[1], name)):
+            if shown.startswith("$'"):
+                shown = subprocess.run(["bash", "-c", f"printf %s {shown}"], capture_output=True, check=True, text=True)
+                shown = shown.stdout
+            assert shown == meant
+        assert twinvec("show", name, *rude).code == 0
+
+
+@pytest.mark.slow
+def test_get_cleans_texts_for_a_terminal_only(twinvec, on_terminal, rude):
+    ids = ("text.txt", f"it's{ORDER}.md")
+    assert f"The zebra {ORDER}sleeps." in twinvec("get", *ids, *rude).out, "a pipe gets what is stored"
+    for command in (("get", *ids), ("delete", "--filter", f"id={ids[1]}", "--dry-run")):
+        shown = on_terminal(80, *command, *rude)
+        assert "it\\'s\\x1b]0;pwned\\x07.md" in shown
+        assert "\x07" not in shown
+
+
+def test_a_query_that_the_model_does_not_know_is_told(twinvec, filled):
+    asked = twinvec("search", "ราคา", "late fees", "-c", "notes", *filled, "--json")
+    assert len(figures(asked)["results"]) == 2
+    assert asked.err.count("twinvec: ") == 1
+    assert asked.err.startswith("twinvec: the query 'ราคา' consists mostly of words that the model does not know")
+    assert "does not know" in twinvec("search", "ราคา", *filled).err
+    assert twinvec("search", "ราคา", *NOTES, *filled).err == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("ok=true", "'ok' holds texts: write --filter 'ok=\"true\"'"),
+        ("zip=80331", "'zip' holds texts: write --filter 'zip=\"80331\"'"),
+        ("year=abc", "'year' holds numbers"),
+        ("flag=1", "'flag' holds true or false"),
+        ("nosuchkey=1", "'nosuchkey' is none of the keys that the collection indexes: flag, ok, who.name, year, zip"),
+        ("nosuchkey!=1", ""),  # which all documents satisfy
+        ('zip="1"', ""),
+        ("year>=3000", ""),
+        ("who=1", ""),
+        ("title=1", ""),
+        ('{"or": [{"nosuchkey": 1}]}', ""),
+    ],
+)
+def test_a_filter_that_finds_nothing_is_explained(twinvec, table, given, told):
+    done = twinvec("search", "tea", *table, "--filter", given)
+    assert done.code == 0
+    assert done.err == (f"twinvec: {told}\n" if told else "")
+    assert ("nothing found" in done.out) == (given != "nosuchkey!=1")
+    assert twinvec("search", "tea", *table, "--filter", given, "--json").err == ""
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory, tiny_model):
+    """Options that name a collection of one record with texts that look like other values."""
+    place = tmp_path_factory.mktemp("table")
+    row = {
+        "id": "1",
+        "text": "good tea",
+        "ok": "true",
+        "zip": "80331",
+        "year": 2020,
+        "flag": True,
+        "who": {"name": "bob"},
+    }
+    with Collection.open("rows", place, encoder=Encoder(tiny_model("bert"))) as opened:
+        opened.ingest([row])
+    return ("-c", "rows", "--path", place)

@@ -88,6 +88,7 @@ SEARCHES = [
     ('"row 3"', "-c", "rows", "--json"),
     ("certificate", "--json"),
     ("certificate", "--words", "desk", "--answer", "A certificate is renewed."),
+    ("ราคา", "-c", "docs", "--json"),
 ]
 OTHERS = [
     ("info", "-c", "docs"),
@@ -100,6 +101,7 @@ OTHERS = [
     ("show", "r2#0"),
     ("delete", "r1", "-c", "rows", "--dry-run"),
     ("delete", "--filter", "year>=2022", "-c", "rows", "--dry-run", "--json"),
+    ("delete", "--source", "rows.jsonl", "-c", "rows", "--dry-run"),
 ]
 WRONG = [
     ("search", "a", "-c", "none"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
@@ -251,11 +252,63 @@ def test_delete_by_filter_asks_first(twinvec, filled, monkeypatch):
 def test_delete_needs_ids_or_a_filter(twinvec, filled):
     neither = twinvec("delete", *filled)
     assert neither.code == 2
-    assert "give ids or --filter" in neither.err
-    assert "not both" not in neither.err
-    both = twinvec("delete", "README.md", "--filter", "lang=en", *filled)
-    assert both.code == 2
-    assert "give ids or --filter, not both" in both.err
+    assert "give one of ids, --filter and --source" in neither.err
+    for two in (("README.md", "--filter", "lang=en"), ("README.md", "--source", "guides")):
+        both = twinvec("delete", *two, *filled)
+        assert both.code == 2
+        assert "give one of ids, --filter and --source" in both.err
+
+
+def test_delete_a_source_asks_first(twinvec, filled, monkeypatch):
+    source = ("--source", "guides")
+    monkeypatch.setattr("typer.confirm", lambda *given, **options: pytest.fail("asked"))
+    foreseen = twinvec("delete", *source, *filled, "--dry-run")
+    assert (foreseen.out, foreseen.err) == ("would delete 1 document\n", "  README.md\n")
+    unknown = twinvec("delete", "--source", "guide", *filled, "--yes")
+    assert unknown.code == 1
+    assert "there is no source 'guide'; its sources are 'guides', 'minutes'" in unknown.err
+    assert twinvec("delete", *source, *filled, "--json").code == 2, "--json needs --yes"
+    monkeypatch.undo()
+    asked = twinvec("delete", *source, *filled)  # standard input is at its end
+    assert asked.code == 1
+    assert "Delete the source 'guides' and its 1 document from 'notes'?" in asked.err
+    assert [each["name"] for each in figures(twinvec("info", *filled, "--json"))["roots"]] == ["guides", "minutes"]
+    report = figures(twinvec("delete", *source, *filled, "--yes", "--json"))
+    assert report == {"deleted": 1, "documents": ["README.md"], "missing": []}
+    (left,) = figures(twinvec("info", *filled, "--json"))["roots"]
+    assert (left["name"], left["documents"]) == ("minutes", 2)
+    assert twinvec("update", *filled).code == 0
+    assert twinvec("delete", "--source", "minutes", *filled, "--yes").code == 0
+    assert "roots" not in figures(twinvec("info", *filled, "--json"))
+
+
+def test_a_renamed_folder_is_taken_from_its_new_place_or_removed(twinvec, tree, filled):
+    (tree / "guides").rename(tree / "handbook")
+    assert twinvec("ingest", "handbook", *filled, "--prune").code == 0
+    told = twinvec("update", *filled)
+    assert told.code == 3
+    moved, removed = re.findall(r"twinvec (?:ingest|delete) [^;\n]*", told.err)
+    assert (moved, removed) == (
+        "twinvec ingest NEWPLACE -c notes --source guides",
+        "twinvec delete -c notes --source guides",
+    )
+    assert twinvec(*removed.split()[1:], *filled[2:], "--yes").code == 0
+    assert twinvec("update", *filled).code == 0
+    (tree / "minutes").rename(tree / "board")
+    assert twinvec("update", *filled).code == 3
+    assert twinvec("ingest", "board", "--source", "minutes", *filled).code == 0
+    assert twinvec("update", *filled).code == 0
+
+
+def test_a_first_ingest_that_stores_nothing_leaves_no_source(twinvec, tree, filled, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"not json\n"), encoding="utf-8"))
+    assert twinvec("ingest", "-", *filled).code == 1
+    assert [each["name"] for each in figures(twinvec("info", *filled, "--json"))["roots"]] == ["guides", "minutes"]
+    for place in ("guides", "minutes"):
+        for file in sorted((tree / place).rglob("*.md")):
+            file.unlink()
+        assert twinvec("ingest", place, *filled, "--prune", "--allow-empty").code == 0
+    assert len(figures(twinvec("info", *filled, "--json"))["roots"]) == 2, "a source that had documents stays"
 
 
 @pytest.mark.parametrize("command", [("delete", "--filter", "path=README.md"), ("drop",)])

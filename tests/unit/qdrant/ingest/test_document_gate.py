@@ -54,7 +54,7 @@ def test_a_document_of_any_form_comes_out_as_plain_json():
     ):
         gate = Gate()
         assert gate.let_in(given) == [plain]
-        assert (gate.failures, gate.repeats, gate.hidden, gate.tenants) == ([], 0, 0, set())
+        assert (gate.failures, gate.repeats, gate.hidden, gate.tenants) == ([], 0, {}, set())
     assert Gate().let_in("green", "black") == [Document("0", "green"), Document("1", "black")]
 
 
@@ -127,7 +127,7 @@ def test_the_same_document_again_is_a_repeat_and_another_one_with_its_id_fails()
     assert gate.repeats == 2
     assert gate.failures == [("tea", "an earlier document has the same id; that one was kept")]
     assert gate.seen == {"tea": version_of(tea), "rain": version_of(("rain", "grey"))}
-    assert gate.hidden == 0
+    assert not gate.hidden
     assert gate.let_in(tea) == [], "the documents of one ingest may come in several calls"
 
 
@@ -142,11 +142,11 @@ def test_a_sound_document_enters_behind_a_broken_one_with_its_id():
 
 def test_failures_to_read_are_reported_as_they_came():
     gate = Gate()
-    failures = [Failure("a.md", "not UTF-8"), Failure("notes.jsonl:3", "not JSON", hides=True)]
+    failures = [Failure("a.md", "not UTF-8"), Failure("notes.jsonl:3", "not JSON", hides=True, below="notes.jsonl/")]
     assert gate.let_in(failures[0]) == []
-    assert gate.hidden == 0
+    assert not gate.hidden
     assert gate.let_in(failures[1], failures[1]) == []
-    assert gate.hidden == 2
+    assert gate.hidden == {"notes.jsonl/": 2}
     assert gate.failures == [("a.md", "not UTF-8"), *[("notes.jsonl:3", "not JSON")] * 2]
     assert gate.seen == {"a.md": "", "notes.jsonl:3": ""}
     assert gate.repeats == 0
@@ -166,6 +166,7 @@ def test_failures_to_read_are_reported_as_they_came():
         pytest.param(Document("tea", 5), "tea", id="a document"),
         pytest.param(SimpleNamespace(id="tea"), "tea", id="an object"),
         pytest.param({"id": "tea", "text": "green", "year": float("nan")}, "tea", id="a payload that is not JSON"),
+        pytest.param({"id": "t\ud800", "text": "green"}, "t\\ud800", id="an id that cannot be printed"),
         pytest.param({"id": True, "text": "green"}, None, id="a boolean"),
         pytest.param({"id": "", "text": "green"}, None, id="an empty id"),
         pytest.param({"id": 1.5, "text": "green"}, None, id="a fraction"),
@@ -185,7 +186,7 @@ def test_a_broken_document_is_named_by_its_id_and_hides_documents_without_one(br
     ((name, reason),) = gate.failures
     assert name == (source or "document 1")
     assert reason.startswith(("document ", "expected ")), reason
-    assert gate.hidden == (source is None)
+    assert gate.hidden == ({"": 1} if source is None else {})
     assert list(gate.seen) == ["first", name, "last"]
     assert gate.seen[name] == ""
 
@@ -200,7 +201,7 @@ def test_every_document_of_many_tenants_names_its_own():
         (name, f"document {name!r}: its payload has to name its tenant, a string under 'owner'") for name in "cd"
     ]
     assert "no 'text'" in gate.failures[2][1]
-    assert (len(gate.failures), gate.hidden, gate.repeats) == (3, 0, 1)
+    assert (len(gate.failures), gate.hidden, gate.repeats) == (3, {}, 1)
     assert gate.seen["c"] == gate.seen["d"] == gate.seen["e"] == ""
 
 

@@ -140,6 +140,7 @@ def test_a_letter_of_html_is_converted(tmp_path):
         b"From: =?utf-8?q?=FF?=\nTo: \xff\xfe <a@b>\nSubject: =?x?b?!!?=\n\ntea\n",
         b"From: a@example.org\nContent-Type: multipart/mixed; boundary=x\n\n--x\n",
         b"Message-ID: <[x]@y>\nContent-Type: ;;;\nContent-Transfer-Encoding: base64\n\n!!!\n",
+        b"From: a@example.org\nContent-Type: text/html; charset=utf-7\n\n<p>tea +2AA- tea</p>\n",
     ],
 )
 def test_odd_letters_stop_nothing(data, tmp_path):
@@ -156,6 +157,25 @@ def test_a_damaged_pdf_is_not_read_as_text(tmp_path):
     found = read(path)
     assert isinstance(found, Failure)
     assert found.reason == "damaged: no page of the PDF can be read; get the file again"
+
+
+def test_a_pdf_with_a_password_says_so(tmp_path):
+    path = tmp_path / "locked.pdf"
+    office_files.write_pdf(path, [["A page on tea"]])
+    keys = f"/Filter /Standard /V 1 /R 2 /P -4 /O <{'01' * 32}> /U <{'02' * 32}>"
+    data = path.read_bytes().replace(b"/Root 1 0 R", f"/Root 1 0 R /ID [<00> <00>] /Encrypt << {keys} >>".encode())
+    path.write_bytes(data)
+    assert read(path).reason == "encrypted with a password; save it without the password"
+
+
+def test_a_notebook_that_is_cut_off_is_not_read_as_text(tmp_path):
+    path = tmp_path / "notes.ipynb"
+    WRITERS["ipynb"](path)
+    path.write_bytes(path.read_bytes()[:-30])
+    found = read(path)
+    assert isinstance(found, Failure)
+    assert found.reason.startswith("damaged: a notebook is one JSON object: ")
+    assert found.reason.endswith("; get the file again")
 
 
 def test_pages_start_where_their_text_does(tmp_path):

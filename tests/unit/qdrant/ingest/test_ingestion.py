@@ -11,7 +11,7 @@ import pytest
 
 from twinvec import Document
 from twinvec.errors import BadVectorError, DocumentError, IngestError
-from twinvec_qdrant import Collection, Failure, read_source
+from twinvec_qdrant import Collection, Failure, Root, read_source
 from twinvec_qdrant.ingest import ingestion
 from twinvec_qdrant.report import IngestReport
 from words import WordEncoder
@@ -137,7 +137,55 @@ def test_nothing_is_pruned_when_a_failure_may_hide_documents(collection, hiding,
     with caplog.at_level(logging.WARNING):
         report = collection.ingest([NOTES[0], hiding], prune=True)
     assert (report.deleted, report.failed, collection.count()) == (0, 1, 3)
-    assert "nothing was pruned" in caplog.text
+    assert "not pruned: 2 missing documents, which 1 failure may hide: bread, rain" in caplog.text
+
+
+def test_a_failure_keeps_only_the_documents_that_it_may_hide(place, words, tmp_path, caplog):
+    for name in ("guides", "minutes"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "t.csv").write_text("id,text\n" + "".join(f"{row},tea\n" for row in range(6)))
+        (folder / "t.csv.md").write_text("rain")
+        (folder / "gone.md").write_text("secret bread")
+    with Collection.open("notes", encoder=words, chunking=False, **place) as collection:
+        for name in ("guides", "minutes"):
+            collection.ingest(Root(str(tmp_path / name)))
+            (tmp_path / name / "t.csv").write_text("id,text\n0,tea\n1,tea,green\n")
+            (tmp_path / name / "gone.md").unlink()
+        rows = [f"t.csv/{row}" for row in range(6)]
+        for name, prefix in (("minutes", "minutes:"), ("guides", "")):
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                report = collection.ingest(Root(str(tmp_path / name)), prune=True)
+            assert (report.deleted, report.unchanged, report.failed) == (1, 2, 1)
+            first = ", ".join(prefix + row for row in rows[1:4])
+            assert f"not pruned: 5 missing documents, which 1 failure may hide: {first} and 2 more" in caplog.text
+        expected = {prefix + each for prefix in ("", "minutes:") for each in [*rows, "t.csv.md"]}
+        assert set(collection.find()) == expected
+        caplog.clear()
+        (tmp_path / "guides" / "t.csv").write_text("id,text\n0,tea\n")
+        assert collection.ingest(Root(str(tmp_path / "guides")), prune=True).deleted == 5
+        assert "not pruned" not in caplog.text
+
+
+def test_chunks_that_the_model_does_not_know_are_counted_and_told_once(place, encoder, caplog):
+    notes = [("th", "# สวัสดี\n\nผมชื่อสมชาย\n\n# ราคา\n\nวันนี้"), ("ka", "გამარჯობა მსოფლიო"), ("en", "green tea")]
+    with Collection.open("notes", encoder=encoder, **place) as collection, caplog.at_level(logging.WARNING):
+        foreseen = collection.ingest(notes, dry_run=True)
+        caplog.clear()
+        report = collection.ingest(notes)
+        assert (report.new, report.chunks, report.truncated) == (3, 3, 0)
+        assert foreseen.unknown == report.unknown == 2
+        assert [each.message.partition(",")[0] for each in caplog.records] == [
+            "2 chunks consist mostly of words that the model does not know"
+        ]
+        caplog.clear()
+        more = collection.ingest([("am", "ሰላም ለዓለም"), *notes], report=report)
+        assert (more.unknown, more.unchanged) == (3, 3)
+        assert caplog.messages[0].startswith("1 chunk consists mostly")
+        caplog.clear()
+        assert collection.ingest(notes).unknown == 0
+        assert not caplog.messages
 
 
 def test_of_two_documents_with_one_id_the_first_is_kept(collection):
@@ -249,6 +297,12 @@ def test_strange_texts_and_ids_come_back_as_they_were(collection):
     assert [document.text for document in collection.get(strange)] == strange
     for text in strange:
         assert [hit.id for hit in collection.search("x", mode="dense", filter={"id": text})] == [text]
+
+
+def test_vectors_go_by_the_ids_as_the_documents_have_them(collection, words):
+    vector = np.eye(words.dim, dtype=np.float32)[0]
+    assert collection.ingest([{"id": 7, "text": "tea"}], vectors={7: vector}).encoded == 0
+    assert collection.search_vector(vector, 1)[0].id == "7"
 
 
 def test_own_fields_and_the_users_do_not_collide(collection):

@@ -99,10 +99,20 @@ def test_a_file_that_changes_while_it_is_read_fails(folder, monkeypatch):
 
 
 def test_names_that_are_not_unicode_can_be_reported(folder):
-    (folder / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+    for name in (b"caf\xe9.txt", b"caf\xe9.html", b"caf\xe9.csv", b"caf\xe9.jsonl", b"th\xe9/tea.md"):
+        path = folder / os.fsdecode(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('{"id": "a", "text": "b"}\n' * 2)
     failures = [each for each in read_source(folder) if isinstance(each, Failure)]
-    assert len(failures) == 1
-    failures[0].source.encode()
+    sources = [rf"caf\udce9.{suffix}" for suffix in ("csv", "html", "jsonl", "txt")]
+    assert [each.source for each in failures] == [*sources, r"th\udce9/tea.md"]
+    assert {each.reason for each in failures} == {"the path is not UTF-8; rename the file, or the folder that is not"}
+
+
+def test_a_single_file_of_records_may_have_any_name(tmp_path):
+    path = tmp_path / os.fsdecode(b"caf\xe9.jsonl")
+    path.write_text('{"id": "a", "text": "b"}\n')
+    assert read(path) == {"a": "b"}
 
 
 def test_a_folder_that_cannot_be_listed_hides_documents(folder, monkeypatch):
@@ -115,12 +125,13 @@ def test_a_folder_that_cannot_be_listed_hides_documents(folder, monkeypatch):
 
     monkeypatch.setattr(os, "scandir", scandir)  # the tests may run as root, whom nothing is denied
     failures = [each for each in read_source(folder) if isinstance(each, Failure)]
-    assert [(each.source, each.hides) for each in failures] == [("z/", True)]
+    assert [(each.source, each.hides, each.below) for each in failures] == [("z/", True, "z/")]
 
 
 def test_a_folder_whose_entries_cannot_be_looked_at_stops_no_other(folder, monkeypatch):
     (folder / "link").symlink_to(folder / "z")
     (folder / "z" / "link").symlink_to(folder / "a.md")
+    (folder / "z" / "deep" / "c.csv").write_text("id,text\n")
     real = Path.stat
 
     def stat(path, **options):
@@ -131,7 +142,10 @@ def test_a_folder_whose_entries_cannot_be_looked_at_stops_no_other(folder, monke
     monkeypatch.setattr(Path, "stat", stat)
     monkeypatch.setattr(Path, "is_dir", lambda path: path.name != "link" or bool(path.stat()))
     denied = "cannot be read: Permission denied"
-    assert read(folder) == {"a.md": "# A", "link": denied, "z/deep/b.txt": denied, "z/link": denied}
+    below = dict.fromkeys(("z/deep/b.txt", "z/deep/c.csv", "z/link"), denied)
+    assert read(folder) == {"a.md": "# A", "link": denied, **below}
+    assert Root(str(folder)).follows(folder / "z" / "deep" / "c.csv")
+    assert not Root(str(folder / "z" / "deep")).is_empty()
 
 
 def test_a_tree_may_be_deeper_than_functions_can_be_called(tmp_path, monkeypatch):
@@ -192,7 +206,7 @@ def test_json_lines_are_documents_and_broken_lines_are_named(tmp_path):
     ]
     failures = [each for each in found if isinstance(each, Failure)]
     assert [each.source for each in failures] == [f"notes.jsonl:{number}" for number in (3, 4, 5, 6, 7)]
-    assert all(each.hides for each in failures)
+    assert all(each.hides and each.below == "" for each in failures)
 
 
 def test_what_is_wrong_with_a_line_is_said_of_the_line(tmp_path):
@@ -242,6 +256,35 @@ def test_front_matter_is_payload_and_not_text(folder):
 def test_front_matter_that_means_nothing_is_text(block):
     text = f"---\n{block}\n---\ntext"
     assert split_front_matter(text) == ({}, text)
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        ("tags: a\ntitle: x: y", "line 3: mapping values are not allowed"),
+        ("title: @me", "line 2: found character"),
+        ("tags: a\ndate: 2024-02-30", "line 3: day is out of range"),
+        ("a: {b: [2024-02-30]}", "line 2: day is out of range"),
+        ("a: &a [1]\nb: *a", "line 3: aliases"),
+        ("x:\n  " + "[" * 40 + "]" * 40, "line 3: more than 20 levels"),
+        ("x: \x07", "unacceptable character #x0007"),
+        (f"x: {'y' * MAX_BYTES}", "more than the limit of 65,536 bytes"),
+    ],
+)
+def test_why_a_front_matter_is_text_is_told_with_the_file_and_the_line(block, reason, folder, caplog):
+    text = f"---\n{block}\n---\ntext"
+    (folder / "b.md").write_text(text)
+    assert read(folder)["b.md"] == text
+    (told,) = caplog.messages
+    assert told.startswith(f"b.md: the front matter cannot be read and stays text: {reason}")
+
+
+@pytest.mark.parametrize("block", ["just a line", "- a list", "\nprose: with: colons", "\n" + "y" * MAX_BYTES])
+def test_prose_between_two_rules_is_no_broken_front_matter(block, folder, caplog):
+    text = f"---\n{block}\n---\ntext"
+    (folder / "b.md").write_text(text)
+    assert read(folder)["b.md"] == text
+    assert caplog.messages == []
 
 
 def test_a_set_in_a_front_matter_is_the_same_in_every_process():

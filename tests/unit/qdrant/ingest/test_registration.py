@@ -9,7 +9,7 @@ from qdrant_client import QdrantClient
 
 from deaths import Died
 from stand_in import StandIn
-from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.errors import ConfigurationError, DocumentError, TextError
 from twinvec_qdrant import Collection, RecordColumns, Root
 from twinvec_qdrant.records import roots as stored_roots
 from twinvec_qdrant.records.roots import Roots
@@ -239,6 +239,46 @@ def test_a_copy_has_the_sources_too(collection, folders, words):
     with Collection.open("notes", client=client, encoder=words) as copy:
         assert copy.info()["roots"] == collection.info()["roots"]
         assert counts(copy.ingest(root(folders[1]), prune=True)) == (0, 0, 2, 0)
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_a_copy_keeps_sources_of_its_own_until_a_push_prunes(collection, folders, words, prune):
+    client = QdrantClient(":memory:")
+    collection.ingest(root(folders[0]), describe={"": "Guides"})
+    collection.push(client=client)
+    with Collection.open("notes", client=client, encoder=words) as copy:
+        copy.ingest(root(folders[1]))
+        collection.ingest([("agenda", "text")], source="meetings")
+        report = collection.push(client=client, prune=prune)
+        assert (report.copied, report.deleted) == (1, 2 * prune)
+        kept = [] if prune else [("minutes", 2)]
+        assert names(copy) == [("guides", 2), ("meetings", 1), *kept]
+        assert copy.described(["README.md"]) == {"README.md": "Guides"}
+        assert counts(copy.ingest(root(folders[0]), prune=True)) == (0, 0, 2, 0)
+        assert copy.count() == (3 if prune else 5)
+        assert names(collection) == [("guides", 2), ("meetings", 1)]
+
+
+@pytest.mark.parametrize(
+    ("describe", "error"),
+    [
+        ({"caf\udce9": "text"}, TextError),
+        ({"": "\ud800"}, TextError),
+        ({"": 5}, TextError),
+        ({5: "text"}, TextError),
+        ("text", ConfigurationError),
+    ],
+)
+def test_a_description_that_cannot_be_kept_is_refused_before_anything_is_written(collection, folders, describe, error):
+    for documents, source in ((root(folders[0]), None), ([("a", "text")], "own")):
+        with pytest.raises(error, match="describe"):
+            collection.ingest(documents, source=source, describe=describe)
+    assert (collection.roots(), collection.count()) == ([], 0)
+
+
+def test_of_a_source_whose_patterns_cannot_be_kept_only_the_name_is(collection, folders):
+    assert counts(collection.ingest(root(folders[0], include=("*.md",), exclude=("caf\udce9",)))) == (2, 0, 0, 0)
+    assert collection.roots() == [StoredRoot("guides", first=True)]
 
 
 def test_sources_are_no_notes_of_the_user(collection, folders):

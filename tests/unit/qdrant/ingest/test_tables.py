@@ -8,8 +8,9 @@ from operator import length_hint
 
 import pytest
 
+from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Collection, Empty, Failure, RecordColumns, Root, read_source
-from twinvec_qdrant.ingest.reading import decoding
+from twinvec_qdrant.ingest.reading import decoding, tables
 from words import WordEncoder
 
 TABLE = 'id,title,text,year\nt1,Green,Green tea is steamed.,2020\nt2,,"Black tea, \nwhich is rolled.",2021\n'
@@ -71,10 +72,18 @@ def test_columns_can_be_named(tmp_path):
     lines.write_text('{"isbn": 7, "Name": "Tea", "blurb": "Hot.", "review": null, "year": 3}\n{"isbn": 8}\n')
     first, second = read_source(lines, columns=RecordColumns(id="isbn", text=("blurb", "review"), title="Name"))
     assert (first.id, first.title, first.text, first.payload) == ("7", "Tea", "Hot.", {"year": 3})
-    assert second.reason == "no 'Name' among []"
+    assert second.reason == "no 'Name' among ['isbn']"
     (failure,) = read_source(path, columns=RecordColumns(id="nothing"))
     assert (failure.source, failure.hides) == ("a.csv", True)
     assert "no column 'nothing' among 'isbn'" in failure.reason
+
+
+def test_a_column_can_be_several_parts_of_a_document(tmp_path):
+    (tmp_path / "a.csv").write_text("name,body\ntea,Hot.\n")
+    (tmp_path / "a.jsonl").write_text('{"name": "tea", "body": "Hot."}\n')
+    columns = RecordColumns(id="name", text=("name", "body"), title="name")
+    for name in ("a.csv", "a.jsonl"):
+        assert rows(tmp_path / name, columns=columns) == [("tea", "tea", "tea\n\nHot.", {})]
 
 
 def test_a_table_without_id_and_text_numbers_and_describes_its_rows(tmp_path):
@@ -103,6 +112,7 @@ def test_a_table_without_id_and_text_numbers_and_describes_its_rows(tmp_path):
         ("id,text\n1,a\n,b\n", "no value in the column 'id'"),
         ("id,id\n1,a\n", "more than once"),
         ('id,text\n1,a\n2,"b\n', "line 3: unexpected end"),
+        ('id,text\n1,"a\nb"\n2,"b\nc\n3,d\n', "lines 4 to 6: unexpected end"),
         ("id,text\n1,a\0\n", "NUL"),
     ],
 )
@@ -112,7 +122,48 @@ def test_a_broken_table_says_what_is_wrong(text, reason, tmp_path):
     failures = [each for each in read_source(path) if isinstance(each, Failure)]
     assert len(failures) == 1
     assert reason in failures[0].reason
-    assert failures[0].hides
+    assert (failures[0].hides, failures[0].below) == (True, "")
+    inside = [each for each in read_source(tmp_path) if isinstance(each, Failure)]
+    assert [(each.hides, each.below) for each in inside] == [(True, "a.csv/")]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_a_cell_that_is_too_long_fails_its_file_alone(suffix, tmp_path):
+    mark = "\t" if suffix == "tsv" else ","
+    (tmp_path / f"a.{suffix}").write_text(f"id{mark}text\n1{mark}b\n2{mark}{'x' * (MAX_TEXT_BYTES + 1)}\n")
+    (tmp_path / "b.txt").write_text("tea")
+    failure, tea = read_source(tmp_path)
+    assert (failure.source, failure.below) == (f"a.{suffix}", f"a.{suffix}/")
+    assert failure.reason.startswith("not a table: line 3: field larger than field limit")
+    assert tea.text == "tea"
+
+
+def test_lines_may_be_longer_than_a_cell(tmp_path):
+    half = "x" * (MAX_TEXT_BYTES // 2 + 1)
+    (tmp_path / "a.csv").write_text(f"id;text;more\n1;{half};{half}\n")
+    assert [each.text for each in read_source(tmp_path / "a.csv")] == [half]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        b"id,text,year\n1,a,none\n2,b,many\n",  # no number in a column of numbers
+        b"id,text,year\n1,a,2020\n2,\xff\xfe,2021\n",
+        b'id,text,year\n1,a,2020\n2,"b,2021\n',
+        b"id,year,text\n1,2020,a\n2,2021,b\n",
+        b"id,text,year\n",
+    ],
+)
+def test_a_table_that_changes_while_it_is_read_fails_alone(changed, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,text,year\n" + "".join(f"{row},text,2020\n" for row in range(10_000)))
+    (tmp_path / "b.txt").write_text("tea")
+    reading = read_source(tmp_path)
+    next(reading)
+    path.write_bytes(changed)
+    *_, failure, tea = reading
+    assert failure == Failure("a.csv", "the file changed while it was read; ingest it again", True, below="a.csv/")
+    assert tea.text == "tea"
 
 
 def test_an_empty_table_is_no_document(tmp_path):
@@ -122,6 +173,42 @@ def test_an_empty_table_is_no_document(tmp_path):
     (tmp_path / "a.csv").write_text("id,text,year\n1,,2020\n")
     (only,) = read_source(tmp_path / "a.csv")
     assert (type(only), only.source) == (Empty, "1")
+
+
+@pytest.mark.parametrize("text", ["", "id,text", "id,text\n", "id,text\n1,tea"])
+def test_the_hint_of_a_short_table_is_no_negative_number(text, tmp_path):
+    (tmp_path / "a.csv").write_text(text)
+    for source in (tmp_path / "a.csv", tmp_path):
+        assert 0 <= length_hint(read_source(source)) <= 1
+    with Collection.open("tables", tmp_path / "store", encoder=WordEncoder(), chunking=False) as collection:
+        assert collection.ingest(Root(str(tmp_path / "a.csv"))).new == text.count("tea")
+
+
+@pytest.mark.parametrize("broken", [b"A", b"\x00\xd8x\x00"])
+def test_a_table_in_broken_utf_16_hides_its_rows_and_stops_no_other(broken, tmp_path):
+    (tmp_path / "a.csv").write_bytes("id,text\n1,tea\n".encode("utf-16") + broken)
+    (tmp_path / "b.csv").write_text("id,text\n1,tea\n")
+    failure, document = read_source(tmp_path)
+    assert (failure.source, failure.hides, document.id) == ("a.csv", True, "b.csv/1")
+    assert "neither text in an encoding that is in use" in failure.reason
+
+
+def test_a_wide_table_is_read_at_once(tmp_path, monkeypatch):
+    class Name(str):
+        compared = 0
+
+        def __eq__(self, other):
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+        def strip(self, *letters):
+            return self
+
+    names = [Name(f"gene {row}") for row in range(1000)]
+    assert tables._header(names) == tuple(names)
+    assert Name.compared < 10 * len(names)
 
 
 def test_records_in_a_folder_are_those_of_the_file_below_its_path(tmp_path):
@@ -150,7 +237,10 @@ def test_a_file_of_records_that_cannot_be_read_hides_them(tmp_path):
     os.mkfifo(tmp_path / "a.csv")
     (tmp_path / "b.jsonl").symlink_to(tmp_path / "nowhere")
     found = list(read_source(tmp_path))
-    assert [(each.source, each.hides) for each in found] == [("a.csv", False), ("b.jsonl", True)]
+    assert [(each.source, each.hides, each.below) for each in found] == [
+        ("a.csv", False, ""),
+        ("b.jsonl", True, "b.jsonl/"),
+    ]
     (alone,) = read_source(tmp_path / "a.csv")
     assert "not a regular file" in alone.reason
 

@@ -94,7 +94,7 @@ def test_a_gitignore_that_cannot_be_read_hides_its_folder(folder, monkeypatch):
     monkeypatch.setattr(os, "lstat", lstat)
     monkeypatch.setattr("pathlib.Path.lstat", lambda path: lstat(path))
     failures = [each for each in read_source(folder) if isinstance(each, Failure)]
-    assert [(each.source, each.hides) for each in failures] == [("docs/", True)]
+    assert [(each.source, each.hides, each.below) for each in failures] == [("docs/", True, "docs/")]
 
 
 def test_links_that_leave_the_folder_are_not_followed(folder, tmp_path):

@@ -270,6 +270,10 @@ def test_a_rate_is_that_of_each_second(filled, new, monkeypatch):
     assert slept == [pytest.approx(1, abs=0.9)] * 2, "three, three and the rest"
 
 
+def test_any_positive_rate_is_one(filled, new):
+    assert filled.migrate(new, chunks_per_second=float("inf")).encoded == len(NOTES)
+
+
 def test_chunks_are_read_once_and_not_once_a_page(filled, new, monkeypatch):
     filled.ingest((f"more{number}", f"more of note {number}") for number in range(20))
     scrolled = []

@@ -8,8 +8,8 @@ import pytest
 from qdrant_client import QdrantClient
 
 from deaths import Died, die_at
-from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
-from twinvec_qdrant import ChunkSettings, Collection, IndexSettings
+from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError, StoreLimitError
+from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, drop_collection
 from twinvec_qdrant.records.schema import record_id
 from words import WordEncoder
 
@@ -171,6 +171,18 @@ def test_what_does_not_belong_there_is_refused(guides, other, place, tmp_path):
         guides.push(**place)
     with pytest.raises(ConfigurationError, match="where to"):
         guides.push()
+
+
+def test_a_copy_that_cannot_be_made_is_closed(guides, tmp_path, monkeypatch):
+    def refuse(self) -> None:
+        raise StoreLimitError("no more indexes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("twinvec_qdrant.maintenance.push.PayloadIndexing.begin", refuse)
+        with pytest.raises(StoreLimitError, match="no more indexes"):
+            guides.push(tmp_path / "copy")
+    drop_collection("guides", tmp_path / "copy")  # refuses a collection that is open
+    assert list((tmp_path / "copy").iterdir()) == []
 
 
 def test_a_document_that_is_not_whole_is_missed_and_named(guides, other):

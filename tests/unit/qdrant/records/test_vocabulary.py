@@ -68,6 +68,19 @@ def test_a_writer_that_died_is_made_up_for(tmp_path, monkeypatch):
         assert stored(collection) == (4, counted(DOCUMENTS))
 
 
+def test_writers_that_take_turns_count_no_words_again(tmp_path, monkeypatch):
+    with opened(tmp_path) as first, opened(tmp_path) as second:
+        documents = [Document(name, f"{name} and rice") for name in ("tea", "milk", "bread", "beans")]  # of one length
+        first.ingest(documents[:1])
+        second.ingest(documents[1:2])
+        monkeypatch.setattr(vocabulary, "pages", None)  # which counting all words again takes
+        first.ingest(documents[2:3])
+        second.ingest(documents[3:])
+        first.delete(["tea"])
+        assert stored(first) == (3, counted(documents))
+        assert first._catalog.weights.chunks == first.count() == 3
+
+
 def test_a_full_vocabulary_keeps_the_most_frequent_words(tmp_path, monkeypatch):
     monkeypatch.setattr(vocabulary, "MAX_WORDS", 1)
     with opened(tmp_path) as collection:

@@ -54,6 +54,14 @@ def test_words_reach_bm25_only(notes):
     same(notes.search("spring", mode="dense", words="moon"), notes.search("spring", mode="dense"))
 
 
+def test_hits_of_key_words_alone_have_a_relevance(notes):
+    (plain,) = notes.search("moon", mode="sparse")
+    (found,) = notes.search("the", mode="sparse", words="moon")
+    assert found.id == plain.id == "dog"
+    assert found.score == pytest.approx(plain.score / 2, abs=1e-6)
+    assert 0 < found.relevance < plain.relevance
+
+
 def test_answers_reach_the_vectors_only_and_are_encoded_as_documents(notes):
     encoder = notes.encoder
     answers = ["a dog sleeps", "the lazy moon"]

@@ -1,5 +1,6 @@
 """Searches with syntax: phrases must occur, excluded words must not, however deep the search has to go."""
 
+import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 
@@ -69,6 +70,19 @@ def test_a_query_that_only_excludes_is_refused(filled):
     with pytest.raises(TextError, match="only says what must not occur"):
         filled.search("-fees", syntax=True)
     assert filled.search("-fees")
+
+
+@pytest.mark.parametrize(
+    ("language", "query", "text", "word"),
+    [("english", '"how to" pay', "how to resign", "pay"), ("french", '"été"', "un été", "été")],
+)
+def test_a_phrase_without_a_term_of_the_query_is_found_behind_all_others(tmp_path, language, query, text, word):
+    encoder = WordEncoder()
+    others = [f" w{row}" for row in range(999)]
+    away = others[np.argmin(encoder.encode_query(others) @ encoder.encode_query([word])[0])] * 5
+    with Collection.open("notes", tmp_path, encoder=encoder, chunking=False, language=language) as collection:
+        collection.ingest([*(Document(f"n{row:03}", f"note {row}") for row in range(160)), Document("x", text + away)])
+        assert [hit.id for hit in collection.search(query, syntax=True)] == ["x"]
 
 
 def test_a_phrase_costs_no_search_of_everything(filled, monkeypatch):

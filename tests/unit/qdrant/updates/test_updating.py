@@ -73,3 +73,19 @@ def test_places_of_another_machine_are_left_alone(collection, folders, monkeypat
     report = update_collection(collection)
     assert (report.roots, report.placeless) == ([], ["guides", "minutes", "from Python"])
     assert places(collection) == {}
+
+
+def test_an_unexpected_error_of_a_source_stops_no_other(collection, folders, monkeypatch):
+    real = Root.read
+
+    def read(root, *arguments):
+        if root.path == str(folders[0]):
+            raise ZeroDivisionError("by a defect")
+        return real(root, *arguments)
+
+    monkeypatch.setattr(Root, "read", read)
+    (folders[1] / "README.md").write_text("changed")
+    report = update_collection(collection)
+    assert report.missing == [("guides", "unexpected ZeroDivisionError: by a defect")]
+    assert counts(report) == (0, 1, 1, 0)
+    assert sorted(collection.find()) == ALL

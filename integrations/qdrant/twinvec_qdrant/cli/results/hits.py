@@ -20,6 +20,8 @@ _WIDEST = 100  # columns of text: longer lines are hard to read
 _INDENT = 4
 _MATCH = "bold yellow"
 _WORD = re.compile(r"\S+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_ESCAPES = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +75,16 @@ def linked(name: str, file: Path | None) -> Text:
 def place(shown: ShownHit) -> str:
     """Return where a hit is, for scripts: a path with the first line of the passage if that is known, or an id."""
     if shown.file is None:
-        return printable(shown.hit.id)
+        return copyable(shown.hit.id)
     folder = Path.cwd()
     path = shown.file.relative_to(folder) if shown.file.is_relative_to(folder) else shown.file
-    return f"{path}:{shown.lines[0]}" if shown.lines else str(path)
+    return copyable(str(path)) + (f":{shown.lines[0]}" if shown.lines else "")
 
 
 def _name(shown: ShownHit) -> str:
     """Return the title of the document, or else its id."""
     title = shown.hit.payload.get("title")
-    return printable(title if isinstance(title, str) and title.strip() else shown.hit.id)
+    return printable(title) if isinstance(title, str) and title.strip() else copyable(shown.hit.id)
 
 
 def _place(shown: ShownHit) -> Iterator[str]:
@@ -90,8 +92,8 @@ def _place(shown: ShownHit) -> Iterator[str]:
     name, payload = _name(shown), shown.hit.payload
     if shown.found.collection:
         yield shown.found.collection
-    if name != shown.hit.id:
-        yield printable(shown.hit.id)
+    if name != (identity := copyable(shown.hit.id)):
+        yield identity
     heading = payload.get("heading")
     if isinstance(heading, str) and heading:
         parts = heading.split(" > ")
@@ -130,6 +132,18 @@ def _marked(passage: Passage) -> Text:
         line.expand_tabs(4)
         lines.append(line)
     return Text("\n").join(lines)
+
+
+def copyable(name: str) -> str:
+    """Return an id or a path in one line; one with control characters is quoted as a shell reads it: $'a\\tb'."""
+    if not _CONTROL.search(name):
+        return name
+    return "$'" + _CONTROL.sub(_escape, re.sub(r"(['\\])", r"\\\1", name)) + "'"
+
+
+def _escape(character: re.Match[str]) -> str:
+    octets = character[0].encode("utf-8", "surrogateescape")
+    return _ESCAPES.get(character[0]) or "".join(f"\\x{each:02x}" for each in octets)
 
 
 def printable(text: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from twinvec.errors import DocumentError
 from twinvec.retrieval.base import Hit
-from twinvec.retrieval.windows import body_start
+from twinvec.retrieval.documents import Document
+from twinvec.retrieval.windows import body_start, whole_lines
+from twinvec_qdrant.ingest.markdown import is_markdown, located_sections
 from twinvec_qdrant.ingest.reading.decoding import decode
 from twinvec_qdrant.stored_roots import StoredRoot, owner
 
@@ -46,12 +49,45 @@ class Places:
         if text is None or start == end:
             return None
         body = body_start(hit)
-        found = text.find(hit.text[body:])
-        found = text.find(hit.text[start:end]) if found < 0 else found + start - body
-        if found < 0:
+        before, passage = _normal(hit.text[body:start]), _normal(hit.text[start:end])
+        at = _only_place(text, _normal(hit.text[body:]), source, hit)
+        found = _only_place(text, passage, source, hit) if at is None else at + len(before)
+        if found is None:
             return None
         first = text.count("\n", 0, found) + 1
-        return first, first + text.count("\n", found, found + end - start)
+        return first, first + passage.count("\n")
+
+
+def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
+    """Return where a part of a hit stands in the text of its file; None if that is nowhere, or in several places.
+
+    The lines below the hit's heading decide between several places, and on a part that is no whole lines.
+    """
+    found = whole_lines(text, part)
+    if len(found) != 1:
+        sections = _below_heading(text, source, hit)
+        again = found or [each.start() for each in re.finditer(re.escape(part), text)]
+        found = [at for at in again if any(at in each for each in sections)]
+    return found[0] if len(found) == 1 else None
+
+
+def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
+    """Return the sections below the heading of a hit, in characters; all of a text that has no such section."""
+    heading, title = (str(hit.payload.get(name) or "") for name in ("heading", "title"))
+    if not is_markdown(Document(source, "", payload=hit.payload)):
+        return [range(len(text))]
+    starts = [0, *(each.end() for each in re.finditer("\n", text)), len(text) + 1]
+    sections = located_sections(text, [title] if title else [])
+    below = [(" > ".join(path), range(starts[first], starts[end])) for path, first, end in sections]
+    found = [each for whole, each in below if whole == heading]
+    if not found and heading:  # a long heading path has lost its beginning in the chunk
+        found = [each for whole, each in below if whole.endswith(f" > {heading}")]
+    return found or [range(len(text))]
+
+
+def _normal(text: str) -> str:
+    """Return a text with lines that end in \\n."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _read(path: Path) -> str | None:
@@ -62,4 +98,4 @@ def _read(path: Path) -> str | None:
         text, _ = decode(path.read_bytes())
     except (OSError, DocumentError):
         return None
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return _normal(text)

@@ -12,7 +12,7 @@ from twinvec.cli.terminal import complain, show
 from twinvec.errors import ConfigurationError, TwinvecError
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.cli.options import CollectionPlace, grpc_options
-from twinvec_qdrant.cli.results.hits import linked, printable, safe
+from twinvec_qdrant.cli.results.hits import copyable, linked, printable, safe
 from twinvec_qdrant.cli.results.places import Places
 from twinvec_qdrant.cli.served.documents import documents_of
 from twinvec_qdrant.cli.served.searching import client_of
@@ -133,7 +133,7 @@ def open_document(found: FoundDocument) -> bool:
         complain(f"twinvec: {place!r} is no file on this machine; this is its text:")
         return False
     if typer.launch(place):
-        complain(f"twinvec: no program of this machine opens {place}")
+        complain(f"twinvec: no program of this machine opens {copyable(place)}")
         raise typer.Exit(1)
     return True
 
@@ -146,7 +146,7 @@ def print_document(found: FoundDocument) -> None:
     assert document is not None
     shown = [f"{key}: {value}" for key, value in document.payload.items() if key not in ("path", "format")]
     shown = [*([found.collection] if found.collection else []), *shown, *([found.described] if found.described else [])]
-    show(linked(printable(document.id), found.file))
+    show(linked(copyable(document.id), found.file))
     if shown:
         show(Text(" · ".join(map(printable, shown)), "dim"))
     show("", safe(found.text.rstrip()))

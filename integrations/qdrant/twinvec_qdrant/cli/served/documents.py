@@ -24,7 +24,12 @@ class Documents(Protocol):
         """Return what ``asking.stored_documents`` does, and the fields of the collection's ``roots``."""
 
     def delete(
-        self, ids: Sequence[str] | None, filter: Mapping[str, Any] | None = None, *, dry_run: bool = False
+        self,
+        ids: Sequence[str] | None,
+        filter: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         """Do and return what ``asking.delete_documents`` does."""
 
@@ -42,11 +47,16 @@ class OwnDocuments:
         return {**found, "roots": [root.as_fields() for root in self._opened.roots()]}
 
     def delete(
-        self, ids: Sequence[str] | None, filter: Mapping[str, Any] | None = None, *, dry_run: bool = False
+        self,
+        ids: Sequence[str] | None,
+        filter: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         from twinvec_qdrant.asking import delete_documents
 
-        return delete_documents(self._opened, ids, filter, dry_run=dry_run)
+        return delete_documents(self._opened, ids, filter, source, dry_run=dry_run)
 
 
 class ServedDocuments:
@@ -62,9 +72,15 @@ class ServedDocuments:
         return _joined([self._client.post(f"{self._path}/get", each) for each in asked])
 
     def delete(
-        self, ids: Sequence[str] | None, filter: Mapping[str, Any] | None = None, *, dry_run: bool = False
+        self,
+        ids: Sequence[str] | None,
+        filter: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
-        asked = [{"filter": filter}] if ids is None else [{"ids": each} for each in _slices(ids)]
+        of_all: dict[str, Any] = {"filter": filter} if source is None else {"source": source}
+        asked = [of_all] if ids is None else [{"ids": each} for each in _slices(ids)]
         path = f"{self._path}/delete"
         return _joined([self._client.post(path, {**each, "dry_run": dry_run}) for each in asked])
 

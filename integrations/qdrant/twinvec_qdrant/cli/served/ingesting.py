@@ -24,7 +24,7 @@ from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.ingest.lines import written_line
 from twinvec_qdrant.ingest.reading import Reading, Root
 from twinvec_qdrant.ingest.registration import stored_root
-from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.report import IngestReport, unknown_warning
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.settings import ChunkSettings
@@ -125,6 +125,8 @@ class ServedCollection:
                 raise DocumentError(str(error)) from error
             finally:
                 _add(report, told.report)
+        if unknown := told.report.get("unknown"):
+            logger.warning(unknown_warning(unknown))
         if report.all_failed and not allow_all_failed:
             raise IngestError("every document failed", report)
 

@@ -48,15 +48,16 @@ class RecordColumns:
         """
         if self == USUAL_COLUMNS:
             return record
-        rest = dict(record)
         parts: dict[str, Any] = {}
         if self.id is not None:
-            parts["id"] = _taken(rest, self.id)
+            parts["id"] = _found(record, self.id)
         if self.title is not None:
-            parts["title"] = _as_text(_taken(rest, self.title), self.title)
+            parts["title"] = _as_text(_found(record, self.title), self.title)
         if self.text:
-            texts = [_as_text(_taken(rest, column), column) for column in self.text]
+            texts = [_as_text(_found(record, column), column) for column in self.text]
             parts["text"] = "\n\n".join(filter(None, texts))
+        given = {self.id, self.title, *self.text}
+        rest = {name: value for name, value in record.items() if name not in given}
         id_name = "id" if "id" in rest else "_id"
         for part, name in (("id", id_name), ("title", "title"), ("text", "text")):
             if part not in parts and name in rest:
@@ -69,10 +70,10 @@ USUAL_COLUMNS = RecordColumns()
 """The columns that are named after what they hold."""
 
 
-def _taken(rest: dict[str, Any], column: str) -> Any:
-    if column not in rest:
-        raise DocumentError(f"no {column!r} among {sorted(map(str, rest))}")
-    return rest.pop(column)
+def _found(record: Mapping[str, Any], column: str) -> Any:
+    if column not in record:
+        raise DocumentError(f"no {column!r} among {sorted(map(str, record))}")
+    return record[column]
 
 
 def _as_text(value: Any, column: str) -> str:

@@ -35,24 +35,27 @@ def decode(data: bytes) -> tuple[str, str]:
 def find_encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, bool]:
     """Return the encoding of a text, and whether it is a guess; ``blocks`` opens the text to be read once more.
 
-    Errors as for ``decode``; a file in UTF-16 is not checked.
+    Errors as for ``decode``.
     """
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    begun = False
+    encoding, decoder = "", _decoder("utf-8-sig")
     try:
         for block in blocks():
-            if not begun and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                return "utf-16", False
-            begun = True
-            if b"\0" in block:
+            if not encoding:
+                encoding = "utf-16" if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+                decoder = _decoder(encoding)
+            if encoding != "utf-16" and b"\0" in block:
                 raise DocumentError("a binary file (it holds NUL bytes) of a format that cannot be converted")
             decoder.decode(block)
         decoder.decode(b"", final=True)
-        return "utf-8-sig", False
+        return encoding or "utf-8-sig", False
     except UnicodeDecodeError as error:
-        if encoding := _guess(blocks):
-            return encoding, True
+        if encoding != "utf-16" and (guess := _guess(blocks)):
+            return guess, True
         raise _unknown(error) from error
+
+
+def _decoder(encoding: str) -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder(encoding)()
 
 
 def _unknown(error: UnicodeDecodeError) -> DocumentError:
@@ -64,7 +67,7 @@ def _unknown(error: UnicodeDecodeError) -> DocumentError:
 
 def _guess(blocks: Callable[[], Iterable[bytes]]) -> str | None:
     """Return the likeliest encoding that can decode everything; None for a binary file."""
-    decoders = {name: codecs.getincrementaldecoder(name)() for name in _IN_USE}
+    decoders = {name: _decoder(name) for name in _IN_USE}
     sample: list[bytes] = []
     room = _SAMPLE
     for block in blocks():

@@ -9,9 +9,11 @@ which does not have the file, can do it.
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -23,7 +25,15 @@ from twinvec_qdrant.ingest.reading.converting import CONVERTED, convert
 from twinvec_qdrant.ingest.reading.decoding import decode
 from twinvec_qdrant.ingest.reading.mail import MAIL_SUFFIX, read_mail
 from twinvec_qdrant.ingest.reading.pdf_pages import page_starts
-from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Failure, PagedDocument, printable
+from twinvec_qdrant.ingest.reading.results import (
+    CHANGED,
+    NO_TEXT,
+    NOT_UTF8,
+    Empty,
+    Failure,
+    PagedDocument,
+    printable,
+)
 
 _NO_TEXT_IN_PDF = "holds no text, perhaps only images; recognise its text first (OCR)"
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
@@ -32,6 +42,8 @@ SLOW_SUFFIXES = CONVERTED | {MAIL_SUFFIX}
 """Endings of the names of files that take longer to parse than to send to another process; text files do not."""
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class FileBytes(NamedTuple):
@@ -54,6 +66,8 @@ def read_file(path: Path, identity: str) -> Document | Failure:
 
 def take_file(path: Path, identity: str) -> FileBytes | Failure:
     """Return what a file holds: at most 256 MiB of a format that is slow to parse, and 8 MiB of any other one."""
+    if identity != printable(identity):
+        return Failure(printable(identity), NOT_UTF8)
     suffix = path.suffix.lower()
     limit = _MAX_CONVERTED_BYTES if suffix in SLOW_SUFFIXES else MAX_TEXT_BYTES
     return _or_failure(identity, lambda: FileBytes(identity, suffix, read_bytes(path, limit)))
@@ -79,7 +93,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
         data = file.read(before.st_size + 1)  # reading ``limit`` bytes would allocate as many for every small file
         after = os.fstat(file.fileno())
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or len(data) != after.st_size:
-        raise DocumentError("the file changed while it was read; ingest it again")
+        raise DocumentError(CHANGED)
     return data
 
 
@@ -111,12 +125,16 @@ def _document(file: FileBytes) -> Document:
         return Document(identity, letter.body, letter.subject, letter.payload | own)
     text, encoding = decode(data)
     is_markdown = suffix in MARKDOWN_SUFFIXES
-    payload, body = split_front_matter(text) if is_markdown else ({}, text)
+    payload, body = split_front_matter(text, partial(_tell, identity)) if is_markdown else ({}, text)
     payload |= {"path": identity, "format": "markdown" if is_markdown else "text"}
     if encoding:
         payload["encoding"] = encoding
     title = payload.pop("title") if isinstance(payload.get("title"), str) else ""
     return Document(identity, body, title, payload)
+
+
+def _tell(identity: str, reason: str) -> None:
+    logger.warning("%s: the front matter cannot be read and stays text: %s", printable(identity), reason)
 
 
 def _converted(data: bytes, identity: str, suffix: str) -> Document:

@@ -48,7 +48,7 @@ def read_mail(data: bytes) -> Letter:
             raise
         raise DocumentError(f"a broken letter: {' '.join(str(error).split()) or type(error).__name__}") from error
     if is_html and body.strip():
-        body = convert(body.encode(), ".html")
+        body = convert(body.encode("utf-8", "replace"), ".html")  # UTF-7 can give lone surrogates
     payload = _payload(message) | ({"attachments": attachments} if attachments else {})
     return Letter(_header(message, "subject"), body, is_html, payload)
 

@@ -11,7 +11,7 @@ from twinvec.errors import DocumentError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document, parse_record
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.reading.columns import RecordColumns
-from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Failure, Read, printable
+from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Read, hiding, printable
 
 RECORDS_SUFFIX = ".jsonl"
 _MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES  # JSON may escape a byte of text as six bytes
@@ -23,13 +23,13 @@ def read_records(path: Path, name: str, prefix: str, columns: RecordColumns) -> 
         with path.open("rb") as file:
             yield from read_lines(file, name, prefix, columns)
     except OSError as error:
-        yield Read(Failure(printable(name), f"cannot be read: {error.strerror or error}", hides=True), 0)
+        yield Read(hiding(printable(name), f"cannot be read: {error.strerror or error}", prefix), 0)
 
 
 def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
-    """Yield the documents of an open file; the other arguments as for ``read_records``."""
+    """Yield the documents of an open file; ``name`` may be "", the other arguments as for ``read_records``."""
     for number, line in enumerate(_lines(file), 1):
-        where = f"{printable(name)}:{number}"
+        where = f"{printable(name)}:{number}" if name else f"line {number}"
         try:
             if len(line) > _MAX_LINE_BYTES:
                 raise DocumentError(f"a line of more than {_MAX_LINE_BYTES:,} bytes")
@@ -38,10 +38,10 @@ def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -
                 yield Read(_document(parse_record(text), number - 1, prefix, columns), len(line))
         except UnicodeDecodeError as error:
             wrong = f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
-            yield Read(Failure(where, wrong, hides=True), len(line))
+            yield Read(hiding(where, wrong, prefix), len(line))
         except TwinvecError as error:  # the line already says which document it is
             reason = str(error).removeprefix(f"document {number - 1}: ")
-            yield Read(Failure(where, reason, hides=True), len(line))
+            yield Read(hiding(where, reason, prefix), len(line))
 
 
 def count_lines(path: Path) -> int:

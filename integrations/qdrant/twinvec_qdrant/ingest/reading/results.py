@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twinvec.retrieval.documents import Document
 
 NO_TEXT = "holds no text"
+NOT_UTF8 = "the path is not UTF-8; rename the file, or the folder that is not"
+CHANGED = "the file changed while it was read; ingest it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +20,14 @@ class Failure:
         source: The document's id, a folder, or "file.jsonl:17".
         reason: What was wrong, and what to do about it.
         hides: Whether it may hide other documents, as an unreadable folder or a line without an id does. An ingest then
-            prunes nothing, because missing documents may still exist.
+            prunes no document whose id begins with ``below``, because a missing one may still exist.
+        below: What the ids of the hidden documents begin with, such as "notes.jsonl/"; "" if it may hide any document.
     """
 
     source: str
     reason: str
     hides: bool = False
+    below: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,11 @@ class Read(NamedTuple):
 
     value: Document | Failure
     size: int
+
+
+def hiding(source: str, reason: str, below: str) -> Failure:
+    """Return a failure that may hide all documents whose ids begin with ``below``."""
+    return Failure(source, reason, hides=True, below=printable(below))
 
 
 def printable(name: str) -> str:

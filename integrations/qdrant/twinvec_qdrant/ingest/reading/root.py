@@ -5,6 +5,7 @@ A root can be read again and again: the same files give the same documents with 
 
 from __future__ import annotations
 
+import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, FileBytes, parse_file, read_file, take_file
 from twinvec_qdrant.ingest.reading.patterns import Selection
 from twinvec_qdrant.ingest.reading.records import RECORDS_SUFFIX, count_lines, read_lines, read_records
-from twinvec_qdrant.ingest.reading.results import Failure, Read, printable
+from twinvec_qdrant.ingest.reading.results import NOT_UTF8, Failure, Read, printable
 from twinvec_qdrant.ingest.reading.tables import TABLE_SUFFIXES, read_table
 from twinvec_qdrant.ingest.reading.walking import FoundFile, Walk
 
@@ -92,7 +93,7 @@ class Root:
         A pattern means the files below its fixed part (``docs``) that it matches; ``options`` are fields of the root.
         """
         text = str(name)
-        if text == STANDARD_INPUT or _WILD.isdisjoint(text) or Path(text).exists():
+        if text == STANDARD_INPUT or _WILD.isdisjoint(text) or os.path.exists(text):
             return cls(text, **options)
         parts = Path(text).parts
         fixed = next(row for row, part in enumerate(parts) if not _WILD.isdisjoint(part))
@@ -113,7 +114,7 @@ class Root:
             DocumentError: the file or folder does not exist or cannot be accessed.
         """
         if self.path == STANDARD_INPUT:
-            return Reading(read_lines(sys.stdin.buffer, STANDARD_INPUT, "", self.columns))
+            return Reading(read_lines(sys.stdin.buffer, "", "", self.columns))
         path = Path(self.path)
         try:
             status = path.stat()
@@ -133,9 +134,9 @@ class Root:
         False for standard input, and for a file that can be read only once.
         """
         path = Path(self.path)
-        if self.path == STANDARD_INPUT or not (path.is_dir() or path.is_file()):
+        if self.path == STANDARD_INPUT or not (os.path.isdir(path) or os.path.isfile(path)):
             return False
-        in_folder = path.is_dir()
+        in_folder = os.path.isdir(path)
         found = self._walk().files() if in_folder else iter([FoundFile(path, path.name, 0)])
         return not any(isinstance(each, Failure) or self._holds(each, in_folder=in_folder) for each in found)
 
@@ -143,7 +144,7 @@ class Root:
         """Return whether a change of this path may change the documents; ``path`` begins as ``self.path`` does."""
         if self.path == STANDARD_INPUT:
             return False
-        return path == Path(self.path) or (Path(self.path).is_dir() and self._walk().follows(path))
+        return path == Path(self.path) or (os.path.isdir(self.path) and self._walk().follows(path))
 
     def as_dict(self) -> dict[str, Any]:
         """Return what differs from the defaults, as a JSON object."""
@@ -196,7 +197,9 @@ class Root:
     def _read_one(self, found: FoundFile, prefix: str) -> Iterator[Read]:
         """Yield the documents of a file; ``prefix`` comes before the ids of records, and is empty for a single file."""
         kind = self._kind(found.path, in_folder=bool(prefix))
-        if kind == RECORDS_SUFFIX:
+        if kind and prefix != printable(prefix):  # no id can begin with it
+            yield Read(Failure(printable(found.place), NOT_UTF8), found.size)
+        elif kind == RECORDS_SUFFIX:
             yield from read_records(found.path, found.place, prefix, self.columns)
         elif kind in TABLE_SUFFIXES:
             yield from read_table(found.path, found.place, prefix, self.columns)
@@ -211,14 +214,15 @@ class Root:
     def _count(self, path: Path, *, in_folder: bool) -> int:
         """Return about how many documents a file holds."""
         kind = self._kind(path, in_folder=in_folder)
-        return count_lines(path) - (kind in TABLE_SUFFIXES) if kind else 1
+        return max(count_lines(path) - (kind in TABLE_SUFFIXES), 0) if kind else 1
 
     def _kind(self, path: Path, *, in_folder: bool) -> str:
         """Return the ending of the name of a file of records, or "" if the file is one document."""
         suffix = path.suffix.lower()
         if suffix != RECORDS_SUFFIX and suffix not in TABLE_SUFFIXES:
             return ""
-        if in_folder and path.exists() and not path.is_file():  # a pipe would wait for a writer
+        # a pipe would wait for a writer; Path.exists raises if the folder does not permit to look at the file
+        if in_folder and os.path.exists(path) and not os.path.isfile(path):
             return ""
         return suffix if self.records or (suffix == RECORDS_SUFFIX and not in_folder) else ""
 

@@ -6,20 +6,23 @@ The file is read twice: first for its encoding, its delimiter and the columns th
 from __future__ import annotations
 
 import csv
+import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.lines import long_fields
 from twinvec_qdrant.ingest.reading.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.decoding import find_encoding
-from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Failure, Read, printable
+from twinvec_qdrant.ingest.reading.results import CHANGED, NO_TEXT, Empty, Failure, Read, hiding, printable
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
 
@@ -55,15 +58,25 @@ class _Layout:
 def read_table(path: Path, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
     """Yield the documents of a table; ``name`` is its name in failures, and ``prefix`` comes before the ids."""
     try:
-        size = path.stat().st_size
+        before = path.stat()
         with long_fields():
             layout, count = _layout(path, columns)
         for number, row in _rows(path, layout):
-            yield Read(_read_row(row, number, layout, name, prefix), size // max(count, 1))
+            yield Read(_read_row(row, number, layout, name, prefix), before.st_size // max(count, 1))
+        if _has_changed(path, before):
+            raise DocumentError(CHANGED)
     except OSError as error:
-        yield Read(Failure(printable(name), f"cannot be read: {error.strerror or error}", hides=True), 0)
-    except TwinvecError as error:
-        yield Read(Failure(printable(name), str(error), hides=True), 0)
+        yield Read(hiding(printable(name), f"cannot be read: {error.strerror or error}", prefix), 0)
+    except (TwinvecError, csv.Error, ValueError) as error:  # the rows may differ from those that the layout is of
+        yield Read(hiding(printable(name), CHANGED if _has_changed(path, before) else str(error), prefix), 0)
+
+
+def _has_changed(path: Path, before: os.stat_result) -> bool:
+    try:
+        now = path.stat()
+    except OSError:
+        return True
+    return (now.st_mtime_ns, now.st_size) != (before.st_mtime_ns, before.st_size)
 
 
 def _layout(path: Path, columns: RecordColumns) -> tuple[_Layout, int]:
@@ -71,13 +84,22 @@ def _layout(path: Path, columns: RecordColumns) -> tuple[_Layout, int]:
     with path.open(encoding=encoding, newline="") as file:
         delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(list(islice(file, _SAMPLE_LINES)))
         file.seek(0)
-        rows = csv.reader(file, delimiter=delimiter, strict=True)
-        try:
-            header = _header(next(rows, []))
-            numeric, count = _numeric(rows, len(header))
-        except csv.Error as error:
-            raise DocumentError(f"not a table: line {rows.line_num}: {error}") from error
+        rows = _well_formed(csv.reader(file, delimiter=delimiter, strict=True))
+        header = _header(next(rows, []))
+        numeric, count = _numeric(rows, len(header))
     return _Layout(encoding, delimiter, header, *_places(header, columns), numeric), count
+
+
+def _well_formed(rows: Any) -> Iterator[list[str]]:
+    """Yield the rows of a reader; a ``DocumentError`` names the lines of the row that cannot be read."""
+    first = 1
+    try:
+        for row in rows:
+            yield row
+            first = rows.line_num + 1
+    except csv.Error as error:
+        where = f"line {first}" if rows.line_num <= first else f"lines {first:,} to {rows.line_num:,}"
+        raise DocumentError(f"not a table: {where}: {error}") from error
 
 
 def _numeric(rows: Iterable[Sequence[str]], width: int) -> tuple[frozenset[int], int]:
@@ -104,16 +126,24 @@ def _delimiter(lines: Sequence[str]) -> str:
     """Return the delimiter by which most of the first rows have as many cells as the header."""
     best, delimiter = (0, 0), ","
     for each in _DELIMITERS:
-        widths = [len(row) for row in csv.reader(lines, delimiter=each)]
+        widths = _widths(lines, each)
         if widths and widths[0] > 1 and (fit := (widths.count(widths[0]), widths[0])) > best:
             best, delimiter = fit, each
     return delimiter
 
 
+def _widths(lines: Sequence[str], delimiter: str) -> list[int]:
+    """Return the number of cells of each row; empty if a cell is too long."""
+    try:
+        return [len(row) for row in csv.reader(lines, delimiter=delimiter)]
+    except csv.Error:
+        return []
+
+
 def _header(cells: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the columns; one without a name is called by its number."""
     names = tuple(cell.strip() or f"column {place}" for place, cell in enumerate(cells, 1))
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
         raise DocumentError(f"the header names the column {repeated[0]!r} more than once")
     return names
 
@@ -154,7 +184,7 @@ def _read_row(row: list[str], number: int, layout: _Layout, name: str, prefix: s
     try:
         document = as_document(_document(row, number, layout, prefix, f"{name}/"), number)
     except TwinvecError as error:
-        return Failure(f"{printable(name)}:{number}", str(error), hides=True)
+        return hiding(f"{printable(name)}:{number}", str(error), prefix)
     return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)
 
 

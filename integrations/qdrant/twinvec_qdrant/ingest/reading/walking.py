@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from twinvec_qdrant.ingest.reading.patterns import GITIGNORE, Ignored, Selection, is_ignored, read_gitignore
-from twinvec_qdrant.ingest.reading.results import Failure, printable
+from twinvec_qdrant.ingest.reading.results import Failure, hiding, printable
 
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
 _FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # files that mark a cache and a virtual environment
@@ -64,7 +64,7 @@ class Walk:
                 left += reversed(self._entries(entry))
             except OSError as error:
                 wrong = f"folder cannot be listed: {error.strerror}"
-                yield Failure(printable(entry.place) or ".", wrong, hides=True)
+                yield hiding(printable(entry.place) or ".", wrong, entry.place)
 
     def follows(self, path: Path) -> bool:
         """Return whether a change of this path may change what the walk finds."""
@@ -84,7 +84,7 @@ class Walk:
             except OSError:  # it is gone
                 ignored = folder.ignored
             below = folder.path / name
-            place = f"{folder.place}{name}{'/' if depth < len(parts) or below.is_dir() else ''}"
+            place = f"{folder.place}{name}{'/' if depth < len(parts) or os.path.isdir(below) else ''}"
             if self._leaves_out(name, place, ignored):
                 return False
             folder = _Entry(below, place, ignored=ignored)

@@ -72,6 +72,16 @@ class Vocabulary:
         self._new.update(words)
         self._written += chunks
 
+    def follows(self, chunks: int) -> bool:
+        """Return whether the stored vocabulary and what has been counted make a collection of this many chunks.
+
+        True also if nothing has been counted.
+        """
+        if not (self._seen or self._new or self._written):
+            return True
+        stored = self._backend.retrieve([VOCABULARY]).get(VOCABULARY)
+        return chunks == self._written + (stored.payload["chunks"] if stored else 0)
+
     def save(self, chunks: int, analyzer: Analyzer, *, anew: bool = False) -> None:
         """Store what has been counted, at the end of a writer's work; count all chunks again if ``anew``.
 

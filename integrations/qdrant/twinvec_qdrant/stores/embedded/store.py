@@ -12,7 +12,13 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreError
+from twinvec.errors import (
+    ConfigurationError,
+    StoreBusyError,
+    StoreCorruptError,
+    StoreError,
+    StoreUnavailableError,
+)
 from twinvec_qdrant.serving.process import check_not_served
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, Damage, NewCollection, Store
 from twinvec_qdrant.stores.embedded.backend import (
@@ -75,7 +81,10 @@ class EmbeddedStore(Store):
         try:
             return self._open(None)
         except StoreCorruptError:
-            self._salvage()
+            try:
+                self._salvage()
+            except OSError as error:
+                raise StoreUnavailableError(f"{self.location}: cannot be repaired: {error}") from error
         return self._open(None)
 
     def create(self, new: NewCollection) -> EmbeddedBackend:

@@ -130,7 +130,7 @@ def connect(
     key = _sendable(api_key)
     try:
         parts = urlsplit(url)
-        port = parts.port
+        _ = parts.port
     except (ValueError, AttributeError):
         raise ConfigurationError(_URL) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -139,7 +139,6 @@ def connect(
         raise ConfigurationError(
             f"an API key would go unencrypted to {parts.hostname}; use https, or a tunnel to localhost"
         )
-    location = f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "")
     proxied = not (key and parts.scheme == "http")  # a proxy would read the key
     client = quiet_client(
         QdrantClient,
@@ -153,17 +152,22 @@ def connect(
         trust_env=proxied,
         limits=CONNECTIONS,
     )
-    return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
+    return _connected(name, client, wait_seconds, async_client)
 
 
 def connect_as(async_client: AsyncQdrantClient, name: str, wait_seconds: float) -> ServerStore:
     """Return the collection of the server to which an async client of the caller is connected."""
     if is_async_local(async_client):
         raise ConfigurationError("async_client: the client's local mode needs a client, too, which holds the data")
-    options = async_client.init_options
-    address = urlsplit(options["url"] or options["location"] or f"http://{options['host']}:{options['port']}")
-    location = f"{address.scheme}://{address.hostname}" + (f":{address.port}" if address.port else "")
-    client = quiet_client(QdrantClient, **{**options, "check_compatibility": False})
+    client = quiet_client(QdrantClient, **{**async_client.init_options, "check_compatibility": False})
+    return _connected(name, client, wait_seconds, async_client)
+
+
+def _connected(
+    name: str, client: QdrantClient, wait_seconds: float, async_client: AsyncQdrantClient | None
+) -> ServerStore:
+    """Return the collection of the server to which a client of our own is connected."""
+    location = str(getattr(client._client, "rest_uri", "")).rstrip("/")  # without a password
     return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from holders import HOLDER, with_helpers
-from twinvec.errors import ConfigurationError, StoreCorruptError
+from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.report import RepairReport
 from twinvec_qdrant.stores.embedded.checksums import Checksums, checksum
@@ -184,6 +185,24 @@ def test_a_repair_that_did_not_end_is_not_taken_for_a_whole_collection(folder):
     with opened(folder, repair=True) as collection:
         assert collection.verify(repair=True).damaged
     opened(folder).close()
+
+
+def test_a_repair_without_room_says_so_and_the_next_one_goes_on(folder, wanted, monkeypatch):
+    damage, name = CHOSEN[0]
+    (file,) = (path for path in files(folder) if path.as_posix().endswith(name))
+    damage(file, random.Random(0))
+
+    def full(*_, **__) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("twinvec_qdrant.stores.embedded.salvage.shutil.copytree", full)
+        with pytest.raises(StoreUnavailableError, match=r"cannot be repaired: .*No space left"):
+            opened(folder, repair=True)
+    with opened(folder, repair=True) as collection:
+        collection.verify(repair=True)
+        collection.ingest(DOCUMENTS.values())
+        assert answers(collection) == wanted
 
 
 def test_a_collection_that_is_whole_is_opened_for_repair_as_it_is(folder, whole):

@@ -9,11 +9,11 @@ import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from qdrant_client import QdrantClient
+from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection
-from twinvec_qdrant.stores.server.store import connect
+from twinvec_qdrant.stores.server.store import connect, connect_as
 
 SECRET = "s3cret-key"
 
@@ -49,6 +49,29 @@ def server():
 ABSENT = (200, {}, b'{"result": {"exists": false}, "status": "ok", "time": 0.1}')
 BUSY = (503, {}, b"{}")
 LIMITED = (429, {"retry-after": "0"}, b"{}")
+
+
+@pytest.mark.parametrize(
+    ("options", "address"),
+    [
+        ({}, "http://localhost:6333"),
+        ({"host": "qdrant"}, "http://qdrant:6333"),
+        ({"host": "qdrant", "https": True}, "https://qdrant:6333"),
+        ({"url": "localhost:7333"}, "http://localhost:7333"),
+        ({"url": "http://qdrant/behind/a/proxy/"}, "http://qdrant:6333/behind/a/proxy"),
+        ({"url": "http://me:secret@[::1]:6333"}, "http://[::1]:6333"),
+    ],
+)
+def test_errors_name_the_address_of_the_client(options, address):
+    store = connect_as(AsyncQdrantClient(check_compatibility=False, **options), "notes", 1)
+    assert store.location == f"{address}, collection 'notes'"
+    if "://" in options.get("url", ""):
+        assert connect("notes", options["url"], None, 1).open().place == store.open().place
+
+
+def test_two_servers_behind_one_proxy_are_two_places():
+    places = [connect("notes", f"http://localhost/{name}", None, 1).open().place for name in ("one", "two")]
+    assert len(set(places)) == 2
 
 
 def test_a_busy_server_is_asked_again(server, caplog):

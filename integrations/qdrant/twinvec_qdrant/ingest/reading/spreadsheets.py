@@ -1,0 +1,168 @@
+"""Spreadsheets: a workbook of Excel -> Markdown, a heading and a table for each sheet, by openpyxl and xlrd.
+
+The tables look like those of markitdown. markitdown reads workbooks with pandas, which rounds the numbers of a column
+that has an empty cell, and writes empty cells and the text "NA" as "NaN".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime, time
+from io import BytesIO
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from twinvec.errors import DocumentError
+from twinvec.support.extras import import_extra
+from twinvec.text import MAX_TEXT_BYTES
+
+SPREADSHEETS = frozenset({".xls", ".xlsx"})
+"""Endings of the names of workbooks."""
+
+_MOST_DECIMALS = 6
+_NO_CELLS = "|\n|  |"  # how markitdown writes a sheet without cells
+_BREAK = re.compile(r" *[\t\r\n][ \t\r\n]*")
+_BORDER = 3  # characters that a cell takes besides its text
+
+_LARGE = 2**63
+
+Row = Mapping[int, Any]
+"""The values of a row by their columns, without blank ones."""
+Sheets = Iterator[tuple[str, Iterable[Sequence[Any]]]]
+"""The name of each sheet, and its rows of values; an empty cell is None or ""."""
+
+
+def read_workbook(data: bytes, suffix: str) -> str:
+    """Return the Markdown of a workbook; ``suffix`` is the ending of its name. The first filled row is the header.
+
+    Raises:
+        DocumentError: more text than the limit of a document.
+        MissingExtraError: the library that reads the format is missing.
+        Exception: of the library, if the workbook is damaged.
+    """
+    try:
+        return _markdown(data, suffix)
+    except TypeError as error:
+        if "showZeroes" not in str(error):
+            raise
+        return _markdown(_respelt(data), suffix)
+
+
+def _respelt(data: bytes) -> bytes:
+    """Return a workbook with "showZeros" where some programs write "showZeroes", which openpyxl refuses."""
+    made = BytesIO()
+    with ZipFile(BytesIO(data)) as old, ZipFile(made, "w", ZIP_DEFLATED) as new:
+        for item in old.infolist():
+            part = old.read(item)
+            is_sheet = item.filename.startswith("xl/worksheets/")
+            new.writestr(item, part.replace(b" showZeroes=", b" showZeros=") if is_sheet else part)
+    return made.getvalue()
+
+
+def _markdown(data: bytes, suffix: str) -> str:
+    parts: list[str] = []
+    room = MAX_TEXT_BYTES
+    for name, rows in (_xlsx_sheets if suffix == ".xlsx" else _xls_sheets)(data):
+        filled = list(_filled(rows, room))
+        room -= sum(map(_size, filled))
+        parts.append(f"## {name}\n{_table(filled)}")
+    return "\n\n".join(parts)
+
+
+def _xlsx_sheets(data: bytes) -> Sheets:
+    package = import_extra("openpyxl", "documents", "reading .xlsx files", "twinvec-qdrant")
+    with closing(package.load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)) as book:
+        for sheet in book.worksheets:
+            sheet.reset_dimensions()  # what a file says of its size may be wrong
+            yield sheet.title, sheet.iter_rows(values_only=True)
+
+
+def _xls_sheets(data: bytes) -> Sheets:
+    package = import_extra("xlrd", "documents", "reading .xls files", "twinvec-qdrant")
+    with package.open_workbook(file_contents=data, on_demand=True) as book:
+        for number, name in enumerate(book.sheet_names()):
+            sheet = book.sheet_by_index(number)
+            yield name, ([_xls_value(cell, book, package) for cell in sheet.row(row)] for row in range(sheet.nrows))
+            book.unload_sheet(number)
+
+
+def _xls_value(cell: Any, book: Any, package: Any) -> Any:
+    if cell.ctype == package.XL_CELL_DATE:
+        when = package.xldate.xldate_as_datetime(cell.value, book.datemode)
+        return when.time() if cell.value < 1 else when
+    if cell.ctype == package.XL_CELL_BOOLEAN:
+        return bool(cell.value)
+    return package.error_text_from_code.get(cell.value) if cell.ctype == package.XL_CELL_ERROR else cell.value
+
+
+def _filled(rows: Iterable[Sequence[Any]], room: int) -> Iterator[Row]:
+    """Yield the rows that are not blank; raise ``DocumentError`` if their text is longer than ``room``."""
+    for row in rows:
+        values = {place: value for place, cell in enumerate(row) if (value := _value(cell)) is not None}
+        room -= _size(values)
+        if room < 0:
+            raise _too_large()
+        if values:
+            yield values
+
+
+def _size(row: Row) -> int:
+    return sum(_BORDER + (len(value) if isinstance(value, str) else 1) for value in row.values())
+
+
+def _too_large() -> DocumentError:
+    return DocumentError(f"a workbook of more text than the limit of {MAX_TEXT_BYTES:,} bytes; split it first")
+
+
+def _value(cell: Any) -> Any:
+    """Return a cell's value: None if it is blank, and a whole number as an integer."""
+    if isinstance(cell, str):
+        return _BREAK.sub(" ", cell).strip() or None
+    return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < _LARGE else cell
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """Return a Markdown table of the columns that are not blank."""
+    if not rows:
+        return _NO_CELLS
+    places = sorted(set().union(*rows))
+    if len(places) * len(rows) * _BORDER > MAX_TEXT_BYTES:
+        raise _too_large()
+    columns = [_texts([row.get(place) for row in rows]) for place in places]
+    header, *below = map(_line, zip(*columns, strict=True))
+    return "\n".join([header, _line(["---"] * len(places)), *below])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _texts(column: Sequence[Any]) -> list[str]:
+    """Return the texts of a column: without midnight if it holds only dates, with equal decimals if only numbers."""
+    header, *cells = column
+    filled = [cell for cell in cells if cell is not None]
+    if all(isinstance(cell, datetime) and cell.time() == time() for cell in filled):
+        cells = [cell and cell.date() for cell in cells]
+    texts = list(map(_text, cells))
+    if all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in filled):
+        texts = _aligned(texts)
+    return [_text(header), *texts]
+
+
+def _aligned(numbers: Sequence[str]) -> list[str]:
+    """Return numbers with as many decimals as the one that has most, unless it has too many of them."""
+    decimals = max((len(number.partition(".")[2]) for number in numbers), default=0)
+    if not 0 < decimals <= _MOST_DECIMALS or any("e" in number for number in numbers):
+        return list(numbers)
+    parts = [number.partition(".") for number in numbers]
+    return [whole and f"{whole}.{fraction:0<{decimals}}" for whole, _, fraction in parts]
+
+
+def _text(value: Any) -> str:
+    """Return how a value is written; a number has the 15 digits that Excel keeps."""
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    text = "" if value is None else str(value).replace("  ", "\N{NO-BREAK SPACE}" * 2)  # as pandas keeps spaces
+    return text.replace("*", r"\*").replace("_", r"\_")

@@ -1,0 +1,55 @@
+"""A pool of actors on a cluster of two nodes, of which a node is killed with what it has computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crash.cluster import ray_ingests
+from twinvec_ray.cluster import connected
+from twinvec_ray.pool import DIED, Pool
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+NEEDS = {"num_cpus": 1}
+NUMBERS = 1_000_000  # of a result that lies in the memory of its node
+
+
+@pytest.fixture
+def cluster():
+    started = ray_ingests.start_cluster()
+    yield started
+    ray_ingests.end_cluster(started)
+
+
+def test_a_result_on_a_killed_node_is_computed_again(cluster):
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    class Worker:
+        def hello(self):
+            return "here"
+
+        def work(self, item):
+            return np.full(NUMBERS, item)
+
+    (node,) = cluster.worker_nodes
+    given = []
+
+    def submit(actor, item):
+        given.append(actor.work.remote(item))
+        return given[-1]
+
+    with connected(cluster.address):
+        there = NodeAffinitySchedulingStrategy(node.node_id, soft=True)
+        actor = ray.remote(Worker).options(**NEEDS, scheduling_strategy=there)
+        pool = Pool(actor.remote, 1, 1, NEEDS)
+        results = pool.results(iter([1, 2]), submit)
+        assert next(results)[0] == 1
+        assert ray.wait(given, num_returns=2, timeout=60, fetch_local=False)[1] == []
+        cluster.remove_node(node, allow_graceful=False)
+        assert list(results) == [(2, DIED)]
+        assert pool.ended == ["here"]
+        ((item, result),) = pool.results(iter([2]), submit)
+        assert (item, len(result)) == (2, NUMBERS)
+        pool.close()
