@@ -20,6 +20,7 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.phrasings import Phrasings
 from twinvec.support.async_methods import awaitable
+from twinvec.support.checks import check_settings
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaiting
 from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
@@ -165,6 +166,9 @@ class Collection:
         """
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
+        check_settings(chunking, ChunkSettings, "chunking")
+        check_settings(index, IndexSettings, "index")
+        check_settings(cluster, ClusterSettings, "cluster")
         if isinstance(encoder, str):
             encoder = load_space_encoder(encoder)
         place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port, async_client, repair)

@@ -47,6 +47,12 @@ def integer(value: int, name: str, least: int | None = None) -> int:
     return int(value)
 
 
+def check_settings(value: object, kind: type, name: str) -> None:
+    """Raise ConfigurationError unless a value is None or settings of this kind."""
+    if value is not None and not isinstance(value, kind):
+        raise ConfigurationError(f"{name}: expected {kind.__name__}(...), got {value!r}")
+
+
 def check_output_file(file: Path) -> None:
     """Make the folder of a file to write; raise ConfigurationError if that fails or the path is that of a folder."""
     if file.exists() and not file.is_file():

@@ -361,3 +361,11 @@ def test_the_first_error_is_told_if_closing_fails_after_it(tmp_path, words, monk
     other = Collection.open("others", tmp_path, encoder=words, chunking=False)
     with pytest.raises(StoreError, match="could not close"), other:
         pass
+
+
+@pytest.mark.parametrize("wrong", [{"chunking": True}, {"index": "int8"}, {"cluster": {"shards": 2}}])
+def test_settings_of_another_type_are_refused(tmp_path, words, wrong):
+    (name,) = wrong
+    with pytest.raises(ConfigurationError, match=rf"{name}: expected \w+Settings\(\.\.\.\), got "):
+        Collection.open("notes", tmp_path, encoder=words, **wrong)
+    assert not list(tmp_path.iterdir())
