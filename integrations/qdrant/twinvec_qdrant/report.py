@@ -64,7 +64,7 @@ class IngestReport:
 
 
 def unknown_warning(chunks: int) -> str:
-    """Return the warning about so many chunks that consist mostly of words that the model does not know."""
+    """Return the warning for an ingest with this number of chunks that the model does not know."""
     counted = "1 chunk consists" if chunks == 1 else f"{chunks:,} chunks consist"
     return (
         f"{counted} mostly of words that the model does not know, so searches by vectors cannot tell them apart; "

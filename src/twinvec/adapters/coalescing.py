@@ -188,4 +188,4 @@ def _start_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_all)  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_start_all)  # a forked process lacks the threads

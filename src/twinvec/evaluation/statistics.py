@@ -163,7 +163,10 @@ def _batch(samples: tuple[Values, ...]) -> int:
 
 
 def import_scipy_stats() -> Any:
-    """Import scipy.stats; errors as for ``import_extra``. Long work that ends with an interval calls this first."""
+    """Import scipy.stats; errors as for ``import_extra``.
+
+    Long work that ends with an interval calls this at its start, so that a missing scipy is told before the work.
+    """
     return import_extra("scipy.stats", "eval", "evaluation")
 
 

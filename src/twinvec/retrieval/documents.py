@@ -84,9 +84,10 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
 
 
 def parse_json(text: str | bytes, each_object: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """Parse JSON; raise DocumentError for all else, also for NaN and the infinities, which Python's parser takes.
+    """Parse JSON; raise DocumentError for a text that is not JSON.
 
-    ``each_object`` gets every object, and returns what takes its place.
+    NaN and the infinities are not JSON, although Python's parser takes them. ``each_object`` gets every JSON object as
+    a dict, and returns what takes its place.
     """
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_hook=each_object)

@@ -91,4 +91,4 @@ def _forget_threads() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_forget_threads)  # a forked process lacks the threads

@@ -93,7 +93,7 @@ class TextTokenizer:
         return np.array(counts, dtype=np.int64)
 
     def count_unknown(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the numbers of ``count``, and of characters for which unknown tokens stand: shape (n, 2)."""
+        """Count the tokens of each text, as ``count`` does, and its characters in unknown tokens: shape (n, 2)."""
         counts: list[tuple[int, int]] = []
         for part in _parts(texts):
             found = self._whole.encode_batch_fast(part)

@@ -128,7 +128,7 @@ def test_hits_behind_the_candidates_follow_in_their_order():
 
 @pytest.mark.parametrize("own", ["q", "elsewhere"])
 def test_the_reranker_gets_the_candidates_that_are_asked_for_and_not_the_own_document(own):
-    """The search goes one deeper: the hit behind takes the place of the own document, and is cut if there is none."""
+    """The search returns one hit more than asked: it replaces the query's own document, or else it is left out."""
     documents = [Document(name, f"text of {name}") for name in ("a", own, "b", "c", "d")]
     given = []
 

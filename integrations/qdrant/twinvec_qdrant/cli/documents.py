@@ -51,7 +51,7 @@ def get_command(
 
 
 def _print_documents(documents: Sequence[Mapping[str, Any]]) -> None:
-    """Print documents; a terminal gets no control codes of theirs, a pipe gets what the collection holds."""
+    """Print documents: without control codes on a terminal, and as the collection holds them in a pipe."""
     from twinvec_qdrant.cli.results.hits import copyable, printable, safe
 
     on_terminal = sys.stdout.isatty()
@@ -153,7 +153,10 @@ def _print_deleted(found: Mapping[str, Any], *, dry_run: bool, as_json: bool) ->
 
 
 def _deleted_if_confirmed(place: CollectionPlace, ids: Sequence[str], source: str | None) -> dict[str, Any]:
-    """Delete a source, or the documents that a filter has found and no others that it finds by then."""
+    """Ask, and then delete the source, or else the documents with these ids.
+
+    Documents that the filter finds only after the question are kept.
+    """
     _list(ids)
     what = _documents(len(ids)) if source is None else f"the source {source!r} and its {_documents(len(ids))}"
     typer.confirm(f"Delete {what} from {place.name!r}?", abort=True, err=True)

@@ -95,9 +95,9 @@ class Encoding:
 
 
 class LastingErrors(Iterator[T]):
-    """Yields items; an error, or the end, comes again at every later call, where a generator would only end.
+    """An iterator that raises an error again at every later call; a generator that has failed would seem to have ended.
 
-    An ingest that starts over with another model therefore still raises the error of its documents.
+    An ingest that starts over with another model thus still raises the error of its documents.
     """
 
     def __init__(self, items: Iterable[T]) -> None:

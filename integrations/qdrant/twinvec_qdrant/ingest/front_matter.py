@@ -20,8 +20,8 @@ def split_front_matter(text: str, tell: Callable[[str], None] | None = None) -> 
     """Return the front matter's values as plain JSON (dates as strings, sets as lists), and the text below it.
 
     A block that is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, or has aliases stays part of the text: a
-    few lines of aliases can expand to gigabytes. ``tell`` gets the line and the reason, unless the block is prose
-    between two rules: it begins with a blank line, or is valid YAML of another kind.
+    few lines of aliases can expand to gigabytes. ``tell`` then gets the line and the reason. It is not called for prose
+    between two rules, which begins with a blank line or is valid YAML of another kind.
     """
     if not text.startswith("---"):
         return {}, text
@@ -66,7 +66,7 @@ def _as_json(value: object) -> object:
 
 
 def _check_plain(block: str) -> None:
-    """Raise an error of YAML if the block has aliases or is too deep; stop reading at the first offence."""
+    """Raise a YAMLError at the first alias of a block, or where its values are nested too deeply."""
     import yaml
 
     depth = 0
@@ -80,7 +80,10 @@ def _check_plain(block: str) -> None:
 
 
 def _reason(error: Exception, block: str, first: int) -> str:
-    """Return why a block is no front matter, after the line if that is known; the block begins in line ``first``."""
+    """Return the reason why a block cannot be read, with the line of the file if it is known.
+
+    The block begins in line ``first`` of the file.
+    """
     import yaml
 
     words = " ".join(str(getattr(error, "problem", None) or error).split())

@@ -38,7 +38,7 @@ class Notes:
         """Write notes by key, each a mapping of plain JSON values; a note replaces the stored one of its key.
 
         Raises:
-            DocumentError: a note is no mapping of plain JSON values; nothing was written.
+            DocumentError: a note is not a mapping of plain JSON values; nothing was written.
             TextError: a key is not a string, or holds a lone surrogate; nothing was written.
         """
         points = [self._point(key, fields) for key, fields in notes.items()]

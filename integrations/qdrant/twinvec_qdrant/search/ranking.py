@@ -43,7 +43,7 @@ class QueryVectors:
 
     @property
     def terms(self) -> int:
-        """Return the number of the query's terms, where those of key words count less; 0 only if there are none."""
+        """Return the number of the query's terms, at least 1 if the query has a term; terms of key words count less."""
         return 0 if self.sparse is None or not len(self.sparse[0]) else max(1, int(self.sparse[1].sum()))
 
     def by_stage(self) -> dict[str, FloatArray | SparseVector | None]:

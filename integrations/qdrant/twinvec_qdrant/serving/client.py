@@ -210,7 +210,7 @@ class _TooBusyError(StoreBusyError):
 
 
 class _Body:
-    """The body of a streamed request, in chunks, which two threads send."""
+    """The body of a streamed request; the caller's thread and the one that reads the answer send its chunks."""
 
     def __init__(self, connection: HTTPConnection) -> None:
         self._connection = connection
@@ -218,18 +218,21 @@ class _Body:
         self._ended = False
 
     def send(self, lines: bytes) -> None:
-        """Send lines."""
+        """Send lines as one chunk."""
         with self._sending:
             self._connection.send(b"%x\r\n%b\r\n" % (len(lines), lines))
 
     def end(self) -> None:
-        """Send the end."""
+        """Send the empty chunk that ends the body."""
         with self._sending:
             self._ended = True
             self._connection.send(b"0\r\n\r\n")
 
     def show_presence(self) -> None:
-        """Send a blank line, unless something is being sent or all is: a file may take long to read."""
+        """Send a blank line, so that the process knows that the client still reads its files.
+
+        If a chunk is being sent, or the body has ended, nothing is sent.
+        """
         if not self._sending.acquire(blocking=False):
             return
         try:

@@ -42,8 +42,8 @@ class UpdateReport(IngestReport):
 
     Attributes:
         roots: Names of the sources that were ingested.
-        missing: (name, reason) of each source that could not be read, or whose ingest ended with an error that is none
-            of twinvec's; its documents stay.
+        missing: (name, reason) of each source that could not be read, or whose ingest ended with an unexpected error;
+            its documents stay.
         placeless: Names of the sources that have no place, or one on another machine.
     """
 

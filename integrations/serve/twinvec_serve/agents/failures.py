@@ -24,7 +24,7 @@ class Failures:
             self._errors[name] = error
 
     def raise_if_all(self, names: Sequence[str]) -> None:
-        """Raise the first error if none of these collections could be read."""
+        """Raise the first error if every one of these collections has failed."""
         if self._errors and self._errors.keys() >= set(names):
             raise next(iter(self._errors.values()))
 

@@ -23,7 +23,10 @@ class Place(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """The lines of a document to return, from 1; default: all. ``char`` is where to begin in the first one."""
+    """The part of a document that is asked for: a first and a last line, from 1, and the first character of that line.
+
+    None stands for the beginning or the end of the document, or of the line.
+    """
 
     first: int | None = None
     last: int | None = None
@@ -71,7 +74,10 @@ def place_of(hit: Hit, lines: tuple[int, int] | None) -> str:
 
 
 def cut_text(text: str, chars: int) -> tuple[str, bool]:
-    """Return as many whole lines as fit; if the first does not, its beginning, and that it is cut."""
+    """Return as many whole lines as ``chars`` characters hold, and False.
+
+    If the first line alone is longer, return its beginning and True.
+    """
     if len(text) <= chars:
         return text, False
     end = text.rfind("\n", 0, chars + 1)

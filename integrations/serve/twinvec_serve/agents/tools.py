@@ -47,7 +47,7 @@ _MOST_QUERIES = 8
 _MOST_RESULTS = 50
 _MOST_IDS = 100
 _SUGGESTIONS = 5
-_WILD = re.compile(r"[?[]")  # what fnmatch reads as more than itself, besides *
+_WILD = re.compile(r"[?[]")  # characters that are special for fnmatch, besides *
 
 Query = Annotated[str, Field(min_length=1, max_length=4_000)]
 OneCollection = Annotated[
@@ -284,7 +284,7 @@ def _found(name: str, hit: Hit, text: str, place: str, described: str | None) ->
 
 
 def _text(name: str, document: Document, wanted: Stretch, chars: int, described: str | None = None) -> DocumentText:
-    """Return a stretch of a document, as much of it as fits."""
+    """Return the ``wanted`` part of a document, cut at ``chars`` characters."""
     lines = document.text.split("\n")
     first, char = min(wanted.first or 1, len(lines)), wanted.char or 1
     asked = lines[first - 1 : max(wanted.last or len(lines), first)]

@@ -240,9 +240,10 @@ class OpenCollections:
         return found
 
     async def _called(self, threads: ThreadPoolExecutor, function: Callable[[], T]) -> T:
-        """Call a function in one of some threads.
+        """Call a function in a free thread of a pool.
 
-        If the caller is cancelled before, the function is not called; after that, it keeps its thread to its end.
+        If the caller is cancelled while the call waits for a thread, the function is not called. A function that has
+        begun runs to its end, and keeps its thread until then.
         """
         with self.ingests.answering_the_end():
             return await asyncio.get_running_loop().run_in_executor(threads, function)

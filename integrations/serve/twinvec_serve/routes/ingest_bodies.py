@@ -69,7 +69,7 @@ async def given_documents(request: Request, shared: Services, stack: AsyncExitSt
     """Return the documents of a request, and what is set when its body has been read; ``stack`` cleans up.
 
     Raises:
-        RequestError: the body is none of those that an ingest takes, or the client is silent before its end (408).
+        RequestError: an ingest does not take a body of this type, or the client falls silent before its end (408).
     """
     request = Request(request.scope, partial(_in_time, request.receive))
     kind, _, parameters = request.headers.get("content-type", "").partition(";")

@@ -30,11 +30,11 @@ def filter_hints(filter: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator
                 yield from _other_kinds(key, test, indexes[key])
             elif not any(each.startswith(f"{key}.") for each in indexes):
                 names = ", ".join(list(indexes)[:_SHOWN]) + (", ..." if len(indexes) > _SHOWN else "")
-                yield f"{key!r} is none of the keys that the collection indexes: {names}"
+                yield f"the collection indexes no key {key!r}; it indexes {names}"
 
 
 def _other_kinds(key: str, test: object, kind: str) -> Iterator[str]:
-    """Yield a hint if a value that the key shall have is not of the kind of its values."""
+    """Yield a hint for each value of a condition that is of another kind than the values under the key."""
     for value in test if isinstance(test, list) else ():
         given = "bool" if isinstance(value, bool) else "keyword" if isinstance(value, str) else "float"
         if kind not in _HOLDS or _HOLDS[kind] == _HOLDS[given]:

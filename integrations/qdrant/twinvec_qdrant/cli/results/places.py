@@ -59,9 +59,10 @@ class Places:
 
 
 def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
-    """Return where a part of a hit stands in the text of its file; None if that is nowhere, or in several places.
+    """Return where a part of a hit stands in the text of its file; None if it is not there, or in several places.
 
-    The lines below the hit's heading decide between several places, and on a part that is no whole lines.
+    Whole lines count first. If they stand in several places, or if the part is only a piece of a line, the place must
+    lie below the hit's heading.
     """
     found = whole_lines(text, part)
     if len(found) != 1:
