@@ -60,9 +60,9 @@ def check_output_file(file: Path) -> None:
     check_output_folder(file.parent)
 
 
-def check_overwrites(output: Path, source: Path) -> None:
-    """Raise ConfigurationError if a file to write is the one that is read."""
-    for path in (output, partial_path(output)):
+def check_overwrites(output: Path, source: Path, *others: Path) -> None:
+    """Raise ConfigurationError if a file to write, its partial file or one of the ``others`` is the file to read."""
+    for path in (output, partial_path(output), *others):
         if path.exists() and source.exists() and path.samefile(source):
             raise ConfigurationError(f"{output}: would overwrite {source}, which is read; name another file")
 

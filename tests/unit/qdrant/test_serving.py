@@ -151,14 +151,6 @@ def test_a_server_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
             ServerClient(process, 1.0)
 
 
-def test_answers_are_waited_for_longer_than_the_connection(tmp_path):
-    found = {}
-    with answering(lambda: found["process"].instance) as address, announced(tmp_path, address):
-        found["process"] = serving_process(tmp_path)
-        with ServerClient(found["process"], 1.0) as client:
-            assert client._connection.timeout == 600
-
-
 def test_errors_of_the_server_are_those_of_the_library(tmp_path, monkeypatch):
     found = {}
     with answering(lambda: found["process"].instance, 404) as address, announced(tmp_path, address):
@@ -182,9 +174,12 @@ def test_a_key_does_not_travel_to_another_host_without_encryption(tmp_path, monk
             assert "a-key" not in str(error.value)
 
 
-def test_a_client_ends_while_a_thread_of_it_waits_for_events(tmp_path):
-    """The server begins an answer and falls silent; a command that is interrupted then shall not wait for it."""
-    begun = threading.Event()
+@contextmanager
+def conversing(tmp_path, answer=None):
+    """A server of one connection, which stays open: ``answer(connection, requests)`` deals with each POST.
+
+    It yields the process that the store's folder names.
+    """
     found = {}
 
     def serve(listener):
@@ -195,60 +190,71 @@ def test_a_client_ends_while_a_thread_of_it_waits_for_events(tmp_path):
                     content = json.dumps({"instance": found["process"].instance}).encode()
                     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content))
                 elif line.startswith(b"POST"):
-                    event = b'event: progress\ndata: {"done": 0}\n\n'
-                    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-                    connection.sendall(head + b"%x\r\n%b\r\n" % (len(event), event))
-
-    def stream(client):
-        with pytest.raises(StoreUnavailableError):
-            client.stream("/events", [], lambda *_: begun.set())
+                    answer(connection, requests)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = threading.Thread(target=serve, args=(listener,), daemon=True)
         server.start()
         with announced(tmp_path, f"http://127.0.0.1:{listener.getsockname()[1]}"):
             found["process"] = serving_process(tmp_path)
-            client = ServerClient(found["process"], 1.0)
-            reader = threading.Thread(target=stream, args=(client,), daemon=True)
-            reader.start()
-            assert begun.wait(60)
-            ended = threading.Thread(target=client.__exit__, daemon=True)
-            ended.start()
-            ended.join(60)
-            assert not ended.is_alive(), "the client waits for an event"
-            reader.join()
-            server.join()
+            yield found["process"]
+            server.join(60)
+            assert not server.is_alive()
+
+
+def chunk(data):
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def test_answers_are_waited_for_longer_than_the_connection(tmp_path):
+    with conversing(tmp_path) as process, ServerClient(process, 1.0) as client:
+        assert client._connection.timeout == client._connection.sock.gettimeout() == 600
+
+
+def test_a_client_ends_while_a_thread_of_it_waits_for_events(tmp_path):
+    """The server begins an answer and falls silent; a command that is interrupted then shall not wait for it."""
+    begun = threading.Event()
+
+    def answer(connection, requests):
+        connection.sendall(HEAD + chunk(b'event: progress\ndata: {"done": 0}\n\n'))
+
+    def stream(client):
+        with pytest.raises(StoreUnavailableError):
+            client.stream("/events", [], lambda *_: begun.set())
+
+    with conversing(tmp_path, answer) as process:
+        client = ServerClient(process, 1.0)
+        reader = threading.Thread(target=stream, args=(client,), daemon=True)
+        reader.start()
+        assert begun.wait(60)
+        ended = threading.Thread(target=client.__exit__, daemon=True)
+        ended.start()
+        ended.join(60)
+        assert not ended.is_alive(), "the client waits for an event"
+        reader.join()
 
 
 def test_a_client_that_reads_for_long_answers_pings(tmp_path):
     """The second line is ready only when the server has got a blank one; none comes after the end of the body."""
-    found, bodies, reads, shown = {}, [], threading.Event(), threading.Event()
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    bodies, reads, shown = [], threading.Event(), threading.Event()
     ping, report = b": ping\r\n\r\n", b"event: report\r\ndata: {}\r\n\r\n"
 
-    def chunk(data):
-        return b"%x\r\n%b\r\n" % (len(data), data)
-
-    def serve(listener):
-        connection, _ = listener.accept()
-        with connection, connection.makefile("rb") as requests:
-            while line := requests.readline():
-                if line.startswith(b"GET"):
-                    content = json.dumps({"instance": found["process"].instance}).encode()
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content))
-                elif line.startswith(b"POST"):
-                    while requests.readline().strip():
-                        pass
-                    while size := int(requests.readline(), 16):
-                        bodies.append(requests.read(size))
-                        requests.readline()
-                        if bodies[-1] == b"\n":
-                            shown.set()
-                        elif not shown.is_set():
-                            assert reads.wait(60)
-                            connection.sendall(head + chunk(ping))
-                    connection.sendall(chunk(ping) + chunk(report) + chunk(b""))
-                    bodies.append(requests.readline() + requests.read())
+    def answer(connection, requests):
+        while requests.readline().strip():
+            pass
+        while size := int(requests.readline(), 16):
+            bodies.append(requests.read(size))
+            requests.readline()
+            if bodies[-1] == b"\n":
+                shown.set()
+            elif not shown.is_set():
+                assert reads.wait(60)
+                connection.sendall(HEAD + chunk(ping))
+        connection.sendall(chunk(ping) + chunk(report) + chunk(b""))
+        bodies.append(requests.readline() + requests.read())
 
     def lines():
         yield {"id": "first"}
@@ -256,14 +262,8 @@ def test_a_client_that_reads_for_long_answers_pings(tmp_path):
         assert shown.wait(60)
         yield {"id": "second"}
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = threading.Thread(target=serve, args=(listener,), daemon=True)
-        server.start()
-        with announced(tmp_path, f"http://127.0.0.1:{listener.getsockname()[1]}"):
-            found["process"] = serving_process(tmp_path)
-            with ServerClient(found["process"], 1.0) as client:
-                client.stream("/documents", lines(), lambda *_: None)
-            server.join(60)
+    with conversing(tmp_path, answer) as process, ServerClient(process, 1.0) as client:
+        client.stream("/documents", lines(), lambda *_: None)
     documents = [each for each in bodies if each.startswith(b"{")]
     assert [json.loads(each)["id"] for each in documents] == ["first", "second"]
     assert bodies[-1] == b"\r\n"

@@ -15,7 +15,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.atomic import partial_path, put_in_place
-from twinvec.support.checks import check_output_file
+from twinvec.support.checks import check_output_file, check_overwrites
 from twinvec.support.locks import exclusive_lock
 
 
@@ -86,9 +86,7 @@ class MinedFile:
 def check_output(source: Path, output: Path) -> None:
     """Make the folder of ``output``; raise ConfigurationError if that fails or ``output`` is ``source`` or a folder."""
     check_output_file(output)
-    for path in (output, *_beside(output)):
-        if path.exists() and source.exists() and path.samefile(source):
-            raise ConfigurationError(f"{output}: would overwrite the pairs of {source}; name another file")
+    check_overwrites(output, source, *_beside(output))
 
 
 def file_digest(path: Path, *settings: str) -> str:

@@ -32,6 +32,7 @@ from twinvec_qdrant.ingest.reading.results import (
     Empty,
     Failure,
     PagedDocument,
+    is_unchanged,
     printable,
 )
 
@@ -92,7 +93,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
             raise DocumentError(f"{before.st_size:,} bytes, more than the limit of {limit:,}; split it first")
         data = file.read(before.st_size + 1)  # reading ``limit`` bytes would allocate as many for every small file
         after = os.fstat(file.fileno())
-    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or len(data) != after.st_size:
+    if not is_unchanged(before, after) or len(data) != after.st_size:
         raise DocumentError(CHANGED)
     return data
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -60,6 +61,11 @@ class Read(NamedTuple):
 def hiding(source: str, reason: str, below: str) -> Failure:
     """Return a failure that may hide all documents whose ids begin with ``below``."""
     return Failure(source, reason, hides=True, below=printable(below))
+
+
+def is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:
+    """Return whether a file has the time and the size that it had before."""
+    return (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
 
 
 def printable(name: str) -> str:

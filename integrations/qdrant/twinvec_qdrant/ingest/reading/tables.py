@@ -22,7 +22,16 @@ from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.lines import long_fields
 from twinvec_qdrant.ingest.reading.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.decoding import find_encoding
-from twinvec_qdrant.ingest.reading.results import CHANGED, NO_TEXT, Empty, Failure, Read, hiding, printable
+from twinvec_qdrant.ingest.reading.results import (
+    CHANGED,
+    NO_TEXT,
+    Empty,
+    Failure,
+    Read,
+    hiding,
+    is_unchanged,
+    printable,
+)
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
 
@@ -73,10 +82,9 @@ def read_table(path: Path, name: str, prefix: str, columns: RecordColumns) -> It
 
 def _has_changed(path: Path, before: os.stat_result) -> bool:
     try:
-        now = path.stat()
+        return not is_unchanged(before, path.stat())
     except OSError:
         return True
-    return (now.st_mtime_ns, now.st_size) != (before.st_mtime_ns, before.st_size)
 
 
 def _layout(path: Path, columns: RecordColumns) -> tuple[_Layout, int]:
