@@ -6,6 +6,7 @@ processes may write a file, the caller holds a lock. The next writer replaces th
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,19 @@ from pathlib import Path
 
 PARTIAL = ".partial"
 """Suffix of a partial file."""
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_TEXTS = ("No space left", "quota exceeded")
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether an error, or what has caused it, is a full disk or a used-up quota."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    if any(text in str(error) for text in _FULL_TEXTS):  # of a library that has errors of its own
+        return True
+    return error.__cause__ is not None and is_disk_full(error.__cause__)
 
 
 def partial_path(path: Path) -> Path:

@@ -116,7 +116,7 @@ def test_a_damaged_backup_is_refused_and_the_collection_stays(store, tmp_path, n
 
 
 def test_a_backup_is_no_part_of_the_collection(store):
-    with pytest.raises(ConfigurationError, match="in the folder of the collection, and goes with it"):
+    with pytest.raises(ConfigurationError, match="in the collection's own folder"):
         backup_collection("notes", store / "notes" / "deep" / "backup", path=store)
     assert not (store / "notes" / "deep").exists()
 

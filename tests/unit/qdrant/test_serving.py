@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from holders import with_helpers
+from small_disks import on_small_disk, without_rights
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError, StoreUnavailableError
 from twinvec_qdrant import Announcement, Collection, drop_collection, restore_collection, serving_process
 from twinvec_qdrant.serving.client import ServerClient
@@ -273,3 +275,36 @@ def test_a_client_that_reads_for_long_answers_pings(tmp_path):
 def test_a_name_that_is_no_part_of_a_path_is_refused(name):
     with pytest.raises(ConfigurationError, match="cannot be reached over HTTP"):
         collection_path(name)
+
+
+UNANNOUNCED = """
+    warnings = Warnings()
+    held = Announcement(place, "http://127.0.0.1:1")
+    assert len(warnings.told) == 1 and "other commands do not find this server" in warnings.told[0], warnings.told
+    assert serving_process(place) is None
+    opened(place).close()  # a command takes turns with the server
+    held.close()
+    held.close()
+"""
+
+
+def test_a_store_on_a_full_disk_is_served_unannounced(tmp_path):
+    program = """
+        from twinvec_qdrant import Announcement, serving_process
+        opened(place).close()
+        fill(place)
+    """
+    on_small_disk(textwrap.dedent(program) + textwrap.dedent(UNANNOUNCED), tmp_path, "size=64m")
+
+
+def test_a_read_only_store_is_served_unannounced_and_a_place_without_collections_is_not(tmp_path):
+    Collection.open("notes", tmp_path / "store", encoder=WordEncoder(), chunking=False).close()
+    (tmp_path / "none").mkdir()
+    for path in (tmp_path / "none", tmp_path / "store", *(tmp_path / "store").rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    program = """
+        from twinvec_qdrant import Announcement, serving_process
+        assert "cannot be written" in refusal(lambda: Announcement(none, "http://127.0.0.1:1"))
+    """
+    program = textwrap.dedent(program) + textwrap.dedent(UNANNOUNCED)
+    without_rights(program, place=tmp_path / "store", none=tmp_path / "none")

@@ -6,7 +6,9 @@ a killed process is gone at once, also in another container; so a file that nobo
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 import time
 from contextlib import suppress
@@ -16,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 from uuid import uuid4
 
 from twinvec.errors import StoreBusyError, StoreUnavailableError
+from twinvec.support.checks import file_path
 
 if TYPE_CHECKING:
     import ssl
@@ -24,6 +27,8 @@ try:
     import fcntl
 except ImportError:  # without flock, whoever asks the address finds out
     fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_PATH = "./.twinvec"
 """Default folder of the embedded store."""
@@ -78,6 +83,9 @@ class ServingProcess:
 class Announcement:
     """Says in the folder of a store that this process serves it, until ``close``.
 
+    Where a store cannot be written, on a full disk or read-only, a warning says that other processes do not find this
+    one.
+
     Args:
         path: Folder of the store; made if it is missing.
         address: Where the process listens.
@@ -85,7 +93,7 @@ class Announcement:
 
     Raises:
         StoreBusyError: another process serves the store.
-        StoreUnavailableError: the path is that of a file, or the folder cannot be written.
+        StoreUnavailableError: the path is that of a file, or the folder holds no collection and cannot be written.
     """
 
     def __init__(self, path: str | Path, address: str, certificate: str | None = None) -> None:
@@ -94,12 +102,16 @@ class Announcement:
         self.process = ServingProcess(address, os.getpid(), now, uuid4().hex, uuid4().hex, certificate)
         try:
             self._place.parent.mkdir(parents=True, exist_ok=True)
-            self._held = os.fdopen(os.open(self._place, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+            handle = os.open(self._place, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise StoreUnavailableError(f"{self._place}: cannot be written: {error}") from error
+            if next(self._place.parent.glob("*/shard"), None) is None:
+                raise StoreUnavailableError(f"{self._place}: cannot be written: {error}") from error
+            self._go_unannounced(error)
+            return
+        self._held = os.fdopen(handle, "r+b", buffering=0)
         try:
             self._lock()
-            self._write(json.dumps(asdict(self.process)).encode())
+            self._announce()
         except BaseException:
             self._held.close()
             raise
@@ -109,8 +121,30 @@ class Announcement:
         """Stop saying so; a second call does nothing."""
         if not self._held.closed:
             _own.discard(self.process.instance)
-            self._write(b"")
+            with suppress(OSError):  # nothing to truncate
+                self._held.truncate(0)
             self._held.close()
+
+    def _announce(self) -> None:
+        content = json.dumps(asdict(self.process)).encode()
+        try:
+            self._held.truncate(0)
+            self._held.seek(0)
+            if self._held.write(content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            with suppress(OSError):
+                self._held.truncate(0)
+            self._held.close()
+            self._go_unannounced(error)
+
+    def _go_unannounced(self, error: OSError) -> None:
+        self._held = open(os.devnull, "r+b", buffering=0)  # noqa: SIM115  # closed by ``close``
+        logger.warning(
+            "%s: cannot be written (%s), so other commands do not find this server, and take turns with it",
+            self._place,
+            error.strerror,
+        )
 
     def _lock(self) -> None:
         if fcntl is None:
@@ -123,17 +157,11 @@ class Announcement:
         other = _parsed(self._held.read())
         raise StoreBusyError(f"{self._place.parent}: served by {other or 'another process'}; stop that one first")
 
-    def _write(self, content: bytes) -> None:
-        self._held.seek(0)
-        self._held.truncate()
-        self._held.write(content)
-        self._held.flush()
-
 
 def serving_process(path: str | Path) -> ServingProcess | None:
-    """Return the process that serves the store in a folder, or None."""
+    """Return the process that serves the store in a folder, or None; raise ConfigurationError for what is no path."""
     try:
-        with open(Path(path).expanduser() / SERVING_FILE, "rb") as file:
+        with open(file_path(path, "path") / SERVING_FILE, "rb") as file:
             for _ in range(_TRIES):
                 file.seek(0)
                 content = file.read()
@@ -153,14 +181,14 @@ def check_not_served(path: str | Path) -> None:
     if found is not None and not found.is_this_process:
         raise StoreBusyError(
             f"{Path(path)}: served by {found}; use its HTTP API ({found.address}/docs), or twinvec search, ingest, "
-            "update (without --watch), get, show, delete, info or collections, which ask it; for all else, stop that "
-            "process first"
+            "update (without --watch), verify (without --repair), get, show, delete, info or collections, which ask "
+            "it; for all else, stop that process first"
         )
 
 
 def store_folder(path: str | Path) -> Path:
     """Return the folder of a store, which may be missing; raise ``StoreUnavailableError`` if the path is a file's."""
-    folder = Path(path).expanduser()
+    folder = file_path(path, "path")
     if folder.is_file():
         raise StoreUnavailableError(f"{path}: a file, and a store is a folder; name the folder")
     return folder

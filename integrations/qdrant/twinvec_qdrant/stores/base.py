@@ -105,6 +105,10 @@ class Backend(Protocol):
     damage: Damage | None = None
     """The damage from which the collection has been saved, until ``end_repair``."""
 
+    def no_writers(self) -> AbstractContextManager[object, bool | None]:
+        """Return what keeps writers out while all that is stored is read: ``writing``, unless nobody can write."""
+        return self.writing
+
     def check_files(self) -> None:
         """Raise ``StoreCorruptError`` if the store's own files are not as written; a server checks its files itself."""
         return

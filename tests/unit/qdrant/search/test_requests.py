@@ -123,6 +123,27 @@ def test_a_strict_server_is_asked_twice_too(server, asked, words):
             assert asked == [("POST", "/points/query/batch"), ("POST", "/points")], options
 
 
+def test_chunks_of_equal_scores_are_not_lost_between_two_pages(server, words, monkeypatch):
+    """Points of equal scores have no order on a server: here it is another one on every later page."""
+    answered = server.actions._client.query_batch_points
+
+    def reordered(name, requests, **options):
+        wholes = answered(name, [each.model_copy(update={"offset": None, "limit": 1000}) for each in requests])
+        for request, whole in zip(requests, wholes, strict=True):
+            start, turn = request.offset or 0, -1 if request.offset else 1
+            whole.points.sort(key=lambda point: (-round(point.score, 5), turn * int(point.id[:8], 16)))
+            whole.points[:] = whole.points[start : start + request.limit]
+        return wholes
+
+    monkeypatch.setattr(server.actions._client, "query_batch_points", reordered)
+    server.be_strict(models.StrictModeConfig(enabled=True, max_query_limit=10))
+    pairs = [Document(f"{row}{side}", text) for row, text in enumerate(sorted(set(TEXTS))[:40]) for side in "ab"]
+    with filled(words, [Document("first", QUERIES[1]), *pairs], client=client(server)) as collection:
+        for mode in ("dense", "hybrid"):
+            found = collection.search(QUERIES[1], 100, mode, group=False)
+            assert len({hit.id for hit in found}) == len(found) == 81, mode
+
+
 def test_grouped_searches_make_two_requests(server, asked):
     with filled(WordEncoder(max_tokens=16), LONG, ChunkSettings(), client=client(server)) as collection:
         assert collection.count() > 50
@@ -349,7 +370,7 @@ async def test_a_client_of_the_caller_is_used_and_stays_open(server, words):
 
 async def test_an_async_client_that_cannot_serve_is_refused(tmp_path, words):
     local = AsyncQdrantClient(":memory:")
-    with pytest.raises(ConfigurationError, match="needs a client"):
+    with pytest.raises(ConfigurationError, match="in local mode"):
         Collection.open("notes", encoder=words, async_client=local)
     with pytest.raises(ConfigurationError, match="async_client is for a server"):
         Collection.open("notes", tmp_path, encoder=words, async_client=local)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files
 from twinvec_qdrant.stores.embedded.engine import SharedEngine
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import OUTDATED, WORTHWHILE, LastBuild, build_index_of
-from twinvec_qdrant.stores.embedded.salvage import forget
+from twinvec_qdrant.stores.embedded.repair.salvage import forget
+from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, WRITE_ROOM, check_room
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import (
     TOKEN_STATES,
@@ -55,11 +57,6 @@ from twinvec_qdrant.stores.points import (
 )
 from twinvec_qdrant.stores.served_tests import fitted
 
-WRITE_ROOM = 32 * 2**20
-"""Free bytes on the disk that a write needs: the engine's log and files grow by more than a page of vectors."""
-
-_DELETE_ROOM = 4 * 2**20
-
 open_backends: dict[Path, EmbeddedBackend] = {}
 """The open backends of this process, by folder; hold ``opening`` to read or change them."""
 
@@ -77,6 +74,9 @@ class EmbeddedBackend(SharedEngine, Backend):
         self.users = 1
         self.writing = self.writer
 
+    def no_writers(self) -> AbstractContextManager[object, bool | None]:
+        return nullcontext() if self.reads_copy() else self.writing
+
     def cluster(self) -> None:
         """Return None: the store is no server."""
 
@@ -90,14 +90,14 @@ class EmbeddedBackend(SharedEngine, Backend):
         return self._folder.read_description()
 
     def write_metadata(self, changes: Mapping[str, Any]) -> None:
-        with self.writing:
+        with self.writing, self._locked("write"):  # the checksums of a collection between turns hold its description
             changed = {**self.read_metadata(), **changes}
             self._folder.write_description({key: value for key, value in changed.items() if value is not None})
             self._is_changed = True
 
     def upsert(self, points: Sequence[Point]) -> None:
         for batch, size in weighed_batches(points):
-            room = 2 * _DELETE_ROOM + 4 * size
+            room = 2 * OPEN_ROOM + 4 * size
             self._update(edge.UpdateOperation.upsert_points([edge_point(point) for point in batch]), room)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
@@ -134,7 +134,7 @@ class EmbeddedBackend(SharedEngine, Backend):
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
         del revisions  # no other process can have written the points again
         for page in pages(ids):
-            self._update(edge.UpdateOperation.delete_points(list(page)), _DELETE_ROOM)
+            self._update(edge.UpdateOperation.delete_points(list(page)), OPEN_ROOM)
 
     def field_indexes(self) -> Mapping[str, str]:
         with self._locked("read"):
@@ -252,11 +252,11 @@ class EmbeddedBackend(SharedEngine, Backend):
         with opening:
             self.users -= 1
             if self.users == 0:
-                del open_backends[self._folder.path]
+                del open_backends[self._original.path]
                 self.end()
 
     def _update(self, operation: edge.UpdateOperation, room: int = WRITE_ROOM) -> None:
-        self._folder.check_room(room)
+        check_room(self._original.path, room)
         with self.writing, self._locked("write"):
             self._is_changed = True
             self._shard.update(operation)

@@ -33,7 +33,9 @@ def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: boo
     """Copy the collection to the folder ``target``; an older backup there stays until the new one is complete."""
     _check_target(target, overwrite=overwrite)
     if Path(backend.location) in target.resolve().parents:
-        raise ConfigurationError(f"{target}: in the folder of the collection, and goes with it; name another folder")
+        raise ConfigurationError(
+            f"{target}: is in the collection's own folder and is lost with it; name another folder"
+        )
     partial = target.with_name(target.name + PARTIAL)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ state from which a writer killed at that moment could be followed.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,16 +19,21 @@ from typing import Any
 import qdrant_edge as edge
 
 from twinvec.errors import StoreCorruptError, StoreError, StoreUnavailableError, TwinvecError
+from twinvec.support.atomic import is_disk_full
 from twinvec_qdrant.stores.base import Damage, closed_error
 from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, times_tell
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import LastBuild
-from twinvec_qdrant.stores.embedded.salvage import noted
+from twinvec_qdrant.stores.embedded.reading_copy import ReadingCopy
+from twinvec_qdrant.stores.embedded.repair.salvage import noted
+from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, Obstacle, check_room, lacking_room
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import edge_filter, index_types
 from twinvec_qdrant.stores.points import PAGE, payload_selector
 from twinvec_qdrant.stores.served_tests import fitted
+
+logger = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.25
 """A process that is not idle keeps its turn at least this long, and four times as long as it took to begin it."""
@@ -43,8 +49,9 @@ class SharedEngine:
 
     def __init__(self, folder: CollectionFolder, turns: Turns, wait_seconds: float, *, repairs: bool) -> None:
         self.location = str(folder.path)
-        self.writer = WriterLock(turns, wait_seconds, self._check_open)
-        self._folder = folder
+        self.writer = WriterLock(turns, wait_seconds, self._check_writable)
+        self._original = self._folder = folder  # ``_folder`` is that of the copy, if there is one
+        self._copy: ReadingCopy | None = None
         self._repairs = repairs
         self._turns = turns
         self._wait_seconds = wait_seconds
@@ -66,36 +73,75 @@ class SharedEngine:
     def _begin(self, create: Callable[[], None] | None = None) -> None:
         """Take the turn and open the engine, if this process has not; check the files before.
 
+        Where the files cannot be opened, open a copy of them, which needs no turn; see ``reading_copy``.
+
         Raise ``StoreBusyError`` if other processes do not give their turn, ``StoreCorruptError`` if files are damaged,
         and ``StoreError`` after ``end``.
         """
         with self._turn:
+            if self._copy is not None and not self._calls and self._copy.is_outdated():
+                self._leave_copy()
             if self._opened is not None:
                 return
             self._check_open()
-            was_given = self._turns.take(self._wait_seconds)
-            start = time.monotonic()
-            try:
-                is_alone = not self.writer.depth and self._turns.may_write()
-                self._folder.settle(alone=is_alone)
-                if create is not None and not self._folder.exists():
-                    create()
-                self._open(was_given=was_given, is_alone=is_alone)
-            except BaseException:
-                self._opened = None
-                self._turns.give()
-                raise
-            self._began = self._ended = time.monotonic()
-            self._least = max(TURN_SECONDS, 4 * (self._began - start))
+            if self._copy is not None:
+                self._open(was_given=True, is_alone=False)
+            elif self._original.exists() and (obstacle := self._original.obstacle()) is not None:
+                self._begin_on_copy(obstacle)
+            else:
+                self._begin_in_place(create)
+
+    def _begin_in_place(self, create: Callable[[], None] | None) -> None:
+        was_given = self._turns.take(self._wait_seconds)
+        start = time.monotonic()
+        try:
+            is_alone = not self.writer.depth and self._turns.may_write()
+            self._folder.settle(alone=is_alone)
+            if create is not None and not self._folder.exists():
+                create()
+            self._open(was_given=was_given, is_alone=is_alone)
+        except BaseException:
+            self._opened = None
+            self._turns.give()
+            raise
+        self._began = self._ended = time.monotonic()
+        self._least = max(TURN_SECONDS, 4 * (self._began - start))
+
+    def _begin_on_copy(self, obstacle: Obstacle) -> None:
+        if self._repairs or self.writer.depth:  # a copy is for reading only
+            raise StoreUnavailableError(f"{self.location}: {obstacle.reason}; {obstacle.remedy}")
+        with self._turns.held(self._wait_seconds) as was_given:
+            self._copy = ReadingCopy(self._original, obstacle.reason)
+        self._folder = self._copy.folder
+        try:
+            self._open(was_given=was_given, is_alone=False)
+        except BaseException:
+            self._leave_copy()
+            raise
+
+    def _leave_copy(self) -> None:
+        if self._copy is not None:
+            self._opened, self._folder = None, self._original
+            self._copy.remove()
+            self._copy = None
 
     def give(self) -> None:
-        """Close the engine and end the turn, if this process has it."""
+        """Close the engine and end the turn, if this process has it; remove the copy, if there is one."""
         with self._turn:
+            self._leave_copy()
             if self._opened is None:
                 return
             try:
                 with engine_errors(self.location, "close"):
                     self._note_close()
+            except StoreUnavailableError as error:
+                if not is_disk_full(error):
+                    raise
+                logger.warning(
+                    "%s: the disk is full, so the files were closed without checksums; nothing is lost, and the next "
+                    "opening reads the engine's log again",
+                    self.location,
+                )
             finally:
                 self._opened = None
                 self._turns.give()
@@ -112,19 +158,54 @@ class SharedEngine:
         if self._is_closed.is_set():
             raise closed_error(self.location)
 
+    def _check_writable(self) -> None:
+        """Raise ``StoreUnavailableError`` if the files cannot be written; leave the copy if they can again."""
+        with self._turn:
+            self._check_open()
+            if self._copy is not None or self._opened is None:
+                is_there = self._original.exists()
+                if is_there and (obstacle := self._original.obstacle()) is not None:
+                    raise StoreUnavailableError(f"{self.location}: {obstacle.reason}; {obstacle.remedy}")
+                self._leave_copy()
+            else:
+                check_room(self._original.path, OPEN_ROOM)
+
+    def reads_copy(self) -> bool:
+        """Open the engine, and return whether this is a copy, which nobody can change."""
+        with self._turn:
+            is_full = self._copy is None and lacking_room(self._original.path, OPEN_ROOM, "open it") is not None
+            if is_full and not self._calls and not self.writer.depth:
+                self.give()  # opened before the disk was full
+            self._begin()
+            return self._copy is not None
+
     @contextmanager
     def at_rest(self) -> Iterator[CollectionFolder]:
-        """Yield the folder while the engine is closed and nobody else has the turn; the files hold still."""
+        """Yield the folder while the engine is closed and nobody else has the turn; the files hold still.
+
+        If a full disk has no room for checksums, the folder is that of a copy.
+        """
         with self._turn:
             self._begin()
             try:
-                with engine_errors(self.location, "close"):
-                    self._note_close(at_rest=True)
-                self._opened = None
+                try:
+                    self._close_at_rest()
+                except StoreUnavailableError as error:
+                    if self._copy is not None or not is_disk_full(error):
+                        raise
+                    self._opened = None
+                    self._turns.give()
+                    self._begin()
+                    self._close_at_rest()
                 yield self._folder
             finally:
                 self._opened = None
                 self._turns.give()
+
+    def _close_at_rest(self) -> None:
+        with engine_errors(self.location, "close"):
+            self._note_close(at_rest=True)
+        self._opened = None
 
     def flush(self) -> None:
         with self._turn, engine_errors(self.location, "write"):  # the engine's log keeps the order of writes, but is
@@ -227,11 +308,14 @@ class SharedEngine:
                 continue
             try:
                 is_idle = self._opened is not None and time.monotonic() - self._ended >= _IDLE_SECONDS
-                if is_idle and not self._calls and self._turns.wanted():
+                if is_idle and not self._calls and self._is_wanted():
                     with suppress(StoreError):  # the next call tells
                         self.give()
             finally:
                 self._turn.release()
+
+    def _is_wanted(self) -> bool:
+        return self._copy is None and self._turns.wanted()
 
     @contextmanager
     def _locked(self, action: str) -> Iterator[None]:
@@ -245,7 +329,7 @@ class SharedEngine:
             finally:
                 self._calls -= 1
                 self._ended = time.monotonic()
-                if not self._calls and self._ended - self._began >= self._least and self._turns.wanted():
+                if not self._calls and self._ended - self._began >= self._least and self._is_wanted():
                     self.give()
 
 
@@ -305,5 +389,5 @@ def engine_errors(location: str, action: str, otherwise: type[StoreError] = Stor
     except OSError as error:
         raise StoreUnavailableError(f"{location}: could not {action}: {error}") from error
     except BaseException as error:  # a panic of the engine is not an Exception
-        kind = StoreUnavailableError if "No space left" in str(error) else otherwise
+        kind = StoreUnavailableError if is_disk_full(error) else otherwise
         raise kind(f"{location}: the engine could not {action}: {error}") from error

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,13 @@ from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailab
 from twinvec.support.atomic import PARTIAL, atomic_write, put_in_place
 from twinvec_qdrant.serving.process import store_folder
 from twinvec_qdrant.stores.embedded.checksums import CLOSED, OPENED, Checksums
+from twinvec_qdrant.stores.embedded.room import (
+    Obstacle,
+    check_room,
+    lacking_room,
+    occupied_bytes,
+    opening_room,
+)
 
 _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
@@ -57,13 +65,19 @@ class CollectionFolder:
 
     def exists(self) -> bool:
         """Return whether the collection exists and is complete."""
-        return self.shard.is_dir() or self._indexed.is_dir() or (self.restored / "shard").is_dir()
+        return self.newest_shard().is_dir()
+
+    def newest_shard(self) -> Path:
+        """Return the engine's files, also where a killed process has left a replacement half done (``settle``)."""
+        restored = self.restored / self.shard.name
+        if restored.is_dir():
+            return restored
+        return self._indexed if self._indexed.is_dir() and not self.shard.is_dir() else self.shard
 
     def read_description(self) -> dict[str, Any]:
         """Return the description, without a lock; raise ``StoreCorruptError`` if the file is missing or damaged."""
-        coming = self.restored / self._description.name
         try:
-            return parsed(coming if coming.is_file() else self._description)
+            return parsed(self._newest_description())
         except (OSError, ValueError) as error:
             message = f"{self._description}: the collection's description: {error}; {REMEDY}"
             raise StoreCorruptError(message) from error
@@ -94,17 +108,21 @@ class CollectionFolder:
         """Return the names of the dense vectors and token states, from the engine's configuration file."""
         return list(json.loads((self.shard / "edge_config.json").read_text(encoding="utf-8"))["vectors"])
 
-    def check_room(self, needed: int) -> None:
-        """Raise ``StoreUnavailableError`` if fewer than ``needed`` bytes are free on the disk.
-
-        The engine maps its files into memory; if the disk has no room for a mapped page, the process dies (SIGBUS).
-        """
-        free = shutil.disk_usage(self.path).free
-        if free < needed:
-            raise StoreUnavailableError(
-                f"{self.path}: the disk is full: {free / 2**20:.0f} MB are free, and at least {needed / 2**20:.0f} MB "
-                "are needed to write"
+    def obstacle(self) -> Obstacle | None:
+        """Return why the engine cannot open the files where they are; None if it can."""
+        shard = self.newest_shard()
+        written = (self.path, shard, shard / "segments", shard / "edge_config.json", self.path / "lock")
+        if any(each.exists() and not os.access(each, os.W_OK) for each in written):
+            return Obstacle(
+                "this process may not write to the folder, and the engine opens no collection without writing",
+                "change the collection as a user who may, or copy it to a folder that this process may write to",
             )
+        return lacking_room(self.path, self.opening_room(self.path), "open it")
+
+    def opening_room(self, place: Path) -> int:
+        """Return the bytes that must be free in ``place`` for the engine to open the files, or their copy, there."""
+        shard = self.newest_shard()
+        return opening_room(shard, place, is_clean=(shard / CLOSED).is_file())
 
     def remove(self) -> None:
         """Remove the folder, or raise ``StoreUnavailableError``; a kill in between leaves no collection."""
@@ -116,12 +134,20 @@ class CollectionFolder:
         except OSError as error:
             raise StoreUnavailableError(f"{self.path}: cannot be removed: {error}") from error
 
+    def copied_to(self, place: Path) -> CollectionFolder:
+        """Copy the collection to another folder, as ``settle`` would leave it; nobody may write meanwhile."""
+        copy = CollectionFolder(place, "collection")
+        copy.path.mkdir()
+        copied_tree(self.newest_shard(), copy.shard)
+        shutil.copyfile(self._newest_description(), copy._description)
+        return copy
+
     def copy_shard(self) -> Path:
         """Copy the engine's flushed files; raise ``StoreUnavailableError`` without room for twice their size."""
         copy = self.path / f"{_COPY}{uuid4().hex[:12]}"
         try:
-            size = sum(file.stat().st_blocks * 512 for file in self.shard.rglob("*") if file.is_file())
-            self.check_room(2 * size)
+            size = occupied_bytes(self.shard)
+            check_room(self.path, 2 * size, "build an index")
             copied_tree(self.shard, copy)
         except OSError as error:
             self.remove_copies()
@@ -191,6 +217,10 @@ class CollectionFolder:
         except OSError as error:
             raise StoreUnavailableError(f"{self.path}: cannot be closed: {error}") from error
 
+    def _newest_description(self) -> Path:
+        coming = self.restored / self._description.name
+        return coming if coming.is_file() else self._description
+
     def _description_text(self) -> str:
         try:
             return self._description.read_text(encoding="utf-8")
@@ -199,12 +229,15 @@ class CollectionFolder:
 
 
 def copied_tree(source: Path, target: Path) -> None:
-    """Copy a folder of engine's files, whose holes stay holes."""
+    """Copy a folder of engine's files, whose holes stay holes; the folders of the copy can be written."""
     try:
         shutil.copytree(source, target, copy_function=_copy_file)
     except shutil.Error as error:  # lists a failure for each file, often the same one
         _, failed, reason = error.args[0][0]
         raise OSError(f"{failed}: {reason}") from error
+    finally:
+        for folder, _, _ in os.walk(target):  # whatever the source permits
+            os.chmod(folder, os.stat(folder).st_mode | stat.S_IRWXU)
 
 
 def _copy_file(source: str, target: str) -> None:

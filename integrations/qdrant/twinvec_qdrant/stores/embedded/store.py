@@ -22,7 +22,6 @@ from twinvec.errors import (
 from twinvec_qdrant.serving.process import check_not_served
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, Damage, NewCollection, Store
 from twinvec_qdrant.stores.embedded.backend import (
-    WRITE_ROOM,
     EmbeddedBackend,
     open_backends,
     opening,
@@ -31,7 +30,8 @@ from twinvec_qdrant.stores.embedded.engine import engine_errors
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
 from twinvec_qdrant.stores.embedded.forks import watch_forks
 from twinvec_qdrant.stores.embedded.index_build import LastBuild
-from twinvec_qdrant.stores.embedded.salvage import salvage
+from twinvec_qdrant.stores.embedded.repair.salvage import salvage
+from twinvec_qdrant.stores.embedded.room import WRITE_ROOM, check_room
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import TOKEN_STATES
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
@@ -142,7 +142,6 @@ class EmbeddedStore(Store):
                 return shared
             check_not_served(self._path)
             turns = Turns(folder.path)
-            turns.enter()
             backend = EmbeddedBackend(folder, turns, self._wait_seconds, repairs=self._repair)
             try:
                 backend.start(None if new is None else partial(_create, folder, new))
@@ -165,7 +164,7 @@ atexit.register(_give_all)
 
 def _create(folder: CollectionFolder, new: NewCollection) -> None:
     """Write the engine's files into another folder and rename it, so that a folder named ``shard`` is complete."""
-    folder.check_room(WRITE_ROOM)
+    check_room(folder.path, WRITE_ROOM, "make a collection")
     aside = _create_aside(folder, new)
     folder.write_description(new.metadata)
     aside.rename(folder.shard)

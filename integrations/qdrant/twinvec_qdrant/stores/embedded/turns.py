@@ -19,14 +19,16 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from filelock import FileLock, Timeout
 
 from twinvec.errors import StoreBusyError, StoreUnavailableError
+from twinvec.support.atomic import is_disk_full
 from twinvec_qdrant.stores.embedded.folder import has_owner
+from twinvec_qdrant.stores.embedded.room import MAKE_ROOM
 
 try:
     import fcntl
@@ -38,6 +40,7 @@ logger = logging.getLogger(__name__)
 _POLL_SECONDS = 0.01
 _SILENT_SECONDS = 1.0  # a longer wait for the writer is logged
 _TICKET = "wait-"
+_USERS = "users"
 
 
 class Turns:
@@ -51,15 +54,19 @@ class Turns:
         self._writing = self._folder / "pid"
         self._users: IO[bytes] | None = None
 
-    def enter(self) -> None:
-        """Count this process among the users of the collection, whose folder is created if missing."""
+    def enter(self, *, needs_room: bool = True) -> None:
+        """Count this process among the users of the collection, whose folder is created if missing.
+
+        Without ``needs_room``, a process that a full disk keeps from being counted goes on.
+        """
         try:
             while self._users is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # the last user has just removed the folder
                     self._users = self._entered()
         except OSError as error:
-            raise self._unusable(error) from error
+            if needs_room or not is_disk_full(error):
+                raise self._unusable(error) from error
 
     def leave(self) -> None:
         """End what ``enter`` began; a second call does nothing."""
@@ -75,8 +82,8 @@ class Turns:
     def alone(self, wait_seconds: float) -> Iterator[None]:
         """Have the turn while no other process has the collection open; else raise ``StoreBusyError``."""
         end = time.monotonic() + wait_seconds
-        self.enter()
         try:
+            self.enter(needs_room=False)
             while self._others():
                 if time.monotonic() >= end:
                     raise StoreBusyError(
@@ -84,15 +91,49 @@ class Turns:
                         "to drop, restore or repair it, end the processes that have it open"
                     )
                 time.sleep(_POLL_SECONDS)
-            self.take(max(end - time.monotonic(), 0))
+            self._take(max(end - time.monotonic(), 0))
+            if self._users is None and self._others():
+                raise StoreBusyError(f"{self._path}: {_holder(self._owner)} has just opened the collection; try again")
             yield
         finally:
             self.give()
             self.leave()
 
+    @contextmanager
+    def held(self, wait_seconds: float) -> Iterator[bool]:
+        """Keep the turn from others without writing; yield whether the last turn ended by ``give``.
+
+        A process that has the turn can tell that this one waits only if a ticket can be written.
+        """
+        end = time.monotonic() + wait_seconds
+        ticket = self._new_ticket()
+        try:
+            if self._folder.is_dir():
+                with suppress(OSError, Timeout):
+                    ticket.acquire(timeout=0)
+            with self._read_locked(end, wait_seconds):
+                yield not has_owner(self._path)
+        finally:
+            _end_waiting(ticket)
+
+    @contextmanager
+    def _read_locked(self, end: float, wait_seconds: float) -> Iterator[None]:
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(open(self._turn.lock_file, "rb"))
+                while not _shares(file):
+                    if time.monotonic() >= end:
+                        raise self._busy("in use", self._owner, wait_seconds, "use")
+                    time.sleep(_POLL_SECONDS)
+            except FileNotFoundError:  # nobody has had a turn here
+                pass
+            except OSError as error:
+                raise StoreUnavailableError(f"{self._path}: cannot be read: {error}") from error
+            yield
+
     def _entered(self) -> IO[bytes] | None:
         """Return the file of users, locked; None if the last user has removed it meanwhile."""
-        file = open(self._folder / "users", "ab")  # noqa: SIM115  # open for as long as the collection is
+        file = open(self._folder / _USERS, "ab")  # noqa: SIM115  # open for as long as the collection is
         if fcntl is None:
             return file
         fcntl.flock(file, fcntl.LOCK_SH)
@@ -102,7 +143,9 @@ class Turns:
         return None
 
     def _others(self) -> bool:
-        if fcntl is None or self._users is None:
+        if self._users is None:
+            return (self._folder / _USERS).exists()
+        if fcntl is None:
             return False
         try:
             fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,26 +161,40 @@ class Turns:
 
         Those who wait take their turns in the order of their coming.
         """
+        self.enter()
+        return self._take(wait_seconds)
+
+    def _take(self, wait_seconds: float) -> bool:
         end = time.monotonic() + wait_seconds
-        ticket = FileLock(self._folder / f"{_TICKET}{time.time_ns():020}-{os.getpid()}", thread_local=False)
+        ticket = self._new_ticket()
         try:
-            ticket.acquire(timeout=0)
+            if self._users is not None:
+                ticket.acquire(timeout=0)
             while any(self._waits(each) for each in self._tickets() if each < Path(ticket.lock_file)):
                 if time.monotonic() >= end:
                     raise Timeout(ticket.lock_file)
                 time.sleep(_POLL_SECONDS)
             self._turn.acquire(timeout=max(end - time.monotonic(), 0), poll_interval=_POLL_SECONDS)
             was_given = not has_owner(self._path)
-            self._owner.write_text(str(os.getpid()), encoding="ascii")
+            self._note_owner()
         except Timeout:
             raise self._busy("in use", self._owner, wait_seconds, "use") from None
         except OSError as error:
             self._turn.release()
             raise self._unusable(error) from error
         finally:
-            Path(ticket.lock_file).unlink(missing_ok=True)
-            ticket.release()
+            _end_waiting(ticket)
         return was_given
+
+    def _note_owner(self) -> None:
+        try:
+            self._owner.write_text(str(os.getpid()), encoding="ascii")
+        except OSError as error:
+            if not is_disk_full(error):  # a kill shows all the same: the files have no checksums
+                raise
+
+    def _new_ticket(self) -> FileLock:
+        return FileLock(self._folder / f"{_TICKET}{time.time_ns():020}-{os.getpid()}", thread_local=False)
 
     def give(self) -> None:
         """End the turn, if this process has it."""
@@ -210,7 +267,24 @@ class Turns:
         )
 
     def _unusable(self, error: OSError) -> StoreUnavailableError:
-        return StoreUnavailableError(f"{self._path}: cannot be opened for writing: {error}")
+        remedy = f"; {MAKE_ROOM}" if is_disk_full(error) else ""
+        return StoreUnavailableError(f"{self._path}: cannot be opened for writing: {error}{remedy}")
+
+
+def _end_waiting(ticket: FileLock) -> None:
+    if ticket.is_locked:
+        Path(ticket.lock_file).unlink(missing_ok=True)
+        ticket.release()
+
+
+def _shares(file: IO[bytes]) -> bool:
+    """Lock the file together with other readers; return False if a process has it alone."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _holder(file: Path) -> str:

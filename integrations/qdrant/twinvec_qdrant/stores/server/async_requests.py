@@ -136,7 +136,7 @@ async def _life(client: AsyncQdrantClient) -> AsyncGenerator[AsyncQdrantClient]:
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a client that keeps connections open, unless they say otherwise."""
+    """Return the arguments of a client, with connections that stay open unless an argument says otherwise."""
     kept = {name: value for name, value in options.items() if value is not None}
     kept["check_compatibility"] = False
     return kept if {"limits", "pool_size"} & kept.keys() else {**kept, "limits": CONNECTIONS}

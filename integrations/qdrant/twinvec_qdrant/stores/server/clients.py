@@ -25,11 +25,12 @@ from qdrant_client import QdrantClient
 from qdrant_client.qdrant_remote import QdrantRemote
 
 from twinvec.errors import CollectionNotFoundError, StoreBusyError
+from twinvec.support.checks import file_path
 
 C = TypeVar("C")
 
 _seconds: ContextVar[float | None] = ContextVar("seconds that a request of twinvec may take", default=None)
-_END = "twinvec_end"  # when a request has to be over, among what httpx keeps with it
+_END = "twinvec_end"  # when a request has to be over: a key of httpx's extensions of the request
 _observed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -50,7 +51,7 @@ def local_client(path: str | Path) -> QdrantClient:
 
     Raise ``CollectionNotFoundError`` if there is none, and ``StoreBusyError`` if another process has it.
     """
-    folder = Path(path)
+    folder = file_path(path, "local_path")
     if not (folder / "meta.json").is_file():
         raise CollectionNotFoundError(f"{folder}: not a folder of qdrant-client's local mode (it has no meta.json)")
     try:

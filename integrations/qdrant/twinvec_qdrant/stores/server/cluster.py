@@ -97,7 +97,9 @@ def check_tenant_shards(requests: Requests, settings: ClusterSettings, tenant_pa
     if tenant_path is None:
         raise ConfigurationError(f"{requests.location}: tenant_shards are for a collection with a tenant_key")
     if not isinstance(requests.ask(requests.client.cluster_status), models.ClusterStatusOneOf1):
-        raise ConfigurationError(f"{requests.location}: tenant_shards need a server in cluster mode, and it is not")
+        raise ConfigurationError(
+            f"{requests.location}: tenant_shards need a server in cluster mode; this server runs alone"
+        )
 
 
 def creation_options(settings: ClusterSettings) -> dict[str, Any]:

@@ -126,5 +126,5 @@ class Reading(KnownCollection):
 
 
 def _place(point: Point) -> tuple[int, str]:
-    """Return what orders points as the server does: integer ids first."""
+    """Return the key by which a server sorts points: integer ids come first."""
     return (int(point.id), "") if point.id.isdecimal() else (2**64, point.id)

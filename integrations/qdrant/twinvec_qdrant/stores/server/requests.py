@@ -1,4 +1,4 @@
-"""Requests to a server about one collection: sent, retried while they may succeed, and their errors made ours.
+"""Requests to a server about one collection: sent, retried while they may succeed, their errors made twinvec's.
 
 ``wait_seconds`` is the longest time without an answer: it bounds the tries of a request and the pauses between them.
 A try that reads may take half of it, so that a lost answer is asked for again, and one that writes all of it.
@@ -116,9 +116,9 @@ class Requests:
             raise self.error(error, method.__name__) from None if unsendable(error) else error
 
     def error(self, error: Exception, what: str) -> StoreError:
-        """Return the error of ours for one that a request ended with; see ``errors.store_error``.
+        """Return twinvec's error for the error that ended a request; see ``errors.store_error``.
 
-        One that ``unsendable`` finds must not be its cause: the header that it quotes may be the API key.
+        An error for which ``unsendable`` is true must not become the cause: it quotes a header, perhaps the API key.
         """
         return store_error(error, self.location, what)
 
@@ -152,7 +152,9 @@ class Requests:
             return
         if (answered := refusal(error)) is not None and answered.status == 429:
             if not self._slowed:
-                logger.warning("%s: the server limits the pace of requests, and they keep to it", self.location)
+                logger.warning(
+                    "%s: the server limits the pace of requests, and twinvec keeps to that pace", self.location
+                )
             self._slowed = True
         else:
             logger.warning("%s: %s; trying again", self.location, reason(error))

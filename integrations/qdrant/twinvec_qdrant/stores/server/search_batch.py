@@ -28,6 +28,7 @@ from twinvec_qdrant.stores.server.limits.search_parts import (
     cost,
     crossing_requests,
     looking,
+    lost,
     merged,
     needs_exact,
     reading,
@@ -118,6 +119,15 @@ class Searching(Reading):
         return asked
 
     def _answers(self, requests: _Requests, limits: Limits) -> Steps[list[Any]]:
+        """Return the points that each request finds, and what is lost between two pages of a search."""
+        answers = yield from self._sent(requests, limits)
+        if again := dict(lost(requests, answers)):
+            found = yield from self._sent(list(again.values()), limits)
+            for row, points in zip(again, found, strict=True):
+                answers[row] = [*answers[row], *points]
+        return answers
+
+    def _sent(self, requests: _Requests, limits: Limits) -> Steps[list[Any]]:
         """Return the points that each request finds."""
         answers: list[Any] = []
         for batch in batches(requests, limits):

@@ -158,7 +158,9 @@ def connect(
 def connect_as(async_client: AsyncQdrantClient, name: str, wait_seconds: float) -> ServerStore:
     """Return the collection of the server to which an async client of the caller is connected."""
     if is_async_local(async_client):
-        raise ConfigurationError("async_client: the client's local mode needs a client, too, which holds the data")
+        raise ConfigurationError(
+            "async_client: it is in local mode; give the QdrantClient that holds the data, too: client=..."
+        )
     client = quiet_client(QdrantClient, **{**async_client.init_options, "check_compatibility": False})
     return _connected(name, client, wait_seconds, async_client)
 

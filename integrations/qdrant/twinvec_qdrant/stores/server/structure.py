@@ -178,7 +178,7 @@ class Structure(KnownCollection):
         self._prepared = True
 
     def _prepare(self) -> None:
-        """Before the first write, make the shard keys and the indexes that whoever made the collection has not.
+        """Before the first write, make the shard keys and the indexes that the collection lacks.
 
         Go on without if the server refuses.
         """

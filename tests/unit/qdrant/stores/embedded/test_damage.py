@@ -196,7 +196,7 @@ def test_a_repair_without_room_says_so_and_the_next_one_goes_on(folder, wanted, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("twinvec_qdrant.stores.embedded.salvage.shutil.copytree", full)
+        patched.setattr("twinvec_qdrant.stores.embedded.repair.salvage.shutil.copytree", full)
         with pytest.raises(StoreUnavailableError, match=r"cannot be repaired: .*No space left"):
             opened(folder, repair=True)
     with opened(folder, repair=True) as collection:

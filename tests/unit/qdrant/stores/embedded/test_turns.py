@@ -134,6 +134,17 @@ def test_an_idle_process_lets_others_search_and_write_and_sees_what_they_wrote(f
     assert sorted(each.name for each in (folder / "notes").iterdir()) == ["collection.json", "lock", "owner", "shard"]
 
 
+def test_the_description_is_changed_within_a_turn(folder):
+    with opened(folder) as collection:
+        collection._backend.give()  # as a process does for which another one waits
+        collection._backend.write_metadata({"average_length": 7.0})
+        with ExitStack() as stack:
+            check_searchers([started(stack, SEARCHER, folder, 0.2)])
+    with opened(folder) as collection:
+        assert collection._backend.read_metadata()["average_length"] == 7.0
+        assert collection.verify().sound
+
+
 def test_writers_exclude_writers_and_the_error_names_the_process(folder):
     writing = """
         import sys

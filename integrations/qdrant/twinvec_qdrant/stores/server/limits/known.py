@@ -90,7 +90,7 @@ class KnownCollection(Backend):
         return (yield Ask(method, arguments, options, alone=limits.searches is not None or limits.reads is not None))
 
     def _consistency(self) -> dict[str, Any]:
-        """Return the option of reads that says how many copies they ask."""
+        """Return the client's option for the number of copies that a read asks."""
         chosen = self._asked if self._asked is not None else self._recorded
         if chosen is None or self._local:
             return {}

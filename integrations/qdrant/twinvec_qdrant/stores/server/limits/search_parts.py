@@ -1,8 +1,9 @@
 """Searches of a server, cut to what it permits; the answers are put together again.
 
-A search for more results than one request may ask for becomes several, one after another in rank (``offset``). Where
-exact search is forbidden, points that are named by their ids are still compared: the server compares so few
-without its index. Token states have no index, and are then compared after a prefetch by id.
+A search for more results than one request may ask for becomes several, one after another in rank (``offset``), and
+another one where points of equal scores may be missing between two of them. Where exact search is forbidden, points
+that are named by their ids are still compared: the server compares so few without its index. Token states have no
+index, and are then compared after a prefetch by id.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _LIVE_FREQUENCIES = models.SearchParams(idf=models.IdfCorpusParams(corpus=models
 _FULL_VECTORS = models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
 
 _TERMS = 64  # the server's unit of cost for a sparse vector
+_ROUNDING = 1e-6  # between two runs of one search
 
 
 class _Request(models.QueryRequest):
@@ -128,6 +130,28 @@ def merged(answers: Sequence[Sequence[Scored]], limit: int) -> list[Scored]:
         if each.id not in best or each.score > best[each.id].score:
             best[each.id] = each
     return sorted(best.values(), key=lambda each: -each.score)[:limit]
+
+
+def lost(
+    requests: Sequence[models.QueryRequest], answers: Sequence[Sequence[models.ScoredPoint]]
+) -> Iterator[tuple[int, models.QueryRequest]]:
+    """Yield requests for what may be missing between two pages of a search, each with the row of the later page.
+
+    Points of equal scores have no order: at the border of two pages, one may be on both, and another one on neither.
+    A page that begins with the first of them has them all, if they are no more than its size.
+    """
+    scores: list[float] = []
+    size = 0
+    seen: set[Any] = set()
+    for row, (request, points) in enumerate(zip(requests, answers, strict=True)):
+        if request.offset is None:
+            scores, seen, size = [], set(), request.limit or 0
+        twice = [point.score for point in points if point.id in seen]
+        if twice and request.prefetch is None:
+            start = next(rank for rank, score in enumerate(scores) if score <= max(twice) + _ROUNDING)
+            yield row, request.model_copy(update={"offset": start or None, "limit": size})
+        scores += [point.score for point in points]
+        seen.update(point.id for point in points)
 
 
 def _places(limit: int, limits: Limits) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,140 @@
+"""Reading copies: a collection in a folder where the engine cannot open it, on a full disk or read-only.
+
+The engine has no way to open files only to read them: it writes to them, and replaces some. So twinvec copies them to
+a folder for temporary files and opens the copy, which nobody can change. The copy goes when the collection is closed,
+when its original has changed, and when the original can be opened again.
+
+    <temporary files>/twinvec-read-*/held          locked for as long as the process lives that uses the copy
+    <temporary files>/twinvec-read-*/collection/   the copy, laid out as in ``folder``
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from twinvec.errors import StoreUnavailableError
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+from twinvec_qdrant.stores.embedded.room import free_room, occupied_bytes
+
+try:
+    import fcntl
+except ImportError:  # without flock, nobody knows whether a copy is still used
+    fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
+
+logger = logging.getLogger(__name__)
+
+_PREFIX = "twinvec-read-"
+_HELD = "held"
+_VARIABLES = ("TMPDIR", "TEMP", "TMP")
+_USUAL = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+class ReadingCopy:
+    """A copy of ``original``, which must hold still; ``obstacle`` says why it cannot be opened itself.
+
+    Raises ``StoreUnavailableError`` if no folder for temporary files has room.
+
+    Attributes:
+        folder: The copy.
+    """
+
+    def __init__(self, original: CollectionFolder, obstacle: str) -> None:
+        self._original = original
+        self._stamp = _stamp(original)
+        place = _place_with_room(original, obstacle)
+        try:
+            self._place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+            self._held = _hold(self._place)
+            self.folder = original.copied_to(self._place)
+        except OSError as error:
+            self.remove()
+            raise StoreUnavailableError(
+                f"{original.path}: {obstacle}; a copy to read from cannot be made: {error}"
+            ) from error
+        except BaseException:
+            self.remove()
+            raise
+        size = occupied_bytes(self.folder.path) / 2**20
+        logger.warning(
+            "%s: %s; reading from a copy of %.0f MB in %s, where nothing can be changed",
+            original.path,
+            obstacle,
+            size,
+            self._place,
+        )
+
+    def is_outdated(self) -> bool:
+        """Return whether the original has been removed, or changed and closed, or can be opened itself."""
+        now = _stamp(self._original)
+        is_changed = now is not None and now != self._stamp
+        return is_changed or not self._original.exists() or self._original.obstacle() is None
+
+    def remove(self) -> None:
+        """Remove the copy."""
+        if (place := getattr(self, "_place", None)) is not None:
+            shutil.rmtree(place, ignore_errors=True)
+        if (held := getattr(self, "_held", None)) is not None:
+            held.close()
+
+
+def _stamp(folder: CollectionFolder) -> tuple[int, int] | None:
+    """Return what tells one close of the collection from another; None while it is open."""
+    try:
+        stat = folder.closed.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns
+
+
+def _place_with_room(original: CollectionFolder, obstacle: str) -> Path:
+    """Return the first folder for temporary files that has room for a copy."""
+    size = occupied_bytes(original.newest_shard())
+    found = []
+    for place in _temporary_folders():
+        _remove_unused(place)
+        needed = size + original.opening_room(place)
+        free = free_room(place)
+        if free >= needed:
+            return place
+        found.append(f"{place}: {free / 2**20:.0f} of {needed / 2**20:.0f} MB")
+    raise StoreUnavailableError(
+        f"{original.path}: {obstacle}; a copy to read from finds no room either ({', '.join(found) or 'no folder'}): "
+        "make room, or name a folder with room in the environment variable TMPDIR"
+    )
+
+
+def _temporary_folders() -> Iterator[Path]:
+    """Yield the folders for temporary files that this process may write, the named ones first."""
+    named = [os.environ[name] for name in _VARIABLES if os.environ.get(name)]
+    with suppress(OSError):  # it finds no folder, since it tries to write to each
+        named.append(tempfile.gettempdir())
+    for place in dict.fromkeys(map(Path, (*named, *_USUAL))):
+        if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+            yield place
+
+
+def _hold(place: Path) -> IO[bytes]:
+    file = open(place / _HELD, "wb")  # noqa: SIM115  # open for as long as the copy is used
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return file
+
+
+def _remove_unused(place: Path) -> None:
+    """Remove the copies that killed processes of this user have left."""
+    if fcntl is None:
+        return
+    for copy in place.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if copy.lstat().st_uid != os.getuid():  # of a link, its owner's
+                continue
+            with open(copy / _HELD, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(copy, ignore_errors=True)

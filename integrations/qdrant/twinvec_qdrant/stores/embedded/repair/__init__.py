@@ -1,0 +1,1 @@
+"""The repair of damaged files: what can still be read of them."""

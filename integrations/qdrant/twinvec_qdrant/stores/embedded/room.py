@@ -1,0 +1,119 @@
+"""Room on the disk: how much the engine needs, and whether it is there.
+
+The engine maps its files into memory. If the disk has no room for a mapped page, the process dies (SIGBUS), so twinvec
+looks at the room first. The files are sparse: writing fills holes. In a file system in memory (tmpfs), reading a hole
+through a mapping fills it too, and the engine reads many of its files whole when it opens them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from twinvec.errors import StoreUnavailableError
+
+WRITE_ROOM = 32 * 2**20
+"""Free bytes that a write needs: the engine's log and files grow by more than a page of vectors."""
+
+OPEN_ROOM = 4 * 2**20
+"""Free bytes that opening needs: the engine replaces small files, and a close writes checksums. Enough for a delete."""
+
+_OPEN_FILES = 16
+"""Number of files that the engine, the locks and a close may make."""
+
+MAKE_ROOM = "remove other files, or a collection that nobody needs (twinvec drop, which needs no room)"
+"""What to do about a full disk."""
+
+_REPLAY = 4
+"""Bytes that the engine may write for each byte of its log, which it reads again after a kill."""
+
+_IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+_READ_IN_PART = ("wal/", "payload_storage/", "/store/")
+
+
+class Obstacle(NamedTuple):
+    """Why the engine cannot open or change files where they are, and what to do."""
+
+    reason: str
+    remedy: str
+
+
+def check_room(place: Path, needed: int, action: str = "write") -> None:
+    """Raise ``StoreUnavailableError`` if fewer than ``needed`` bytes are free on the disk of ``place``."""
+    if (lacking := lacking_room(place, needed, action)) is not None:
+        raise StoreUnavailableError(f"{place}: {lacking.reason}; {lacking.remedy}")
+
+
+def lacking_room(place: Path, needed: int, action: str) -> Obstacle | None:
+    """Return how much room there is, and how much ``action`` needs; None if there is enough."""
+    free = free_room(place)
+    if free >= needed:
+        if (files := _files_left(place)) >= _OPEN_FILES:
+            return None
+        reason = f"the disk is full: {files} inodes are free, and at least {_OPEN_FILES} are needed to {action}"
+        return Obstacle(reason, MAKE_ROOM)
+    there, wanted = free / 2**20, needed / 2**20
+    return Obstacle(
+        f"the disk is full: {there:.0f} MB are free, and at least {wanted:.0f} MB are needed to {action}",
+        MAKE_ROOM,
+    )
+
+
+def free_room(place: Path) -> int:
+    """Return the free bytes on the disk of a folder."""
+    return shutil.disk_usage(place).free
+
+
+def _files_left(place: Path) -> int:
+    """Return how many files can still be made on the disk of a folder."""
+    if not hasattr(os, "statvfs"):
+        return _OPEN_FILES
+    found = os.statvfs(place)
+    return found.f_favail if found.f_files else _OPEN_FILES  # 0: the file system sets no limit
+
+
+def opening_room(shard: Path, place: Path, *, is_clean: bool) -> int:
+    """Return the bytes that must be free in ``place`` for the engine to open the files of ``shard`` there.
+
+    ``is_clean`` is False if the engine may have to read its log again.
+    """
+    needed = OPEN_ROOM
+    reading_fills = is_in_memory(place)
+    for name, size, occupied in _sizes(shard):
+        if not is_clean and name.startswith("wal/"):
+            needed += _REPLAY * occupied
+        if reading_fills and not any(part in name for part in _READ_IN_PART):
+            needed += max(size - occupied, 0)
+    return needed
+
+
+def occupied_bytes(folder: Path) -> int:
+    """Return the bytes that the files below a folder occupy on the disk."""
+    return sum(occupied for _, _, occupied in _sizes(folder))
+
+
+def is_in_memory(place: Path) -> bool:
+    """Return whether the folder is in a file system in memory."""
+    try:
+        device = os.stat(place).st_dev
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # no Linux
+        return False
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    kinds = (line.split(" - ", 1)[1].split()[0] for line in mounts if line.split()[2] == wanted)
+    return next(kinds, "") in _IN_MEMORY
+
+
+def _sizes(folder: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield name, size and occupied bytes of every file; another process may remove some meanwhile."""
+    for root, _, names in os.walk(folder):
+        for name in names:
+            path = Path(root, name)
+            try:
+                stat = path.stat()
+            except FileNotFoundError:
+                continue
+            yield path.relative_to(folder).as_posix(), stat.st_size, stat.st_blocks * 512
