@@ -1,6 +1,6 @@
 """Training against sentence-transformers on the same pairs: pairs per second, and peak memory.
 
-    python benchmarks/training.py speed --data ../shared/data [--batches 512 8192] [--peers]
+    python benchmarks/training.py speed --data ../shared/data [--batches 512 8192] [--contenders twinvec] [--steps 2]
     python benchmarks/training.py objective [--rows 16384]
 
 ``speed`` runs steps of the default model on ``pairs/nl2bash`` (up to 256 tokens, AdamW), each contender in its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,6 +36,8 @@ def train(
 
     if not config.is_file():
         raise ConfigurationError(f"{config}: no such file")
+    if not is_main_process():
+        logging.getLogger("twinvec").setLevel(logging.ERROR)  # the main process gives the same warnings
     report = run(read_config(config), output)
     if not is_main_process():
         return
@@ -74,9 +77,9 @@ def mine(
     url: StoreUrl = None,
     negatives: Annotated[int, typer.Option(min=1, help="Largest number of negatives for each row.")] = 4,
     first_rank: Annotated[
-        int, typer.Option(min=1, help="Skip hits above this rank. Ranks do not count the positives.")
+        int, typer.Option(min=1, help="Rank of the first hit that may become a negative; positives do not count.")
     ] = 1,
-    last_rank: Annotated[int, typer.Option(min=1, help="Skip hits below this rank.")] = 50,
+    last_rank: Annotated[int, typer.Option(min=1, help="Rank of the last hit that may become a negative.")] = 50,
     margin: Annotated[
         float | None,
         typer.Option(help="Smallest margin by which the positive's cosine must exceed a negative's. Default: none."),

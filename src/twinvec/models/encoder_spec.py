@@ -21,6 +21,7 @@ from twinvec.models.backbone import (
     refuse_settings,
 )
 from twinvec.models.integrity import describe, optional_json, read_json, read_object, safe_relative
+from twinvec.support.checks import string
 
 NO_PROMPTS = {"query": "", "document": ""}
 """Prompts of every model, empty unless it defines them, as in sentence-transformers; the default prompt is not used for
@@ -111,9 +112,12 @@ class ModelSpec(BackboneSpec):
                 isinstance(prompts, dict) and all(isinstance(each, str) for pair in prompts.items() for each in pair),
                 f"prompts must be a table of names and texts, got {prompts!r}",
             )
+            for name, text in prompts.items():
+                string(text, f"prompt {string(name, 'the name of a prompt')!r}")
             kept = spec.default_prompt if spec.default_prompt in prompts else None
             spec = replace(spec, prompts={**NO_PROMPTS, **prompts}, default_prompt=kept)
         if default_prompt is not None:
+            string(default_prompt, "default_prompt")
             known = ", ".join(sorted(spec.prompts))
             _require(
                 default_prompt in spec.prompts, f"default_prompt {default_prompt!r} is not among the prompts: {known}"

@@ -15,6 +15,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
 from twinvec.models.downloads import bars, tell
+from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, safe_relative, verify_folder, weight_files
 
 DEFAULT_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
@@ -57,6 +58,7 @@ def find_model(
         ConfigurationError: the name is empty, or neither a string nor a path.
         ModelNotFoundError: the folder or repository does not exist, or the hub is unreachable and its cache lacks it.
         ModelIntegrityError: a weight file is missing, changed, truncated or pickled; the message names it.
+        UnsupportedModelError: a weight file is missing, and the model has modules of a class that is not supported.
     """
     if not isinstance(name, (str, Path)) or not str(name).strip():
         raise ConfigurationError(f"a model is a folder, 'default' or a hub name, got {name!r}")
@@ -67,7 +69,7 @@ def find_model(
     path = _local(name)
     if path is not None and path.is_dir():
         folder = path.resolve()
-        verify_folder(folder)
+        _verify(folder)
         return ModelFolder(str(folder), folder)
     if path is not None:
         raise ModelNotFoundError(f"{path} is a file; a model is a folder with modules.json or config.json")
@@ -80,6 +82,15 @@ def find_model(
         return _from_hub(match["repository"], match["revision"], hub)
     except ModelNotFoundError as error:
         raise ModelNotFoundError(f"{error}; there is no folder {text!r} either") from error
+
+
+def _verify(folder: Path) -> None:
+    """Verify the weights; a module class that is not supported, and keeps its weights elsewhere, is named instead."""
+    try:
+        verify_folder(folder)
+    except ModelIntegrityError:
+        read_modules(folder)
+        raise
 
 
 def _local(name: str | Path) -> Path | None:
@@ -127,7 +138,7 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
     exported = [glob.escape(str(name)) for name in named if not (folder / name).exists()]
     if exported:  # graphs that twinvec.json names; the first download skips all graphs
         _download(repository, commit, hub, exported)
-    verify_folder(folder)
+    _verify(folder)
     for path in weight_files(folder):
         blob = path.resolve().name
         if re.fullmatch(r"[0-9a-f]{64}", blob) and blob != recorded.get(path.relative_to(folder).as_posix()):

@@ -5,11 +5,12 @@ Fields that pydantic checks have their faults told by ``field_fault``, in words 
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,15 +23,15 @@ _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 
 def check_choice(value: object, choices: Any, what: str) -> None:
     """Raise ConfigurationError, which names ``what``, if a value is none of ``choices`` (values, or a ``Literal``)."""
-    known: Iterable[object] = get_args(choices) or tuple(choices)
-    if value not in known:
+    known: tuple[object, ...] = get_args(choices) or tuple(choices)
+    if not isinstance(value, tuple(map(type, known))) or value not in known:
         raise ConfigurationError(f"{what} {value!r} is not one of {', '.join(map(str, known))}")
 
 
 def refuse_unknown(arguments: Mapping[str, object]) -> None:
     """Raise ConfigurationError, which names them all, if unknown keyword arguments are left over."""
     if arguments:
-        raise ConfigurationError(f"unknown arguments: {', '.join(sorted(arguments))}")
+        raise ConfigurationError(f"unknown arguments: {', '.join(sorted(map(str, arguments)))}")
 
 
 def is_integer(value: object) -> bool:
@@ -45,6 +46,45 @@ def integer(value: int, name: str, least: int | None = None) -> int:
     if least is not None and value < least:
         raise ConfigurationError(f"{name} must be at least {least}, got {value}")
     return int(value)
+
+
+def number(value: float, name: str, least: float | None = None, most: float | None = None) -> float:
+    """Return a number as a float; raise ConfigurationError for another type, or one outside the bounds, such as NaN."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise ConfigurationError(f"{name} must be a number, got {value!r}")
+    if least is not None and not least <= value <= (math.inf if most is None else most):
+        bounds = f"be at least {least:g}" if most is None else f"lie between {least:g} and {most:g}"
+        raise ConfigurationError(f"{name} must {bounds}, got {value}")
+    return float(value)
+
+
+def string(value: str, name: str) -> str:
+    """Return a string; raise ConfigurationError for another type, or for a lone surrogate, which nothing can store."""
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a string, got {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{name} has a lone surrogate at character {error.start}: {value!r}") from None
+    return value
+
+
+def file_path(value: str | Path, name: str) -> Path:
+    """Return a path with ``~`` as the home; raise ConfigurationError for another type, or one that no file can have."""
+    if not isinstance(value, (str, Path)):
+        raise ConfigurationError(f"{name} must be a path, got {value!r}")
+    try:
+        if b"\0" in os.fsencode(value):
+            raise ConfigurationError(f"{name} has a NUL character: {str(value)!r}")
+        return Path(value).expanduser()
+    except (UnicodeEncodeError, RuntimeError) as error:  # a lone surrogate, or the home of an unknown user
+        raise ConfigurationError(f"{name} cannot be a path: {str(value)!r}: {error}") from None
+
+
+def check_methods(value: object, methods: Iterable[str], name: str, expected: str) -> None:
+    """Raise ConfigurationError unless a value is an object with these methods or attributes."""
+    if isinstance(value, type) or not all(hasattr(value, each) for each in methods):
+        raise ConfigurationError(f"{name}: expected {expected}, got {value!r}")
 
 
 def check_settings(value: object, kind: type, name: str) -> None:
@@ -77,20 +117,20 @@ def check_output_folder(folder: Path) -> None:
         raise ConfigurationError(f"{folder}: cannot be written")
 
 
-def field_fault(error: Mapping[str, Any], known: Collection[str] = ()) -> str:
+def field_fault(error: Mapping[str, Any], known: Mapping[str, str] | None = None) -> str:
     """Say what pydantic found; of values, only the name that chooses among kinds is quoted.
 
     Args:
         error: One of the ``errors()`` of pydantic's exception.
-        known: Names of fields, of which a field that is not known may have meant one.
+        known: Name -> field that it means, for the names that a field which is not known may have meant.
     """
     chooser = str(error.get("ctx", {}).get("discriminator")).strip("'")
     match error["type"]:
         case "missing":
             return "is missing"
         case "extra_forbidden":
-            near = get_close_matches(str(error["loc"][-1]), known, 1)
-            return f"is not known; did you mean {near[0]}?" if near else "is not known; leave it out"
+            near = get_close_matches(str(error["loc"][-1]), known or (), 1)
+            return f"is not known; did you mean {known[near[0]]}?" if known and near else "is not known; leave it out"
         case "union_tag_not_found":
             return f"{chooser} is missing"
         case "union_tag_invalid":

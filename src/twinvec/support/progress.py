@@ -19,15 +19,15 @@ _LINE_SECONDS = 60.0
 class Advance(Protocol):
     """The function that advances a bar."""
 
-    def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None) -> None:
+    def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None, note: str | None = None) -> None:
         """Add ``count`` finished items, of which ``failed`` have failed.
 
         ``work`` is the work done since the last call; for a part of an item, the count is 0. Default: ``count``. It is
-        ignored if the bar was made without ``work``.
+        ignored if the bar was made without ``work``. ``note`` is shown at the end of the line until the next one.
         """
 
 
-def unseen(count: int, /, *, failed: int = 0, work: float | None = None) -> None:
+def unseen(count: int, /, *, failed: int = 0, work: float | None = None, note: str | None = None) -> None:
     """Advance a bar that is not shown."""
 
 
@@ -66,9 +66,10 @@ def progress_bar(
         by_work = work is not None
         task = progress.add_task(label, total=work if by_work else total, completed=before, count=counted)
 
-        def advance(count: int, /, *, failed: int = 0, work: float | None = None) -> None:
+        def advance(count: int, /, *, failed: int = 0, work: float | None = None, note: str | None = None) -> None:
             counted.items += count
             counted.failed += failed
+            counted.note = counted.note if note is None else note
             progress.advance(task, work if by_work and work is not None else count)
 
         yield advance
@@ -85,14 +86,17 @@ class _Lines:
         self._unit = unit
         self._items = done
         self._failed = 0
+        self._note = ""
         self._due = time.monotonic() + _LINE_SECONDS
 
-    def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None) -> None:
+    def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None, note: str | None = None) -> None:
         self._items += count
         self._failed += failed
+        self._note = self._note if note is None else note
         now = time.monotonic()
         if now >= self._due:
             self._due = now + _LINE_SECONDS
-            failed_ones = f", {self._failed:,} failed" if self._failed else ""
-            sys.stderr.write(f"{self._label}: {self._items:,}{self._of} {self._unit}{failed_ones}\n")
+            failed_ones = f"{self._failed:,} failed" if self._failed else ""
+            parts = (f"{self._items:,}{self._of} {self._unit}", failed_ones, self._note)
+            sys.stderr.write(f"{self._label}: {', '.join(filter(None, parts))}\n")
             sys.stderr.flush()

@@ -22,6 +22,7 @@ class Count:
     before: int
     items: int
     failed: int = 0
+    note: str = ""
 
 
 def display(window: float) -> Progress:
@@ -52,6 +53,8 @@ class _Figures(ProgressColumn):
         text = Text(", ".join(part for part in (_items(count), _rate(task, speed), time) if part))
         if count.failed:
             text.append(f", {count.failed:,} failed", style="red")
+        if count.note:
+            text.append(f", {count.note}")
         return text
 
 

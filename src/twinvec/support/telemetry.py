@@ -13,7 +13,7 @@ _one_at_a_time = threading.RLock()
 
 
 def switch_off() -> None:
-    """Set the switches that libraries read when they load, except those that are set already; call this before."""
+    """Before libraries load, set the switches that they read then, except those that are set already."""
     for name, value in _SWITCHES.items():
         os.environ.setdefault(name, value)
 

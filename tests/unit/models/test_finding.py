@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from models import build
 from twinvec import Encoder
-from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
+from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError, UnsupportedModelError
 from twinvec.models.finding import DEFAULT_COMMIT, DEFAULT_REPOSITORY, DEFAULT_WEIGHTS_SHA256, find_model
 from twinvec.models.integrity import (
     manifest_hashes,
@@ -141,6 +142,19 @@ def test_pickled_weights(tiny_copy, refused, tmp_path, place, name):
 def test_missing_files(tiny_copy, refused, name):
     (tiny_copy / name).unlink()
     refused(name, "missing")
+
+
+def test_weights_that_are_elsewhere_as_the_module_is_another(tmp_path):
+    folder = build(tmp_path / "routed", "bert")
+    part = folder / "query_0_Transformer"
+    part.mkdir()
+    for name in ("model.safetensors", "config.json"):
+        (folder / name).rename(part / name)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["type"] = "sentence_transformers.base.modules.router.Router"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(UnsupportedModelError, match=r"modules\.json: module class '.*Router' is not supported"):
+        Encoder(folder)
 
 
 def test_missing_tokenizer(tiny_copy, refused):

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.checks import check_choice, check_output_file, check_output_folder, integer, is_integer
+from twinvec.support.checks import (
+    check_choice,
+    check_methods,
+    check_output_file,
+    check_output_folder,
+    file_path,
+    integer,
+    is_integer,
+    number,
+    string,
+)
 
 Color = Literal["red", "green"]
 
@@ -43,6 +53,50 @@ def test_other_values_are_not_integers(value):
     with pytest.raises(ConfigurationError) as raised:
         integer(value, "limit")
     assert str(raised.value) == f"limit must be a whole number, got {value!r}"
+
+
+@pytest.mark.parametrize("value", [3, 0.5, np.float32(0.5), np.int64(3)])
+def test_numbers(value):
+    assert number(value, "share", 0, 3) == value
+    assert type(number(value, "share")) is float
+
+
+@pytest.mark.parametrize("value", ["3", None, True, [3], np.array([1.0, 2.0]), 1j])
+def test_other_values_are_not_numbers(value):
+    with pytest.raises(ConfigurationError, match=r"^share must be a number, got "):
+        number(value, "share", 0, 1)
+
+
+def test_numbers_outside_their_bounds():
+    with pytest.raises(ConfigurationError, match=r"^share must lie between 0 and 1, got 1.5$"):
+        number(1.5, "share", 0, 1)
+    with pytest.raises(ConfigurationError, match=r"^share must lie between 0 and 1, got nan$"):
+        number(float("nan"), "share", 0, 1)
+    with pytest.raises(ConfigurationError, match=r"^seconds must be at least 0, got -1$"):
+        number(-1, "seconds", least=0)
+
+
+def test_strings_that_nothing_can_store_are_refused():
+    assert string("Köln", "name") == "Köln"
+    with pytest.raises(ConfigurationError, match=r"name must be a string, got b'x'"):
+        string(b"x", "name")
+    with pytest.raises(ConfigurationError, match="name has a lone surrogate at character 1"):
+        string("a\ud800", "name")
+
+
+def test_paths_that_no_file_can_have_are_refused(tmp_path):
+    assert file_path(str(tmp_path), "path") == file_path(tmp_path, "path") == tmp_path
+    wrong = {b"x": "must be a path", 5: "must be a path", "a\0b": "has a NUL", "\ud800": "cannot be"}
+    for value, said in wrong.items():
+        with pytest.raises(ConfigurationError, match=f"^path {said}"):
+            file_path(value, "path")
+
+
+def test_objects_need_their_methods():
+    check_methods([], ("append",), "items", "a list")
+    for value in (5, list):
+        with pytest.raises(ConfigurationError, match="items: expected a list, got"):
+            check_methods(value, ("append",), "items", "a list")
 
 
 def test_an_integer_that_is_too_small():

@@ -144,6 +144,25 @@ def test_without_a_terminal_there_is_a_line_a_minute(capsys, monkeypatch):
     )
 
 
+def test_a_note_stays_until_the_next_one(terminal, capsys, monkeypatch):
+    with bar(terminal, "Training", 20, "steps") as advance:
+        advance(0, note="loss 0.5")
+        advance(1)
+        terminal.time += 1
+        assert terminal.shown() == "Training ━ 1/20 steps, 1/s, 0:19 left, loss 0.5"
+        advance(0, note="loss 0.25")
+        assert terminal.shown() == "Training ━ 1/20 steps, 1/s, 0:19 left, loss 0.25"
+    seconds = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: seconds[0])
+    with progress_bar("Training", 20, "steps") as advance:
+        for step, note in enumerate(("loss 0.5", None, "loss 0.25"), 1):
+            advance(0, note=note)
+            seconds[0] = 60.0 * step
+            advance(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"Training: {step} of 20 steps, loss {loss}" for step, loss in ((1, 0.5), (2, 0.5), (3, 0.25))]
+
+
 def test_nothing_is_shown_unless_it_is_asked_for(terminal, capsys):
     with bar(terminal, "Encoding", 10, "texts", shown=False) as advance:
         assert advance is unseen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 
 import pytest
@@ -53,6 +54,20 @@ def test_train_prints_scores_before_and_after(twinvec, folder):
     report = json.loads(twinvec("train", folder / "run.yaml", "-o", folder / "model", "--json"))
     assert report["steps"] == 2
     assert report["folder"] == str(folder / "model")
+
+
+def test_warnings_come_from_one_process(twinvec, folder, caplog, monkeypatch):
+    logger = logging.getLogger("twinvec")
+    level = logger.level
+    try:
+        for rank, warnings in (("0", 0), ("1", 0), ("0", 1)):
+            monkeypatch.setenv("RANK", rank)
+            caplog.clear()
+            twinvec("train", folder / "run.yaml", "-o", folder / "model")
+            assert sum("has finished already" in record.message for record in caplog.records) == warnings
+            logger.setLevel(level)
+    finally:
+        logger.setLevel(level)
 
 
 def test_what_train_prints_as_json_is_json_alone(twinvec, folder):

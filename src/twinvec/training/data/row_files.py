@@ -10,6 +10,7 @@ import csv
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -115,7 +116,12 @@ def _json_lines(path: Path, cache: Path) -> Any:
     if not copy.is_file():
         cache.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=cache, delete=False) as file:  # each process of a run writes its own
-            _write_json(_objects(path), names, file)
+            try:
+                _write_json(_objects(path), names, file)
+                file.flush()
+            except BaseException:
+                os.unlink(file.name)
+                raise
         put_in_place(Path(file.name), copy)
     return datasets.Dataset.from_file(str(copy)).with_transform(_from_json)
 

@@ -102,17 +102,22 @@ class SoftmaxLoss(VectorLoss):
 
 
 class MatryoshkaLoss(VectorLoss):
-    """The sum of a loss over the leading dimensions of the vectors (Kusupati et al. 2022, equation 1)."""
+    """The sum of a loss over the leading dimensions of the vectors (Kusupati et al. 2022, equation 1).
 
-    def __init__(self, loss: VectorLoss, dims: Sequence[int]) -> None:
+    ``normalizes``: the model normalises its vectors. Truncated vectors are then normalised again, as when they are
+    served.
+    """
+
+    def __init__(self, loss: VectorLoss, dims: Sequence[int], *, normalizes: bool = False) -> None:
         super().__init__()
         self.loss = loss
         self.dims = sorted(dims, reverse=True)
+        self.normalizes = normalizes
         self.whole_batch = loss.whole_batch
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
-        values = [self.loss([arm[:, :dim] for arm in vectors], labels, hashes) for dim in self.dims]
-        return torch.stack(values).sum()
+        parts = ([truncated(arm, dim, self.normalizes) for arm in vectors] for dim in self.dims)
+        return torch.stack([self.loss(part, labels, hashes) for part in parts]).sum()
 
 
 class EmbeddingLoss(nn.Module):
@@ -188,6 +193,12 @@ class PairScoreLoss(nn.Module):
         scores_B = self.model(moved)["scores"].view(-1)
         loss = functional.binary_cross_entropy_with_logits(scores_B, labels.float())
         return loss * share_of_batch(len(labels), loss.device)
+
+
+def truncated(vectors_MD: Tensor, dim: int, normalizes: bool) -> Tensor:
+    """Return the first ``dim`` dimensions, as a model serves them: normalised again if it ``normalizes`` vectors."""
+    leading = vectors_MD[:, :dim]
+    return functional.normalize(leading, dim=-1) if normalizes else leading
 
 
 def _pair(vectors: list[Tensor]) -> tuple[Tensor, Tensor]:

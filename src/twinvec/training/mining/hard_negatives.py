@@ -22,9 +22,8 @@ from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.finding import find_model
 from twinvec.models.space import classifier_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
-from twinvec.retrieval.base import Hit, Retriever
+from twinvec.retrieval.base import Hit, Retriever, body_start
 from twinvec.retrieval.retrieve_rerank import search_many
-from twinvec.retrieval.windows import body_start
 from twinvec.support.checks import integer
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import normalised

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from twinvec.retrieval.base import Hit
-from twinvec.retrieval.windows import body_start
+from twinvec.retrieval.base import Hit, body_start
 from twinvec.training.data.text_hash import normalised, text_hash
 from twinvec.training.mining.pair_file import PairFile
 

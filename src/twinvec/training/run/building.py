@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import nn
 from transformers import PrinterCallback, set_seed
 from transformers.integrations.integration_utils import TensorBoardCallback
 
@@ -109,7 +110,9 @@ def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: Ba
 def _build_encoder(config: TrainConfig) -> SentenceTransformer:
     folder = find_model(config.model).path
     limit = _input_limit(config, folder)
-    model = SentenceTransformer(str(folder), device=config.device, local_files_only=True)
+    model = SentenceTransformer(
+        str(folder), device=config.device, local_files_only=True, model_kwargs={"dtype": torch.float32}
+    )
     model.max_seq_length = limit
     if config.prompts is not None:
         model.prompts = {**NO_PROMPTS, **config.prompts}
@@ -151,27 +154,19 @@ def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[
 def _build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[str, ...]) -> losses.EmbeddingLoss:
     dim = model.get_embedding_dimension()
     assert dim is not None
+    normalizes = isinstance(model[-1], Normalize)
     loss = _vector_loss(config.objective, dim, labels)
     if config.matryoshka:
         if max(config.matryoshka) > dim:
             raise ConfigurationError(f"matryoshka: {max(config.matryoshka)} is more than the model's {dim} dimensions")
-        loss = losses.MatryoshkaLoss(loss, sorted({*config.matryoshka, dim}))
+        loss = losses.MatryoshkaLoss(loss, sorted({*config.matryoshka, dim}), normalizes=normalizes)
     return losses.EmbeddingLoss(
         model,
         loss,
         token_budget=config.batches.token_budget,
         kept_tokens=config.batches.kept_tokens,
-        truncate=None if model.truncate_dim is None else _truncation(dim, isinstance(model[-1], Normalize)),
+        truncate=None if model.truncate_dim is None else partial(losses.truncated, dim=dim, normalizes=normalizes),
     )
-
-
-def _truncation(dim: int, normalizes: bool) -> Callable[[Tensor], Tensor]:
-    """Return what a model that truncates its vectors does to them when it is served."""
-
-    def truncate(vectors_MD: Tensor) -> Tensor:
-        return functional.normalize(vectors_MD[:, :dim], dim=-1) if normalizes else vectors_MD[:, :dim]
-
-    return truncate
 
 
 def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
@@ -187,7 +182,7 @@ def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
         device=config.device,
         local_files_only=True,
         activation_fn=nn.Sigmoid() if other_head else None,
-        model_kwargs={"ignore_mismatched_sizes": other_head},
+        model_kwargs={"ignore_mismatched_sizes": other_head, "dtype": torch.float32},
     )
     return model
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -99,6 +99,42 @@ class TrainConfig(settings.Section):
             raise ValueError(f"max_tokens: a pair needs at least {LEAST_PAIR_TOKENS}, got {self.max_tokens}")
 
 
+_SECTIONS: dict[str, tuple[type[settings.Section], ...]] = {
+    "lora.": (settings.Lora,),
+    "objective.": get_args(get_args(settings.Objective)[0]),
+    "data.": (settings.Source,),
+    "evaluation.": (settings.Evaluation,),
+    "batches.": (settings.Batches,),
+    "schedule.": (settings.Schedule,),
+    "": (TrainConfig,),
+}
+"""Prefix of the fields of a section -> its classes; of fields with one name, the last one is meant."""
+
+_OTHER_NAMES = {
+    "batch_size": "batches.size",
+    "per_device_train_batch_size": "batches.size",
+    "gradient_accumulation_steps": "batches.size",
+    "num_train_epochs": "schedule.epochs",
+    "max_steps": "schedule.steps",
+    "lr": "schedule.learning_rate",
+    "lr_scheduler_type": "schedule.decay",
+    "warmup_ratio": "schedule.warmup",
+    "warmup_steps": "schedule.warmup",
+    "max_grad_norm": "schedule.gradient_clip",
+    "bf16": "schedule.precision",
+    "fp16": "schedule.precision",
+    "save_steps": "schedule.checkpoint_every",
+    "logging_steps": "schedule.log_every",
+    "eval_steps": "evaluation.every",
+    "early_stopping_patience": "evaluation.patience",
+    "loss": "objective",
+    "max_seq_length": "max_tokens",
+    "matryoshka_dims": "matryoshka",
+    "train_dataset": "data",
+}
+"""Names that settings have in sentence-transformers -> fields."""
+
+
 def read_config(path: Path) -> TrainConfig:
     """Read and check a YAML file; relative paths count from its folder.
 
@@ -162,9 +198,19 @@ def _fault(error: Any) -> str:
     if error["type"] in ("model_type", "model_attributes_type"):
         example = _EXAMPLES.get(place[0], "{NAME: VALUE}")
         return f"{'.'.join(map(str, place))}: expected fields, such as {example}, got {error['input']!r}"
-    sections: list[type[settings.Section]] = settings.Section.__subclasses__()  # TrainConfig is one of them
-    known = sorted({name for section in sections for name in section.model_fields})
+    section = f"{place[0]}." if len(place) > 1 else ""
+    known = {name: field.removeprefix(section) for name, field in _known_fields(section).items()}
+    if place and known.get(str(place[-1])) == place[-1]:  # a field of another objective
+        known = {}
     return ": ".join(filter(None, [".".join(map(str, place)), field_fault(error, known)]))
+
+
+def _known_fields(section: str) -> dict[str, str]:
+    """Return name -> field, such as ``epochs`` -> ``schedule.epochs``; a name in several sections is ``section``'s."""
+    fields = dict(_OTHER_NAMES)
+    for prefix, classes in _SECTIONS.items():
+        fields |= {name: f"{prefix}{name}" for each in classes for name in each.model_fields}
+    return fields | {name: f"{section}{name}" for each in _SECTIONS.get(section, ()) for name in each.model_fields}
 
 
 def _require_file(path: Path, where: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from twinvec.training.run.evaluators import Measurement
 from twinvec.training.run.run_folder import mark_complete
 
 _TENSORS = "tensors.safetensors"
+_UNLOGGED = "unlogged-{}.json"  # of each process
+_SCORE = "eval_"
 _CHECKPOINT_SECONDS = 300.0  # the clocks of several processes differ, so only a single one goes by time
 
 
@@ -124,7 +127,7 @@ class TrainerOverrides:
         return prepare_data_loader(loader, self.args.device, num_processes=1, process_index=0, put_on_device=True)
 
     def evaluate(self: Any, *_: Any, **__: Any) -> dict[str, float]:
-        scores = {f"eval_{name}": score for name, score in self._measure().items()}
+        scores = {f"{_SCORE}{name}": score for name, score in self._measure().items()}
         self.log(scores)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, scores)
         if self._gains_nothing(self.state):
@@ -150,6 +153,21 @@ class TrainerOverrides:
         with torch.no_grad():
             for name, value in self._tensors().items():
                 value.copy_(stored[name])
+
+    def _save_rng_state(self: Any, output_dir: str) -> None:
+        """Save this process' random state, and the losses since the last log, which continue in a resumed run."""
+        super()._save_rng_state(output_dir)  # type: ignore[misc]
+        steps = self.state.global_step - self._globalstep_last_logged
+        unlogged = Path(output_dir) / _UNLOGGED.format(self.args.process_index)
+        unlogged.write_text(json.dumps({"steps": steps, "loss": self._tr_loss.item()}))
+
+    def _load_rng_state(self: Any, checkpoint: str | None) -> None:
+        super()._load_rng_state(checkpoint)  # type: ignore[misc]
+        unlogged = Path(checkpoint or "", _UNLOGGED.format(self.args.process_index))
+        if unlogged.is_file():  # other numbers of processes and earlier versions leave none
+            stored = json.loads(unlogged.read_text())
+            self._globalstep_last_logged -= stored["steps"]
+            self._tr_loss += stored["loss"]
 
     def _load_best_model(self: Any) -> None:
         self._load_from_checkpoint(_checkpoint(self.args, self.state.best_global_step))
@@ -181,6 +199,8 @@ class _Watcher(TrainerCallback):
     bar: ExitStack
     advance: Advance = unseen
     saved_at: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
+    """The last loss and the last score, which the bar shows."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.saved_at = time.monotonic()
@@ -210,8 +230,12 @@ class _Watcher(TrainerCallback):
             control.should_log = True  # the run has fewer steps than log_every
 
     def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        if not math.isfinite(more["logs"].get("loss", 0.0)):
+        logs: dict[str, float] = more["logs"]
+        if not math.isfinite(logs.get("loss", 0.0)):
             raise _diverged("the loss is", state.global_step)
+        first = next((name for name in logs if name.startswith(_SCORE)), "loss")  # it chooses the best checkpoint
+        self.figures |= {name.removeprefix(_SCORE): logs[name] for name in ("loss", first) if name in logs}
+        self.advance(0, work=0, note=", ".join(f"{name} {value:.4g}" for name, value in self.figures.items()))
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         wait_for_all()  # each process adds the state of its random generator
@@ -254,7 +278,7 @@ def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
         best = "pairs.mrr@10" if evaluation.pairs is not None else "sts.spearman"
         arguments |= {
             "load_best_model_at_end": True,
-            "metric_for_best_model": f"eval_{best}",
+            "metric_for_best_model": f"{_SCORE}{best}",
             "greater_is_better": True,
         }
     return arguments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,18 @@ class TrainReport:
     best_step: int
     loss: float | None
     seconds: float
+
+
+def figures_by_step(history: list[dict[str, Any]]) -> list[dict[str, float | None]]:
+    """Return the losses, with learning rate and norm of the gradient, and the scores that the trainer's log holds.
+
+    Each entry has its step. None stands for a number that is not finite, which JSON does not have.
+    """
+    logged = [entry for entry in history if any(name == "loss" or name.startswith("eval_") for name in entry)]
+    return [
+        {name.removeprefix("eval_"): value if math.isfinite(value) else None for name, value in entry.items()}
+        for entry in logged
+    ]
 
 
 def write_card(

@@ -15,7 +15,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError
 from twinvec.models.integrity import MANIFEST, RUN_FILE, read_object, write_manifest
-from twinvec.support.atomic import PARTIAL, atomic_write, sync_files
+from twinvec.support.atomic import PARTIAL, atomic_write, is_disk_full, sync_files
 from twinvec.support.locks import exclusive_lock
 from twinvec.training.run.config import TrainConfig
 
@@ -23,6 +23,7 @@ _MARKER = "complete"
 _CHECKPOINTS = "checkpoints"
 _UNFINISHED = "model.partial"
 _LOCK = "training.lock"
+_LEAST_ROOM = 2**20  # of a disk that is not full
 _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
 """What a run may leave behind without a record if it is killed at its start."""
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
@@ -92,6 +93,21 @@ class RunFolder:
         with exclusive_lock(self.path / _LOCK, f"{self.path}: another process is training into it"):
             yield
 
+    @contextmanager
+    def with_room(self) -> Iterator[None]:
+        """Raise ConfigurationError in place of an error whose cause is a full disk."""
+        try:
+            yield
+        except Exception as error:
+            # torch's writer only finds a wrong position, and leaves a file that fills the disk
+            is_torch = isinstance(error, RuntimeError) and shutil.disk_usage(self.path).free < _LEAST_ROOM
+            if not is_torch and not is_disk_full(error):
+                raise
+            raise ConfigurationError(
+                f"{self.path}: the disk is full; make room, and run the same training again: it continues from its "
+                "last complete checkpoint"
+            ) from error
+
     def recall(self, key: str) -> Any:
         """Return the value that ``remember`` kept under a key, in this process or an earlier one; None if nothing."""
         return self._record.get(key)
@@ -119,6 +135,10 @@ class RunFolder:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         write_model(unfinished)
+        permissions = unfinished.stat().st_mode & 0o666
+        for path in unfinished.rglob("*"):
+            if path.is_file():
+                path.chmod(permissions)  # safetensors lets only the owner read its files
         for entry in sorted(unfinished.iterdir()):
             target = self.path / entry.name
             if target.is_dir():

@@ -20,7 +20,7 @@ from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
 from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
 from twinvec.training.run.config import TrainConfig
-from twinvec.training.run.model_card import Scores, TrainReport, write_card
+from twinvec.training.run.model_card import Scores, TrainReport, figures_by_step, write_card
 from twinvec.training.run.run_folder import RunFolder, run_fingerprint
 from twinvec.training.run.softmax_head import save_head
 from twinvec.training.settings import InfoNCE
@@ -33,7 +33,8 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     """Train a model, or continue a run that was interrupted. A finished run is reported and stays as it is.
 
     Raises:
-        ConfigurationError: settings do not fit the data or the model, or the folder holds something else.
+        ConfigurationError: settings do not fit the data or the model, the folder holds something else, or its disk is
+            full.
         DocumentError: data cannot be used; the message names file, row and field.
         MissingExtraError: the packages for training are not installed.
         ModelError: the model cannot be found or is damaged.
@@ -44,7 +45,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     if run.finished:
         logger.warning("%s: this run has finished already", folder)
         return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # it may have been moved
-    with run.locked() if is_main_process() else nullcontext():
+    with run.with_room(), run.locked() if is_main_process() else nullcontext():
         sources = _open(config, run.checkpoints / "data")
         ready = _Run(config, run, sources)
         if is_main_process():  # from here on the folder is this run's: its settings fit the data and the model
@@ -116,6 +117,7 @@ class _Run:
             save_head(getattr(self._trainer.loss, "loss", self._trainer.loss), target)
             write_card(target, self._config, self._parts.rows, report, self._trainer.state.log_history)
 
+        self._folder.remember("history", figures_by_step(self._trainer.state.log_history))
         self._folder.remember("report", asdict(report))
         self._folder.finish(write_model, {"trained_with": f"twinvec {__version__}"})
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses as theirs
+from sentence_transformers.util import dot_score
 
 from models import build
 from twinvec import Encoder
@@ -202,15 +203,33 @@ def test_softmax_equals_theirs_in_the_model_and_the_head(model):
     torch.testing.assert_close(ours.classifier.weight.grad, reference.classifier.weight.grad)
 
 
-def test_matryoshka_equals_theirs(model):
+@pytest.mark.parametrize(
+    ("ours", "theirs_of"),
+    [
+        (losses.InfoNCELoss(), theirs.MultipleNegativesRankingLoss),
+        (
+            losses.InfoNCELoss(InfoNCESettings(similarity="dot")),
+            lambda model: theirs.MultipleNegativesRankingLoss(model, similarity_fct=dot_score),
+        ),
+        (losses.TripletLoss(), lambda model: theirs.TripletLoss(model, triplet_margin=1.0)),
+    ],
+    ids=["cosine", "dot", "euclidean"],
+)
+def test_matryoshka_equals_theirs(model, ours, theirs_of):
     model.eval()
-    arms = features(model, ANCHORS, POSITIVES)
+    arms = features(model, ANCHORS, POSITIVES, NEGATIVES)
     dims = [384, 128, 32]
-    reference = theirs.MatryoshkaLoss(model, theirs.MultipleNegativesRankingLoss(model), dims)
-    ours = losses.EmbeddingLoss(
-        model, losses.MatryoshkaLoss(losses.InfoNCELoss(), dims), token_budget=30, kept_tokens=0
-    )
+    reference = theirs.MatryoshkaLoss(model, theirs_of(model), dims)
+    leading = losses.MatryoshkaLoss(ours, dims, normalizes=True)
+    ours = losses.EmbeddingLoss(model, leading, token_budget=30, kept_tokens=0)
     assert_same(step(model, ours, arms), step(model, reference, arms))
+
+
+def test_matryoshka_leaves_the_length_of_vectors_to_a_model_that_does_not_normalise():
+    arms = [torch.randn(4, 8), torch.randn(4, 8)]
+    loss = losses.InfoNCELoss(InfoNCESettings(similarity="dot"))
+    found = losses.MatryoshkaLoss(loss, [8, 2], normalizes=False)(arms, None, None)
+    torch.testing.assert_close(found, loss(arms, None, None) + loss([arm[:, :2] for arm in arms], None, None))
 
 
 def test_nothing_is_kept_when_gradients_are_off(model):

@@ -12,6 +12,7 @@ import torch
 import yaml
 
 from twinvec.errors import ConfigurationError
+from twinvec.training.run import config
 from twinvec.training.run.config import TrainConfig, check_config, read_config
 from twinvec.training.run.train import train
 
@@ -45,10 +46,18 @@ def classifier(**fields):
 
 
 WRONG = {
-    "an unknown field": (changed(epoch=3), r"run\.yaml: epoch: is not known; did you mean epochs\?"),
+    "an unknown field": (changed(epoch=3), r"run\.yaml: epoch: is not known; did you mean schedule\.epochs\?"),
     "an unknown field below": (
         changed(batches={"sizes": 3}),
         r"run\.yaml: batches\.sizes: is not known; did you mean size\?",
+    ),
+    "a field of another section": (
+        changed(batches={"learning_rate": 1}),
+        r"batches\.learning_rate: is not known; did you mean schedule\.learning_rate\?",
+    ),
+    "a name of sentence-transformers": (
+        changed(schedule={"lr": 1}),
+        r"schedule\.lr: is not known; did you mean learning_rate\?",
     ),
     "no objective": ({"data": GOOD["data"]}, r"run\.yaml: objective: is missing"),
     "an unknown objective": (
@@ -58,7 +67,7 @@ WRONG = {
     "an objective without a name": (changed(objective={"scale": 3}), r"run\.yaml: objective: name is missing"),
     "an option of another objective": (
         changed(objective={"name": "cosine_regression", "scale": 3}),
-        r"run\.yaml: objective\.scale: is not known",
+        r"run\.yaml: objective\.scale: is not known; leave it out",
     ),
     "no data": (changed(data=[]), "data: should have at least 1"),
     "a file that is not there": (changed(data=[{"path": "lost.jsonl"}]), r"data\.0\.path: no such file: .*lost\.jsonl"),
@@ -241,3 +250,9 @@ def test_the_recipe_runs_scaled_down(data, tiny_model, tmp_path):
     report = train(check_config(values, tmp_path, "recipe"), tmp_path / "model")
     assert (report.steps, report.rows) == (3, 240)
     assert math.isfinite(report.loss)
+
+
+def test_names_of_sentence_transformers_stand_for_fields_that_there_are():
+    fields = {f"{prefix}{name}" for prefix, kinds in config._SECTIONS.items() for k in kinds for name in k.model_fields}
+    assert set(config._OTHER_NAMES.values()) <= fields
+    assert {section.removesuffix(".") for section in config._SECTIONS} - {""} <= TrainConfig.model_fields.keys()

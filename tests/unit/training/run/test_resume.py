@@ -134,6 +134,21 @@ def test_a_checkpoint_is_due_after_five_minutes_however_few_steps_they_had(run, 
     assert one == two
 
 
+def test_the_loss_is_the_mean_of_the_same_steps_in_a_resumed_run(run, interrupt, tmp_path):
+    schedule = {"steps": 5, "checkpoint_every": 3, "log_every": 4}
+    settings = {"evaluation": {"pairs": "rows.jsonl", "every": 2}}
+    whole = run(tmp_path / "whole", schedule, **settings)
+    interrupt(trainers, "mark_complete", 3)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", schedule, **settings)
+    assert {path.parent.name for path in tmp_path.glob("cut/checkpoints/*/complete")} >= {"checkpoint-3"}
+    assert run(tmp_path / "cut", schedule, **settings).loss == whole.loss
+    one, two = (json.loads((tmp_path / name / "training.json").read_text())["history"] for name in ("whole", "cut"))
+    assert one == two
+    assert [each["step"] for each in one if "loss" in each] == [4]
+    assert [each["step"] for each in one if each.get("pairs.mrr@10", 0) > 0] == [2, 4, 5]
+
+
 def test_a_folder_whose_run_is_not_finished_is_no_damaged_model(run, interrupt, tmp_path):
     interrupt(trainers, "mark_complete", 1)
     with pytest.raises(KeyboardInterrupt):

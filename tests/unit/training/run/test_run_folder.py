@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -112,3 +113,20 @@ def test_two_runs_do_not_share_a_folder(tmp_path):
     with second.locked():
         pass
     assert not list((tmp_path / "run").iterdir())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the system has other permissions")
+def test_whoever_may_read_the_folder_may_read_the_model(tmp_path):
+    def write(folder):
+        (folder / "1_Dense").mkdir()
+        for path in (folder / "model.safetensors", folder / "1_Dense" / "model.safetensors"):
+            save_file({"a": np.zeros(2)}, path)
+        (folder / "config.json").touch(0o600)
+
+    before = os.umask(0o027)
+    try:
+        RunFolder(tmp_path / "run", "digest").finish(write, {})
+    finally:
+        os.umask(before)
+    found = {path.stat().st_mode & 0o777 for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert found == {0o640}

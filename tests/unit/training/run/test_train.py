@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from models import LONGEST, build, build_cross_encoder
 from twinvec import CrossEncoderReranker, Encoder
@@ -331,10 +332,29 @@ def test_matryoshka_trains_leading_dimensions(run, tmp_path):
     assert error("leading") < 0.5 * error("whole")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
+def test_a_model_with_weights_in_half_precision_is_trained_in_float32(run, tmp_path, kind, dtype):
+    if kind == "bi-encoder":
+        base, objective, rows = build(tmp_path / "base", "bert", dense=[(8, "Tanh")]), "info_nce", PAIRS
+    else:
+        base, objective, rows = build_cross_encoder(tmp_path / "base", "bert"), "graded", SCORED
+    for weights in base.rglob("*.safetensors"):
+        save_file({name: value.to(dtype) for name, value in load_file(weights).items()}, weights)
+    config = read_json(base / "config.json") | {"dtype": str(dtype).removeprefix("torch.")}
+    (base / "config.json").write_text(json.dumps(config))
+    data = [{"path": "rows.jsonl"} | ({"score_range": [0, 5]} if objective == "graded" else {})]
+    schedule = {"steps": 1, "learning_rate": 1e-6, "warmup": 0}
+    run(rows, kind=kind, model=str(base), objective={"name": objective}, data=data, schedule=schedule)
+    for weights in base.rglob("*.safetensors"):
+        before, after = load_file(weights), load_file(tmp_path / "model" / weights.relative_to(base))
+        assert {value.dtype for value in after.values()} == {torch.float32}
+        assert any((value != before[name]).any() for name, value in after.items()), "half precision has no such step"
+    assert read_json(tmp_path / "model" / "config.json")["dtype"] == "float32"
+
+
 def test_adapters_are_trained_alone_and_merged(run, tmp_path, tiny_model):
     pytest.importorskip("peft")
-    from safetensors.numpy import load_file
-
     run(PAIRS, objective={"name": "info_nce"}, lora={"rank": 2})
     before = load_file(tiny_model("bert") / "model.safetensors")
     after = load_file(tmp_path / "model" / "model.safetensors")
