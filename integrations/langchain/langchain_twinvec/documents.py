@@ -25,7 +25,8 @@ class ScoredDocument(Document):
     """A document whose scores do not count when it is compared.
 
     Retrievers that ask several times, such as ``MultiQueryRetriever``, drop equal documents; the same document has
-    other scores for each query.
+    other scores for each query. The class bears the name of ``Document``: LangChain and LangGraph save an object with
+    the name of its class, and LangGraph's strict mode gives back only classes that it knows.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -40,10 +41,16 @@ class ScoredDocument(Document):
 
     __hash__ = None  # type: ignore[assignment]  # as for Document
 
-    @classmethod
-    def lc_id(cls) -> list[str]:
-        """Return the id of ``Document``, as which LangChain saves and loads the document."""
-        return Document.lc_id()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _scored, (self.page_content, self.metadata, self.id)
+
+
+ScoredDocument.__module__, ScoredDocument.__qualname__ = Document.__module__, Document.__qualname__
+ScoredDocument.__name__ = Document.__name__
+
+
+def _scored(text: str, metadata: dict[str, Any], key: str | None) -> ScoredDocument:
+    return ScoredDocument(page_content=text, metadata=metadata, id=key)
 
 
 def storable(key: str, text: str, metadata: Mapping[str, Any] | None) -> Stored | Failure:
@@ -61,7 +68,7 @@ def stored_document(stored: Stored) -> Document:
 
 def document_of(hit: Hit) -> Document:
     """Return a document with the hit's id, text, payload and scores."""
-    return ScoredDocument(page_content=hit.text, metadata={**hit.payload, **_scores(hit)}, id=hit.id)
+    return _scored(hit.text, {**hit.payload, **_scores(hit)}, hit.id)
 
 
 def hit_of(document: Document, position: int) -> Hit:
@@ -79,8 +86,7 @@ def hit_of(document: Document, position: int) -> Hit:
 
 def with_scores(document: Document, hit: Hit) -> Document:
     """Return a copy of the document with the hit's scores."""
-    metadata = {**document.metadata, **_scores(hit)}
-    return ScoredDocument(page_content=document.page_content, metadata=metadata, id=document.id)
+    return _scored(document.page_content, {**document.metadata, **_scores(hit)}, document.id)
 
 
 def _scores(hit: Hit) -> dict[str, Any]:

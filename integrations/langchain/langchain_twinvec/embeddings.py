@@ -85,6 +85,8 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
             raise ConfigurationError(
                 f"an encoder is given; set these when you open it: {', '.join(settings) or 'model'}"
             )
+        else:
+            self._describe(self.encoder)
         normalize = [self.normalize or bool(each.get("normalize_embeddings")) for each in (queries, documents)]
         progress = self.show_progress or bool(documents.get("show_progress_bar"))
         self._sides = QueryDocumentEmbedder(self.encoder, normalize=(normalize[0], normalize[1]), progress=progress)
@@ -93,6 +95,13 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
     def _without_token(self, model_kwargs: dict[str, Any]) -> dict[str, Any]:
         """A saved model names no secret; the token has to be given again."""
         return {name: value for name, value in model_kwargs.items() if name not in ("token", "use_auth_token")}
+
+    def _describe(self, encoder: Encoder) -> None:
+        """Set the fields to the settings of a given encoder, so that their dump, and ``model_name``, mean its model."""
+        self.model_name = encoder.name
+        self.dimensions, self.max_tokens = (encoder.overrides.get(name) for name in ("dim", "max_tokens"))
+        if "prompts" in encoder.overrides:
+            self.model_kwargs = {"prompts": encoder.overrides["prompts"]}
 
     def _encode_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
         documents = encode_options(self.encode_kwargs, "encode_kwargs: ")

@@ -3,10 +3,10 @@
 ``langchain_core.indexing.index`` asks a record manager which documents it has written. This one looks into the
 collection, so that a document that is lost from the store is written again.
 
-``index`` asks whether documents exist, adds those that do not, and only then records them. A process that dies between
-leaves documents without a record, which no clean-up would ever find. So the question is noted already: a document that
-is asked for and missing becomes *announced*. The next ``index`` writes and records the announced documents that it has,
-and removes all others that no ``index`` under way has announced.
+``index`` asks whether documents exist, adds those that do not, and only then records them. A process that dies before
+the last step leaves documents without a record, which no clean-up would ever find. The record manager therefore notes
+the question, too: a document that is asked for and missing becomes *announced*. The next ``index`` writes and records
+the announced documents that it has, and removes all others that no ``index`` under way has announced.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from langchain_core.indexing import RecordManager
 from langchain_twinvec.vectorstore import TwinvecVectorStore
 from twinvec.errors import ConfigurationError
 from twinvec.support.async_methods import awaitable
+from twinvec.support.checks import check_methods
 from twinvec_qdrant import Collection, Writer
 
 _LONGEST_SECONDS = 3600.0
-"""How long an ``index`` may take from asking to recording, if it is of this process or of another machine's.
+"""How long an ``index`` of this process or of another machine may take from asking to recording.
 
-Another machine's process cannot be looked at. An ``index`` of this process that has failed counts as under way for as
-long as its error is kept.
+Whether a process of another machine lives cannot be seen. An ``index`` of this process that has failed counts as under
+way for as long as its error is kept.
 """
 
 
@@ -65,6 +66,7 @@ class TwinvecRecordManager(RecordManager):
     def __init__(self, store: TwinvecVectorStore | Collection, namespace: str = "langchain") -> None:
         super().__init__(namespace)
         self._collection = store.collection if isinstance(store, TwinvecVectorStore) else store
+        check_methods(self._collection, ("notes",), "store", "a TwinvecVectorStore or a Collection")
         self._notes = self._collection.notes(f"record-manager/{namespace}")
 
     def create_schema(self) -> None:
@@ -75,7 +77,7 @@ class TwinvecRecordManager(RecordManager):
     def get_time(self) -> float:
         """Return this machine's time in seconds.
 
-        ``index`` asks for it first: the one before of the same task or thread has ended.
+        ``index`` asks for the time first, so an earlier ``index`` of the same task or thread has ended.
         """
         before, runner = _current.get(), _runner()
         if before is not None and before.runner() is runner:
@@ -171,7 +173,7 @@ class TwinvecRecordManager(RecordManager):
 
 
 def _runner() -> asyncio.Task[Any] | Thread:
-    """Return the task that runs, or without one the thread."""
+    """Return the running task, or the thread if it runs no task."""
     try:
         return asyncio.current_task() or current_thread()
     except RuntimeError:  # the thread has no event loop

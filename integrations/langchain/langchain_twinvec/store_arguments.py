@@ -16,7 +16,7 @@ from twinvec.support.checks import check_choice
 
 
 def search_mode(mode: Mode, retrieval_mode: Any) -> Mode:
-    """Return the mode that one of the two arguments names; ``retrieval_mode`` may be an enum of LangChain's."""
+    """Return the mode that one of the two arguments names; ``retrieval_mode`` may be LangChain's enum."""
     plain = getattr(retrieval_mode, "value", retrieval_mode)
     if plain not in (None, mode) and mode != "dense":
         raise ConfigurationError(f"mode is {mode!r}, but retrieval_mode is {plain!r}: give one of them")
@@ -26,16 +26,22 @@ def search_mode(mode: Mode, retrieval_mode: Any) -> Mode:
 
 
 def with_name(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments of the class; without a name the collection gets a new one, as in ``QdrantVectorStore``."""
+    """Return the arguments with a new, random name in place of the name None, as ``QdrantVectorStore`` does it."""
     if "collection_name" in arguments and arguments["collection_name"] is None:
         return {**arguments, "collection_name": uuid4().hex}
     return arguments
 
 
 def encoder_of(embedding: Embeddings) -> Encoder | ExternalEncoder:
-    """Return the encoder of LangChain's embeddings."""
+    """Return the encoder of LangChain's embeddings.
+
+    A subclass of ``TwinvecEmbeddings`` that embeds in its own way is like any other class: its methods are called.
+    """
+    own_methods = (TwinvecEmbeddings.embed_documents, TwinvecEmbeddings.embed_query)
     if isinstance(embedding, TwinvecEmbeddings) and embedding.encoder is not None:
-        return embedding.encoder
+        kind = type(embedding)
+        if (kind.embed_documents, kind.embed_query) == own_methods:
+            return embedding.encoder
     model = getattr(embedding, "model_name", None) or getattr(embedding, "model", None)
     name = ":".join([type(embedding).__name__, *([model] if isinstance(model, str) else [])])
     return ExternalEncoder(

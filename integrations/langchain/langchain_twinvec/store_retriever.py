@@ -14,7 +14,8 @@ from twinvec_qdrant import all_of, understood_filter
 class StoreRetriever(VectorStoreRetriever):
     """LangChain's retriever of a store; the ``filter`` of a call is added to that of ``search_kwargs``.
 
-    In LangChain's own, it replaces it: a call could leave the tenant to which the retriever is limited.
+    In LangChain's own retriever, the filter of a call replaces that of ``search_kwargs``: a call could then leave the
+    tenant to which the retriever is limited.
     """
 
     def _get_relevant_documents(

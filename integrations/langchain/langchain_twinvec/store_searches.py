@@ -15,7 +15,15 @@ from langchain_twinvec.documents import stored_document
 from twinvec import Hit
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode, check_limit
-from twinvec_qdrant import Collection, exact_search, refuse_foreign, understood_filter, vector_space, with_documents
+from twinvec_qdrant import (
+    Collection,
+    exact_search,
+    filtered,
+    refuse_foreign,
+    understood_filter,
+    vector_space,
+    with_documents,
+)
 
 if TYPE_CHECKING:
     from qdrant_client import models
@@ -43,6 +51,8 @@ def by_text(
     check_limit(k, "k")
     exact, conditions = exact_search(search_params), understood_filter(filter)
     hits = collection.search(query, k, mode, conditions, offset=offset, weights=weights, passages=False, exact=exact)
+    if not query.strip():
+        hits = filtered(collection, conditions, k, offset)
     return _with_documents(collection, hits, score_threshold)
 
 
@@ -85,16 +95,18 @@ def diverse(
     if not isinstance(lambda_mult, Real) or not 0 <= lambda_mult <= 1:
         raise ConfigurationError(f"lambda_mult must be between 0 and 1, got {lambda_mult!r}")
     if exact_search(search_params):
-        raise ConfigurationError("search_params: a search for different documents has no exact form; leave it out")
-    space = None if isinstance(query, str) else vector_space(collection, query)
-    hits = collection.search_diverse(
-        query, k, understood_filter(filter), candidates=fetch_k, diversity=1 - lambda_mult, space=space
-    )
+        raise ConfigurationError(
+            "search_params: a search for different documents is never exact; leave search_params out"
+        )
+    space, conditions = None if isinstance(query, str) else vector_space(collection, query), understood_filter(filter)
+    hits = collection.search_diverse(query, k, conditions, candidates=fetch_k, diversity=1 - lambda_mult, space=space)
+    if isinstance(query, str) and not query.strip():
+        hits = filtered(collection, conditions, k)
     return [(document, hit.score) for document, hit in _with_documents(collection, hits, score_threshold)]
 
 
 def relevance_of(hit: Hit) -> float:
-    """Return the relevance of a hit; in a collection without, its cosine mapped to 0 to 1."""
+    """Return the relevance of a hit, or its cosine mapped to 0 to 1 if the collection is not calibrated."""
     if hit.relevance is not None:
         return hit.relevance
     if "dense" not in hit.scores:

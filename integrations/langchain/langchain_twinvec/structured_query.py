@@ -33,7 +33,8 @@ class TwinvecTranslator(Visitor):
             llm, store, "pages of a handbook", fields, structured_query_translator=TwinvecTranslator()
         )
 
-    ``contain`` holds for an element of a list, and for words of a text; ``like`` for words of a text.
+    ``contain`` holds for an element of a list, and for words of a text; ``like`` for words of a text. On a server, both
+    need a text index of the key: ``payload_indexes={"tags": "text"}``.
     """
 
     allowed_operators = (Operator.AND, Operator.OR, Operator.NOT)

@@ -22,6 +22,7 @@ from langchain_twinvec.store_retriever import StoreRetriever
 from langchain_twinvec.store_searches import by_text, by_vector, diverse, relevance_of
 from twinvec.errors import ConfigurationError, TextError
 from twinvec.retrieval.base import Mode
+from twinvec.text import is_list
 from twinvec_qdrant import (
     NOTHING,
     ClusterSettings,
@@ -228,10 +229,12 @@ class TwinvecVectorStore(VectorStore):
             ConfigurationError: the numbers of texts, metadatas and ids differ, or an argument is unknown.
         """
         refuse_foreign(kwargs)
-        if isinstance(texts, (str, bytes)):
+        if not is_list(texts):
             raise TextError(f"expected a list of texts, got {type(texts).__name__}")
         texts = list(texts)
-        metadatas = [{} for _ in texts] if metadatas is None else metadatas
+        if metadatas is not None and not is_list(metadatas):
+            raise ConfigurationError(f"metadatas: expected a list of mappings, got {type(metadatas).__name__}")
+        metadatas = [{} for _ in texts] if metadatas is None else list(metadatas)
         wanted: list[str | None] = [None] * len(texts) if ids is None else text_ids(ids)
         keys = [str(uuid4()) if key is None else key for key in wanted]
         for name, given in (("metadatas", len(metadatas)), ("ids", len(keys))):
@@ -278,7 +281,10 @@ class TwinvecVectorStore(VectorStore):
         mode: Mode | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        """Return the ``k`` best documents, best first. A blank query finds nothing.
+        """Return the ``k`` best documents, best first.
+
+        A blank query finds the documents that satisfy the filter, in the order of their ids and with score 0; without a
+        filter it finds nothing.
 
         Args:
             query: The query.
@@ -377,7 +383,7 @@ class TwinvecVectorStore(VectorStore):
     def _similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Return the relevance of each hit; for a collection without, cosines mapped to 0 to 1."""
+        """Return hits with their relevance, or with cosines mapped to 0 to 1 if the collection is not calibrated."""
         mode = kwargs.pop("mode", None) or self._mode
         kwargs.pop("score_threshold", None)  # LangChain compares it with what is returned
         found = by_text(self.collection, query, k, kwargs.pop("filter", None), mode, **kwargs)

@@ -193,6 +193,16 @@ def test_settings_are_read_back_from_their_own_dump(prompted) -> None:
     assert len(again.embed_query("a text")) == 16
 
 
+def test_the_fields_describe_a_given_encoder(prompted) -> None:
+    ours = TwinvecEmbeddings(encoder=Encoder(prompted, dim=16, max_tokens=8, prompts={"query": "q: "}), normalize=True)
+    assert ours.model_name == prompted
+    again = TwinvecEmbeddings(**ours.model_dump())
+    for text in MIXED:
+        assert again.embed_query(text) == ours.embed_query(text)
+    assert again.embed_documents(MIXED) == ours.embed_documents(MIXED)
+    assert again.encoder.space == ours.encoder.space
+
+
 def test_no_token_is_shown_or_saved(encoder) -> None:
     embeddings = TwinvecEmbeddings(model_kwargs={"token": "hf_secret", "device": "cpu"})
     for shown in (repr(embeddings), str(embeddings.model_dump()), embeddings.model_dump_json()):

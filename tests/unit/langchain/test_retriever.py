@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
+from importlib import import_module
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
@@ -133,6 +136,18 @@ def test_a_scored_document_is_saved_as_a_document(index) -> None:
     again = loads(dumps(found), allowed_objects=[Document])
     assert type(again) is Document
     assert (again.id, again.metadata) == (found.id, found.metadata)
+
+
+def test_a_scored_document_bears_the_name_of_a_class_that_others_know(index) -> None:
+    """LangGraph's checkpoints name the class of what they hold; in strict mode a class of ours comes back as a dict."""
+    (found, *_) = TwinvecRetriever(retriever=index).invoke(QUESTION)
+    named = getattr(import_module(type(found).__module__), type(found).__name__)
+    assert named is Document
+    assert named.model_validate_json(found.model_dump_json()) == found
+    for again in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
+        assert again.metadata == found.metadata
+        again.metadata["relevance_score"] = 0.0
+        assert again == found, "also with other scores"
 
 
 def test_a_vector_store_and_other_objects_are_no_retrievers(index) -> None:

@@ -51,6 +51,34 @@ def test_our_embeddings_may_lie_behind_others(own) -> None:
     assert store.max_marginal_relevance_search_by_vector(vector, 1)[0].page_content == "one"
 
 
+class Suffixed(TwinvecEmbeddings):
+    """Our class, which adds to every text."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return super().embed_documents([f"{text} moon" for text in texts])
+
+    def embed_query(self, text: str) -> list[float]:
+        return super().embed_query(f"{text} moon")
+
+
+class Counting(TwinvecEmbeddings):
+    """Our class with the same vectors."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return super().embed_documents(texts)
+
+
+def test_the_methods_of_a_subclass_embed(own, tmp_path) -> None:
+    suffixed = Suffixed(encoder=own.encoder)
+    store = TwinvecVectorStore.from_texts(["one", "two"], suffixed)
+    ((found, score),) = store.similarity_search_with_score_by_vector(suffixed.embed_query("one"), 1)
+    assert (found.page_content, score) == ("one", pytest.approx(1, abs=1e-5))
+    TwinvecVectorStore(own, "notes", path=tmp_path).close()
+    with pytest.raises(SpaceMismatchError, match="Suffixed"):
+        TwinvecVectorStore(suffixed, "notes", path=tmp_path)
+    TwinvecVectorStore(Counting(encoder=own.encoder), "notes", path=tmp_path).close()
+
+
 @pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("mode", ["dense", "hybrid"])
 def test_an_exact_search_follows_a_migration(tiny_model, tmp_path, mode, dropped) -> None:

@@ -8,6 +8,7 @@ import pytest
 from langchain_core.documents import Document
 
 from langchain_twinvec import TwinvecVectorStore
+from twinvec.errors import FilterError
 from twinvec_qdrant import Collection
 from words import WordEncoder
 
@@ -41,3 +42,10 @@ async def test_the_awaited_form_removes_them_too(store) -> None:
 def test_deleting_ids_leaves_the_others(store) -> None:
     assert store.delete(["ada0", "bob1"])
     assert sorted(store.collection.find()) == ["ada1", "ada2", "bob0", "bob2"]
+
+
+def test_a_blank_query_without_a_tenant_is_refused(store) -> None:
+    for search in (store.similarity_search, store.max_marginal_relevance_search):
+        assert [document.id for document in search("", filter={"tenant": "ada", "row": 1})] == ["ada1"]
+        with pytest.raises(FilterError, match="tenant"):
+            search("", filter={"row": 1})

@@ -229,6 +229,22 @@ def test_a_blank_query_finds_nothing_and_a_blank_text_is_kept(store) -> None:
     assert [document.id for document in store.similarity_search("words")] == ["full"]
 
 
+@pytest.mark.parametrize("query", ["", " \n"])
+async def test_a_blank_query_with_a_filter_lists_what_satisfies_it(filled, query) -> None:
+    """``SelfQueryRetriever`` asks so for "all pages of the team hr"."""
+    later = {"rank": {"gte": 1}}
+    wanted = sorted([*TEXTS][1:])
+    for mode in ("dense", "sparse", "hybrid"):
+        found = filled.similarity_search_with_score(query, 10, later, mode)
+        assert [(document.id, score) for document, score in found] == [(key, 0.0) for key in wanted]
+        scored = filled.similarity_search_with_relevance_scores(query, 10, filter=later, mode=mode)
+        assert [(document.id, score) for document, score in scored] == [(key, 0.0) for key in wanted]
+    assert [document.id for document in filled.similarity_search(query, 1, later, offset=1)] == wanted[1:2]
+    assert [document.id for document in filled.max_marginal_relevance_search(query, 10, filter=later)] == wanted
+    assert [document.id for document in await filled.asimilarity_search(query, 10, filter=later)] == wanted
+    assert filled.similarity_search(query, filter={}) == filled.similarity_search(query, filter={"rank": 9}) == []
+
+
 def test_a_store_is_bound_to_its_embeddings(embeddings, documents, tmp_path) -> None:
     store = TwinvecVectorStore(embeddings, path=tmp_path)
     store.add_documents(documents)

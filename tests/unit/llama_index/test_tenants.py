@@ -12,6 +12,7 @@ from llama_index.core.vector_stores.types import (
     MetadataFilter,
     MetadataFilters,
     VectorStoreQuery,
+    VectorStoreQueryMode,
 )
 
 from llama_index.vector_stores.twinvec import TwinvecVectorStore
@@ -82,6 +83,18 @@ def test_a_filter_that_names_its_tenant_is_taken(store, filters, rows) -> None:
 def test_a_query_without_a_tenant_is_refused(store, filters) -> None:
     with pytest.raises(FilterError, match="tenant"):
         store.query(VectorStoreQuery(query_str="note", similarity_top_k=50, filters=filters))
+
+
+@pytest.mark.parametrize("mode", ["default", "sparse", "hybrid", "mmr"])
+def test_a_query_of_filters_alone_names_its_tenant_too(store, mode) -> None:
+    for text in (None, "", " "):
+        filters = many(ADA, one("row", "<", 2))
+        query = VectorStoreQuery(query_str=text, similarity_top_k=50, filters=filters, mode=VectorStoreQueryMode(mode))
+        found = store.query(query)
+        assert list(zip(found.ids, found.similarities, strict=True)) == [("ada0", 0.0), ("ada1", 0.0)]
+        query.filters = many(one("row", "<", 2))
+        with pytest.raises(FilterError, match="tenant"):
+            store.query(query)
 
 
 def test_clearing_removes_the_nodes_of_all_tenants(store) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from twinvec.errors import ConfigurationError, TextError
 from twinvec.support.checks import refuse_unknown
+from twinvec.text import is_list
 from twinvec_qdrant.settings import ClusterSettings
 
 _INDEX = "give index=IndexSettings(...)"
@@ -97,9 +98,9 @@ def refuse_foreign(arguments: Mapping[str, Any]) -> None:
 
 
 def joined_options(ours: Mapping[str, Any], foreign: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of ``open_whole_documents`` together with those that ``QdrantVectorStore`` has instead.
+    """Return our arguments of ``open_whole_documents``, completed by arguments of ``QdrantVectorStore``.
 
-    Raise ConfigurationError if both say something, and as ``refuse_foreign``.
+    Raise ConfigurationError if a setting is given under both names, or if ``refuse_foreign`` refuses an argument.
     """
     left = {name: value for name, value in foreign.items() if value is not None}
     options: dict[str, Any] = {}
@@ -186,8 +187,8 @@ def text_id(key: Any) -> Any:
 
 
 def text_ids(keys: Iterable[Any]) -> list[Any]:
-    """Return ids, of which some may be whole numbers, as texts; raise TextError for one text, which is no list."""
-    if isinstance(keys, (str, bytes)):
+    """Return ids, of which some may be whole numbers, as texts; raise TextError for what is no list."""
+    if not is_list(keys):
         raise TextError(f"expected a list of ids, got {type(keys).__name__}")
     return [text_id(key) for key in keys]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, DocumentError
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.documents import Document
+from twinvec.retrieval.filters import Filter
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.frameworks.given_vectors import check_vectors
 from twinvec_qdrant.ingest.reading import Failure
@@ -90,6 +91,16 @@ def ingest_all(
         reasons = "; ".join(f"{source!r}: {reason}" for source, reason in named)
         others = "; the others are stored" if report.failed < len(documents) else ""
         raise DocumentError(f"{report.failed} of {what} were refused{others}: {reasons}")
+
+
+def filtered(collection: Collection, filter: Filter | None, limit: int, offset: int = 0) -> list[Hit]:
+    """Return documents that satisfy a filter, in the order of their ids, as hits with score and relevance 0.
+
+    They answer a query that is blank and has a filter, as language models write it ("all pages of the team hr"). A
+    filter without a condition finds nothing. The caller has checked that the filter names a tenant where it must.
+    """
+    keys = sorted(collection.find(filter))[offset : offset + limit] if filter else []
+    return [Hit(document.id, document.text, 0.0, relevance=0.0) for document in collection.get(keys)]
 
 
 def with_documents(collection: Collection, hits: Sequence[Hit]) -> list[tuple[Document, Hit]]:

@@ -21,6 +21,7 @@ from twinvec.adapters.embeddings import QueryDocumentEmbedder, open_encoder
 from twinvec.adapters.origins import note_origin
 from twinvec.adapters.sentence_transformers import loading_options
 from twinvec.errors import ConfigurationError, SpaceMismatchError
+from twinvec.support.checks import string
 
 _BGE = re.compile(r"BAAI/bge-(?:small|base|large)-(?P<language>en|zh)(?:-v1\.5)?(?:@.*)?")
 _BGE_QUERY_INSTRUCTIONS = {
@@ -237,5 +238,5 @@ def _own_cache(cache: BaseKVStore | None, space: str) -> BaseKVStore | None:
 
 
 def _known_instruction(model_name: str) -> str | None:
-    bge = _BGE.fullmatch(model_name)
+    bge = _BGE.fullmatch(string(model_name, "model_name"))
     return _BGE_QUERY_INSTRUCTIONS[bge["language"]] if bge else None

@@ -16,6 +16,7 @@ from twinvec.adapters.devices import check_device
 from twinvec.errors import ConfigurationError
 from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.base import Reranker
+from twinvec.support.checks import check_settings
 
 dispatcher = get_dispatcher(__name__)
 
@@ -61,6 +62,7 @@ class TwinvecRerank(BaseNodePostprocessor):
         reranker: Reranker | None = None,
     ) -> None:
         check_device(device)
+        check_settings(encoder, Encoder, "encoder")
         settings: dict[str, Any] = {
             "model": model if reranker is None else getattr(reranker, "name", type(reranker).__name__),
             "top_n": top_n,

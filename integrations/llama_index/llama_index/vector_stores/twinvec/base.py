@@ -36,6 +36,7 @@ from twinvec_qdrant import (
     IndexSettings,
     all_of,
     exact_search,
+    filtered,
     ingest_all,
     joined_options,
     open_whole_documents,
@@ -257,7 +258,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         """Return the best nodes, best first.
 
         Args:
-            query: The query; the collection's model embeds a query without an embedding.
+            query: The query; the collection's model embeds a query without an embedding. A query with neither text nor
+                embedding finds the nodes that satisfy its filters, in the order of their ids and with similarity 0;
+                without filters it finds nothing.
             kwargs: ``mmr_threshold``, for mmr: weight of relevance against difference, from 0 to 1 (default: 0.5);
                 ``mmr_prefetch_factor`` or ``mmr_prefetch_k``: how many times as many candidates, or how many;
                 ``qdrant_filters``: a ``qdrant_client.models.Filter`` instead of all conditions of the query;
@@ -311,6 +314,8 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         check_limit(query.similarity_top_k, "similarity_top_k")
         limit = _limit(query)
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
+        if query.query_embedding is None and not (query.query_str or "").strip():
+            return self._filtered(conditions, limit)
         if mode in _SPARSE:
             return self._collection.search(query.query_str or "", limit, "sparse", conditions, passages=False)
         if mode is VectorStoreQueryMode.MMR:
@@ -320,6 +325,11 @@ class TwinvecVectorStore(BasePydanticVectorStore):
                 candidates = max(limit, _MMR_CANDIDATES)
             return self._diverse(query, conditions, candidates or limit, 0.5 if wanted is None else wanted)
         return self._nearest(query, limit, mode in _HYBRID, conditions, exact=exact)
+
+    def _filtered(self, conditions: Filter, limit: int) -> list[Hit]:
+        """Return nodes for a query without text and vector; the search, which finds nothing, checks the tenant."""
+        self._collection.search("", limit, "sparse", conditions, passages=False)
+        return filtered(self._collection, conditions, limit)
 
     def _diverse(self, query: VectorStoreQuery, conditions: Filter, candidates: int, relevance: float) -> list[Hit]:
         text, vector = query.query_str or "", query.query_embedding
@@ -355,7 +365,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         if query.mode not in _HYBRID:
             return query.mode
         if not self._enable_hybrid:
-            raise ConfigurationError("a hybrid query, but the store was opened with enable_hybrid=False: leave it out")
+            raise ConfigurationError(
+                "a hybrid query needs a store with words: open the store without enable_hybrid=False"
+            )
         if query.alpha is None:
             return query.mode
         if not 0 <= query.alpha <= 1:
