@@ -69,6 +69,9 @@ def test_openai_embeds(server, vectors, model, encoding) -> None:
         one = client.embeddings.create(model="tiny", input=TEXTS[0], extra_body={"input_type": "query"})
         close(one.data[0].embedding, Encoder(model).encode_query(TEXTS[0]))
         assert len(client.embeddings.create(model="tiny", input="a", dimensions=8).data[0].embedding) == 8
+        raw = client.embeddings.with_raw_response.create(model="tiny", input=["a", "file " * 500])
+        assert raw.headers["twinvec-truncated"] == "1"
+        assert len(raw.parse().data) == 2
 
 
 def test_openai_lists_models_and_reads_errors(server) -> None:

@@ -99,7 +99,7 @@ def test_tab_reaches_everything_shows_where_it_is_and_leaves(visit, server, part
     expect(page.locator(".chip")).to_have_count(4)
     page.evaluate("() => document.activeElement.blur()")
     wanted = page.evaluate(
-        """() => [...document.querySelectorAll("a[href], button, input, select, textarea")]
+        """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary")]
             .filter((each) => each.checkVisibility() && each.tabIndex >= 0 && !each.closest("dialog"))
             .filter((each) => each.type !== "radio" || each.checked).length"""
     )
@@ -111,7 +111,7 @@ def test_tab_reaches_everything_shows_where_it_is_and_leaves(visit, server, part
                 const at = document.activeElement;
                 if (at === document.body) return null;
                 const shown = at.matches("[type=checkbox], [type=radio]") ? at.parentElement.querySelector("span") ?? at
-                    : at.matches("[type=file]") ? document.querySelector(".drop .button") : at;
+                    : at.matches("[type=file]") ? at.nextElementSibling : at;
                 const style = getComputedStyle(shown);
                 window.order ??= new Map();
                 if (!window.order.has(at)) window.order.set(at, window.order.size);
@@ -176,6 +176,88 @@ def test_a_phone_shows_it_all_without_scrolling_sideways(visit, server, part):
     )
     assert beyond == []
     assert page.evaluate("() => document.documentElement.scrollWidth") == 360
+
+
+UNREADABLE = """() => {
+    const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const over = ([red, green, blue, alpha = 1], under) =>
+        [red, green, blue].map((each, index) => alpha * each + (1 - alpha) * under[index]);
+    const line = (element) => element ? [...line(element.parentElement), element] : [];
+    const ground = (element) => line(element).reduce(
+        (under, each) => over(numbers(getComputedStyle(each).backgroundColor), under), [255, 255, 255]);
+    const faded = (element) => line(element).reduce((all, each) => all * getComputedStyle(each).opacity, 1);
+    const luminance = (colour) => [0.2126, 0.7152, 0.0722].reduce((sum, weight, index) => {
+        const part = colour[index] / 255;
+        return sum + weight * (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    }, 0);
+    const faults = [];
+    for (const each of document.querySelectorAll("body *")) {
+        if (!each.checkVisibility() || each.closest(".hidden, .skip")) continue;
+        const style = getComputedStyle(each);
+        const name = each.outerHTML.slice(0, 120);
+        if ([...each.childNodes].some((node) => node.nodeType === 3 && node.data.trim())) {
+            const drawing = each.ownerSVGElement;
+            const scale = drawing ? drawing.getBoundingClientRect().width / drawing.viewBox.baseVal.width : 1;
+            if (parseFloat(style.fontSize) * scale < 11.9) faults.push(`small: ${name}`);
+            const under = ground(drawing ?? each);
+            const [red, green, blue, alpha = 1] = numbers(drawing ? style.fill : style.color);
+            const text = luminance(over([red, green, blue, alpha * faded(each)], under));
+            const [high, low] = [text, luminance(under)].sort((a, b) => b - a);
+            if ((high + 0.05) / (low + 0.05) < 4.5) faults.push(`pale: ${name}`);
+        }
+        if (each.matches("a, button, select, input:not([type=file]), textarea, summary")) {
+            const { width, height } = (each.closest("label:not(.field)") ?? each).getBoundingClientRect();
+            const range = each.type === "range";
+            if (!range && (width < 23.9 || height < 23.9)) faults.push(`too small to hit: ${name}`);
+        }
+    }
+    return faults;
+}"""
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(
+    "options", [{**PHONE, "color_scheme": "dark"}, {"viewport": {"width": 768, "height": 900}, "color_scheme": "light"}]
+)
+def test_texts_can_be_read_and_controls_be_hit(visit, server, part, options):
+    """Contrast of 4.5 with what is faded, 12 pixels, targets of 24 pixels: WCAG 2.2, level AA."""
+    page = visit(server, part, **options)
+    expect(page.locator(".chip")).to_have_count(4)
+    if part == "search":
+        page.fill("#search-query", "holidays")
+        page.keyboard.press("Enter")
+        expect(page.locator(".hits > li").first).to_be_visible()
+        page.locator(".meanings summary").click()
+    elif part in DEMONSTRATIONS:
+        page.click(f"#panel-{part} button.main")
+        expect(page.locator(f"#{part}-outcome .results")).to_be_visible()
+        page.mouse.move(0, 0)
+    assert page.evaluate(UNREADABLE) == []
+
+
+def test_between_a_phone_and_a_desk_hits_have_the_whole_width(visit, server):
+    page = visit(server, "search", viewport={"width": 768, "height": 900})
+    page.fill("#search-query", "holidays")
+    page.keyboard.press("Enter")
+    texts, panel = page.locator(".hit-text").first.bounding_box(), page.locator("#panel-search").bounding_box()
+    assert texts["width"] == panel["width"]
+
+
+def test_forced_colours_still_say_what_is_chosen_and_how_long_a_bar_is(visit, server):
+    page = visit(server, "search", forced_colors="active")
+    expect(page.locator(".chip")).to_have_count(4)
+    page.locator(".chip input").first.uncheck(force=True)
+    page.fill("#search-query", "holidays")
+    page.keyboard.press("Enter")
+    expect(page.locator(".hits > li").first).to_be_visible()
+
+    def ground(selector, at=0):
+        return page.locator(selector).nth(at).evaluate("(each) => getComputedStyle(each).backgroundColor")
+
+    assert ground(".chip span", 0) != ground(".chip span", 1)
+    assert ground(".segments span", 0) != ground(".segments span", 1)
+    assert ground(".bar i") not in (ground("body"), ground(".bar"))
+    assert ground("nav a[aria-current]") != ground("nav a:not([aria-current])")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -109,3 +109,75 @@ def test_a_refused_name_is_explained_by_the_server(visit, server, files):
     page.fill("#add-name", "../elsewhere")
     page.set_input_files("#add-files", files / "garden.md")
     expect(page.locator("#add-outcome [role=alert]")).to_contain_text("expected printable text without /")
+
+
+def test_a_folder_is_chosen_without_a_mouse(visit, server, files):
+    page = visit(server, "add")
+    page.select_option("#add-collection", "notes")
+    (files / "deep").mkdir()
+    (files / "deep" / "shed.md").write_text("# The shed\n\nIt needs paint.", encoding="utf-8")
+    page.set_input_files("#add-folder", files)
+    assert counts(page) == {"new": 5, "failed": 1}
+    expect(page.locator(".failures strong")).to_have_text(f"{files.name}/broken.txt")
+
+
+def test_files_that_are_dropped_beside_the_area_do_not_take_the_page_away(visit, server):
+    page = visit(server, "add")
+    beside = """(files) => {
+        const transfer = new DataTransfer();
+        if (files) transfer.items.add(new File(["A text."], "a.txt"));
+        else transfer.setData("text/plain", "A text.");
+        return ["dragover", "drop"].map((kind) => {
+            const event = new DragEvent(kind, { dataTransfer: transfer, bubbles: true, cancelable: true });
+            document.querySelector("h1").dispatchEvent(event);
+            return event.defaultPrevented;
+        });
+    }"""
+    assert page.evaluate(beside, True) == [True, True]
+    assert page.evaluate(beside, False) == [False, False]  # a text, which goes into the fields
+
+
+def test_files_that_come_while_others_are_added_are_told_to_wait(visit, server):
+    page = visit(server, "add")
+    page.select_option("#add-collection", "notes")
+    held = []
+    page.route("**/documents", lambda route: held.append(route))
+    area = page.locator("#add-drop")
+    area.evaluate(DROP, [["first.txt", "The first file."]])
+    expect(page.locator("#add-progress")).to_contain_text("Sending 1 file")
+    area.evaluate(DROP, [["later.txt", "Another file."]])
+    expect(page.locator("#add-outcome .later")).to_contain_text("Wait for their report")
+    expect(page.locator("#announce")).to_contain_text("Wait for their report")
+    held[0].continue_()
+    assert counts(page) == {"new": 1}
+
+
+def test_an_ingest_that_waits_for_another_says_so(visit, server):
+    page = visit(server, "add")
+    page.select_option("#add-collection", "notes")
+    page.evaluate("""() => {
+        window.seen = [];
+        new MutationObserver(() => window.seen.push(document.getElementById("add-progress")?.textContent))
+            .observe(document.getElementById("add-outcome"), { childList: true, subtree: true, characterData: true });
+    }""")
+    events = (
+        'event: progress\ndata: {"done": 0, "waiting": true}\n\nevent: report\ndata: {"new": 1, "failures": []}\n\n'
+    )
+    page.route("**/documents", lambda route: route.fulfill(body=events, content_type="text/event-stream"))
+    page.locator("#add-drop").evaluate(DROP, [["first.txt", "The first file."]])
+    assert counts(page) == {"new": 1}
+    assert "Waiting until another ingest of this collection has ended" in page.evaluate("window.seen")
+
+
+def test_what_was_added_is_searched_in_its_collection(visit, server):
+    page = visit(server, "search?query=plumber")
+    expect(page.locator(".hits > li").first).to_be_visible()
+    page.click("nav a[href='#add']")
+    page.select_option("#add-collection", "recipes")
+    page.locator("#add-drop").evaluate(DROP, [["tart.md", "# Tart\n\nThe plumber bakes a tart of plums."]])
+    counts(page)
+    page.get_by_role("link", name="Search them").click()
+    expect(page.locator(".place").first).to_contain_text("recipes")
+    chosen = page.locator("[name=collection]:checked").evaluate_all("(boxes) => boxes.map((box) => box.value)")
+    assert chosen == ["recipes"]
+    assert page.input_value("#search-query") == "plumber"

@@ -74,6 +74,27 @@ def test_marks_count_characters_as_python_does(visit, files_only):
     assert "".join(node if isinstance(node, str) else node[0] for node in nodes) == text
 
 
+def test_a_passage_is_found_in_the_text_that_was_found(visit, files_only):
+    found = "🌍 page two\n\nThe same line.\n\n🌍 last"
+    start = found.index("The same line.")
+    hit = {"text": found, "passage": {"text": "The same line.", "start": start, "end": start + 14}}
+    document = f"page one\n\nThe same line.\n\n{found}\n\nmore"
+    page = visit(files_only)
+    start, end = page.evaluate(CALL, ["document", "placeOf", [hit, document]])
+    units = document.encode("utf-16-le")
+    assert units[2 * start : 2 * end].decode("utf-16-le") == "The same line."
+    assert units[: 2 * start].decode("utf-16-le") == document[: document.rindex("The same line.")]
+    changed = document.replace("last", "first")
+    assert page.evaluate(CALL, ["document", "placeOf", [hit, changed]]) == [10, 24]
+    assert page.evaluate(CALL, ["document", "placeOf", [hit | {"passage": None}, document]]) == [0, 0]
+
+
+def test_a_hit_shows_the_page_of_its_passage(visit, files_only):
+    hit = {"id": "deck.pdf", "text": "one\ftwo", "score": 1, "scores": {"dense": 1}, "payload": {"page": 1}, "page": 2}
+    place = "async (hit) => (await import('/page/hits.js')).hitList([hit]).querySelector('.place').textContent"
+    assert visit(files_only).evaluate(place, hit) == "page 2"
+
+
 LONG = "This line is long enough that somebody broke it for its width only,"
 
 
@@ -101,3 +122,11 @@ def test_paragraphs_of_markdown_flow(visit, files_only, text, joined):
 @pytest.mark.parametrize(("share", "shown"), [(0, "0%"), (0.001, "<1%"), (0.5, "50%"), (0.997, "99%"), (1, "100%")])
 def test_percents_are_never_rounded_to_all_or_nothing(visit, files_only, share, shown):
     assert visit(files_only).evaluate(CALL, ["scores", "percent", [share]]) == shown
+
+
+@pytest.mark.parametrize(
+    ("score", "shown"),
+    [(12.714, "12.71"), (0.0, "0.00"), (0.00023, "0.0002"), (0.00000023, "<0.0001"), (-0.004, "-0.0040")],
+)
+def test_small_scores_are_never_rounded_to_nothing(visit, files_only, score, shown):
+    assert visit(files_only).evaluate(CALL, ["scores", "figure", [score]]) == shown

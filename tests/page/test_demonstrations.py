@@ -151,3 +151,42 @@ def test_a_demonstration_says_what_it_lacks(visit, server, part, field, value, t
     page.fill(f"#panel-{part} [name={field}]", value)
     page.click(f"#panel-{part} button.main")
     expect(page.locator(f"#{part}-outcome [role=alert]")).to_contain_text(told)
+    assert page.get_by_role("button", name="Try again").count() == 0  # the same again would be no better
+
+
+def test_texts_that_the_model_does_not_read_to_their_end_are_counted(visit, server):
+    page = visit(server, "similarity")
+    page.fill("#panel-similarity [name=others]", lines([*FOOD, "train " * 2000]))
+    shown(page, "similarity", "li")
+    expect(page.locator("#similarity-outcome .warning")).to_contain_text("1 text is longer than the model reads")
+    assert page.locator("#similarity-outcome li").first.bounding_box()["height"] < 160
+    page.fill("#panel-similarity [name=others]", lines(FOOD))
+    expect(shown(page, "similarity", "li")).to_have_count(3)
+    expect(page.locator("#similarity-outcome .warning")).to_have_count(0)
+
+
+def test_many_texts_show_how_far_they_are(visit, server):
+    page = visit(server, "similarity")
+    held = []
+    page.route("**/v1/embeddings", lambda route: route.continue_() if not held else held.append(route))
+    page.on("response", lambda answer: held.append(None) if answer.url.endswith("/v1/embeddings") else None)
+    page.fill("#panel-similarity [name=others]", lines(f"Text {number}." for number in range(70)))
+    page.click("#panel-similarity button.main")
+    expect(page.locator("#similarity-outcome .told")).to_have_text("Comparing: 64 of 71 texts")
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_the_text_of_a_point_stays_within_the_map(visit, server, width):
+    page = visit(server, "map", viewport={"width": width, "height": 900})
+    points = shown(page, "map", ".point")
+    drawing = page.locator(".map").bounding_box()
+    sentences = page.locator(".sentence")
+    assert points.count() == sentences.count() > 10
+    for sentence in sentences.all():
+        sentence.focus()
+        tip = page.locator(".map .tip").evaluate(
+            "(each) => [each.getBBox().x, each.getBBox().width, each.ownerSVGElement.viewBox.baseVal.width]"
+        )
+        assert tip[0] >= 0, sentence.inner_text()
+        assert tip[0] + tip[1] <= tip[2], sentence.inner_text()
+    assert drawing["width"] <= width

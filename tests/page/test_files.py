@@ -134,6 +134,10 @@ def test_all_that_is_named_is_there_and_loaded_at_once(page):
             assert module in NAMES
 
 
+def test_without_scripts_the_page_begins_with_what_it_needs():
+    assert re.search(r'<main [^>]*>\s*<noscript><p class="[^"]*">This page needs JavaScript', TEXTS["index.html"])
+
+
 def test_the_page_is_small():
     assert sum(len(file.content) for file in page_files().values()) < 120_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -145,3 +146,127 @@ def test_a_server_without_collections_says_how_to_begin(visit, files_only):
     expect(page.locator("#search-outcome")).to_contain_text("There are no collections yet")
     page.locator("#search-outcome").get_by_role("link", name="Add documents").click()
     expect(page.get_by_role("heading", name="Add documents")).to_be_focused()
+
+
+def settings(page):
+    """The settings in the page's address."""
+    return parse_qsl(urlsplit(page.url).fragment.partition("?")[2])
+
+
+def test_the_address_names_the_search_and_the_way_back_leads_to_the_one_before(visit, server):
+    page = visit(server)
+    only(page, "handbook", "recipes")
+    search(page, "sour bread")
+    assert settings(page) == [("query", "sour bread"), ("in", "handbook"), ("in", "recipes")]
+    page.locator(".segments label", has_text="words").click()
+    expect(page.locator(".hits")).not_to_contain_text("dense")
+    first = page.url
+    assert settings(page)[-1] == ("mode", "sparse")
+    search(page, "service desk")
+    page.locator(".segments label", has_text="auto").click()
+    expect(page.locator(".hits")).to_contain_text("dense")
+    only(page, "handbook", "recipes", "notes", "hostile")
+    assert settings(page) == [("query", "service desk")]  # in all collections, also those of later
+    page.go_back()
+    expect(page.locator(".hits .title").first).to_have_text("Rye bread")
+    assert page.url == first
+    assert page.input_value("#search-query") == "sour bread"
+    expect(page.locator("[name=mode]:checked")).to_have_value("sparse")
+    expect(page.locator("[name=collection]:checked")).to_have_count(2)
+    page.click("nav a[href='#map']")
+    page.click("nav a[href='#search']")
+    assert page.url == first
+
+
+def test_a_link_to_a_search_shows_it_again(visit, server):
+    page = visit(server, "search?query=holidays&in=handbook&mode=dense&rerank=maxsim&relevance=5")
+    expect(page.locator(".hits .title").first).to_have_text("Time off")
+    expect(page.locator(".hits > li").first).to_contain_text("token by token (maxsim)")
+    assert page.locator("[name=collection]:checked").evaluate_all("(boxes) => boxes.map((box) => box.value)") == [
+        "handbook"
+    ]
+    expect(page.locator("#search-relevance-shown")).to_have_text("5%")
+    assert page.title() == "Search · twinvec"
+
+
+def test_an_address_with_settings_that_do_not_exist_is_mended(visit, server):
+    page = visit(server)
+    expect(page.locator(".chip")).to_have_count(4)
+    page.goto(f"{server}/#search?query=bread&mode=none&rerank=none-such&relevance=high&other=1")
+    expect(page.locator(".hits .title").first).to_have_text("Rye bread")
+    assert settings(page) == [("query", "bread")]
+    page.go_back()
+    expect(page.locator(".hits .title").first).to_have_text("Rye bread")
+
+
+def test_the_address_names_the_open_document_and_the_way_back_closes_it(visit, server):
+    page = visit(server)
+    search(page, QUESTION)
+    before = page.url
+    page.locator(".title", has_text="Time off").click()
+    expect(page.locator("#document dt").first).to_be_visible()
+    link = page.url
+    assert settings(page)[-2:] == [("collection", "handbook"), ("document", "leave.md")]
+    page.go_back()
+    expect(page.locator("#document")).to_be_hidden()
+    page.go_forward()
+    expect(page.locator("#document dt").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(before)
+    again = visit(link.partition("/#")[0], link.partition("/#")[2])
+    expect(again.locator("#document .document-text")).to_contain_text("Unused days expire")
+    expect(again.locator(".hits > li").first).to_be_attached()
+    again.locator("#document").get_by_role("button", name="Close").click()
+    expect(again).to_have_url(before)
+
+
+def test_a_document_with_thousands_of_keys_shows_its_text_at_once(visit, serving, encoder, tmp_path):
+    from twinvec_qdrant import Collection
+
+    keys = {f"key {number}": number for number in range(3000)}
+    with Collection.open("wide", path=tmp_path / "store", encoder=encoder) as wide:
+        wide.ingest([{"id": "keys", "title": " ", "text": "The plumber has many keys.", "long": "v" * 20_000, **keys}])
+    with serving(tmp_path / "store") as (address, _):
+        page = visit(address, "search?query=plumber&collection=wide&document=keys")
+        expect(page.locator("#document .document-text")).to_be_in_viewport()
+        expect(page.locator("#document-title")).to_have_text("keys")
+        expect(page.locator("#document summary", has_text="20,000 characters")).to_have_count(1)
+        page.locator("#document summary", has_text="2,983 more").click()
+        expect(page.locator("#document dt", has_text="key 2999")).to_be_visible()
+
+
+HITS = """async (hits) => {
+    const { hitList } = await import("/page/hits.js");
+    document.getElementById("search-outcome").replaceChildren(hitList(hits));
+}"""
+OVERRIDE = "\N{RIGHT-TO-LEFT OVERRIDE}"
+
+
+def test_titles_of_any_length_and_direction_keep_their_place(visit, files_only):
+    page = visit(files_only)
+    expect(page.locator("#search-outcome")).to_contain_text("There are no collections yet")
+    texts = [
+        ("x" * 400, "A " * 250, "A text.\n\n\n\n\n\nIts end."),
+        (f"{OVERRIDE}abc", "دليل", "السباك يصلح الأنابيب."),
+    ]
+    hits = [
+        {"id": name, "collection": "words", "text": text, "scores": {}, "payload": {"title": title, "heading": "  "}}
+        for name, title, text in texts
+    ]
+    page.evaluate(HITS, hits)
+    assert page.locator(".title").first.bounding_box()["height"] < 90
+    assert page.locator(".passage").first.bounding_box()["height"] < 90
+    assert page.locator(".place").nth(1).locator("span").all_inner_texts() == ["words", f"{OVERRIDE}abc"]
+    shown = (
+        page.locator(".passage")
+        .nth(1)
+        .evaluate(
+            """(passage) => {
+            const range = document.createRange();
+            range.selectNodeContents(passage);
+            const [text, place] = [range.getBoundingClientRect(), passage.getBoundingClientRect()];
+            return [text.left - place.left, place.right - text.right];
+        }"""
+        )
+    )
+    assert shown[0] > 50 > 1 > shown[1]  # at the right

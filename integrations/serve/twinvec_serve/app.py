@@ -11,6 +11,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from twinvec.support.checks import check_settings
 from twinvec.version import __version__
 from twinvec_serve.agents import over_http
 from twinvec_serve.collections.open_collections import OpenCollections
@@ -21,6 +22,7 @@ from twinvec_serve.observing.metrics import Metrics
 from twinvec_serve.observing.requests import Observed
 from twinvec_serve.page import files
 from twinvec_serve.routes import collections, documentation, documents, embeddings, operation, reranking
+from twinvec_serve.routes.answers import TRUNCATED
 from twinvec_serve.routes.description import DESCRIPTION, TAGS, describe
 from twinvec_serve.safety.addresses import CheckedAddresses
 from twinvec_serve.safety.border import Border
@@ -64,6 +66,7 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     Raises:
         ConfigurationError: two of the models and rerankers have the same name.
     """
+    check_settings(settings, ServeSettings, "settings")
     settings = settings or ServeSettings()
     metrics = Metrics()
     models = ServedModels(settings, metrics)
@@ -96,7 +99,7 @@ def _add_middleware(app: FastAPI, settings: ServeSettings, metrics: Metrics) -> 
             allow_origins=settings.allow_origins,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type", *MCP_HEADERS],
-            expose_headers=["Retry-After", *MCP_HEADERS],
+            expose_headers=["Retry-After", TRUNCATED, *MCP_HEADERS],
         )
     app.add_middleware(CheckedAddresses, settings=settings)
     app.add_middleware(Observed, metrics=metrics)

@@ -73,7 +73,7 @@ def serve_command(
         Path | None, _access_option(metavar="FILE", help="Certificate for https, in PEM.", show_default=False)
     ] = None,
     tls_key: Annotated[
-        Path | None, _access_option(metavar="FILE", help="Its private key, in PEM.", show_default=False)
+        Path | None, _access_option(metavar="FILE", help="Private key of the certificate, in PEM.", show_default=False)
     ] = None,
     behind_proxy: Annotated[bool, _access_option("--behind-proxy", help="A proxy in front speaks https.")] = False,
     allow_origin: Annotated[
@@ -81,7 +81,7 @@ def serve_command(
         _access_option(
             envvar="TWINVEC_SERVE_ALLOW_ORIGIN",
             metavar="ORIGIN",
-            help="Where else the server is reached, or a site whose pages may use it, such as "
+            help="Another address of the server, or a site whose pages may use the server, such as "
             "https://search.example.com. Repeatable.",
             show_default=False,
         ),
@@ -102,7 +102,7 @@ def serve_command(
         int, _limit_option(min=1, help="Most requests that wait for a model; further ones get 429.")
     ] = 512,
     stop_seconds: Annotated[
-        float, _limit_option(min=1, help="How long requests may finish after a signal to stop.")
+        float, _limit_option(min=1, help="Time for requests to finish after a signal to stop.")
     ] = 60.0,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log each request: route, status and time, no text and no key.")

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from twinvec_serve.errors import UNREADABLE, error_answer
+from twinvec_serve.json_texts import parsed_body
 from twinvec_serve.services import services
 
 
@@ -56,16 +57,16 @@ class DirectRoute:
             raise HTTPException(400, UNREADABLE) from None
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
-            content = _parsed(content)
+            content = await _parsed(content)
         try:
             return self._form.model_validate(content)
         except ValidationError as error:
             raise RequestValidationError([each | {"loc": ("body", *each["loc"])} for each in error.errors()]) from None
 
 
-def _parsed(content: bytes) -> Any:
+async def _parsed(content: bytes) -> Any:
     try:
-        return json.loads(content) if content else None
+        return await parsed_body(content) if content else None
     except json.JSONDecodeError as error:
         fault = {"type": "json_invalid", "loc": ("body", error.pos), "ctx": {"error": error.msg}}
         raise RequestValidationError([fault], body=error.doc) from None

@@ -133,6 +133,13 @@ _CODES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
 UNREADABLE = "There was an error parsing the body"
 """FastAPI's words for a body that is not UTF-8, or nested too deeply; its answer has clearer ones."""
 
+_MESSAGES = {
+    UNREADABLE: "the body cannot be read as JSON: it is not UTF-8, or nested too deeply",
+    HTTPStatus.NOT_FOUND.phrase: "there is no such path; /docs lists the paths of this server",
+    HTTPStatus.METHOD_NOT_ALLOWED.phrase: "the path does not take this method; /docs says which it takes",
+}
+"""Words of the framework -> what the answer says."""
+
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -239,9 +246,7 @@ def _place(location: Sequence[int | str]) -> str:
 def _http_error(error: HTTPException) -> RequestError:
     status = HTTPStatus(error.status_code)
     code = _CODES.get(status) or status.phrase.lower().replace(" ", "_").replace("-", "_")
-    message = str(error.detail)
-    if message == UNREADABLE:
-        message = "the body cannot be read as JSON: it is not UTF-8, or nested too deeply"
+    message = _MESSAGES.get(str(error.detail), str(error.detail))
     return RequestError(message, code=code, status=error.status_code, headers=error.headers)
 
 

@@ -10,7 +10,7 @@ MAXSIM = "maxsim"
 """The name of the reranker that every server has."""
 
 LAST_ANSWERS_SECONDS = 5
-"""How long an ingest that is ended at the stop of the server may take to be answered: its model may be at work."""
+"""Seconds after ``stop_seconds`` in which ingests that the stop has ended are answered: a model may be at work."""
 
 _MIB = 2**20
 

@@ -224,6 +224,13 @@ async def test_a_document_is_known_by_its_id_whatever_its_metadata_say(shelf):
         assert await answer(shelf, "get_document", id=each["place"]) == whole
 
 
+async def test_a_text_of_several_pages_names_them_all(shelf):
+    (await shelf.open("docs")).ingest([{"id": "deck.pdf", "text": "zebra one\n\ftwo\n\fthree", "page": 3}])
+    (found,) = (await answer(shelf, "search", queries=["zebra"], collections=["docs"], limit=1))["results"]
+    assert found["place"].endswith(", pages 3-5")
+    assert (await answer(shelf, "get_document", id=found["place"]))["id"] == "deck.pdf"
+
+
 async def test_metadata_that_are_too_large_are_counted(shelf):
     (await shelf.open("docs")).ingest([{"id": "1", "text": "a text", "small": 1, "large": "x" * 3000, "last": 2}])
     document = await answer(shelf, "get_document", id="1", collection="docs")

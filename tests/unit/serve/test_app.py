@@ -93,13 +93,18 @@ def test_an_invalid_parameter_is_named_and_its_value_is_not_repeated(caplog):
     assert SECRET not in caplog.text
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nowhere", 404), ("POST", "/v1/here", 405)])
-def test_an_unknown_path_and_a_wrong_method_have_the_form_too(method, path, status):
+@pytest.mark.parametrize(
+    ("method", "path", "status", "told"),
+    [("GET", "/nowhere", 404, "there is no such path"), ("POST", "/v1/here", 405, "does not take this method")],
+)
+def test_an_unknown_path_and_a_wrong_method_have_the_form_too(method, path, status, told):
     app = create_app()
     app.get("/v1/here")(lambda: None)
     answer = TestClient(app).request(method, path)
     assert answer.status_code == status
     assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+    assert told in answer.json()["error"]["message"]
+    assert "/docs" in answer.json()["error"]["message"]
 
 
 def test_routes_name_the_right_that_they_need():

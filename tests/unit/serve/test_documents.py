@@ -18,6 +18,7 @@ from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain_line
 from twinvec_serve.errors import Overloaded
+from twinvec_serve.routes.description import EXAMPLES
 
 ADDRESS = "http://127.0.0.1:6380"
 EVENTS = {"Accept": "text/event-stream"}
@@ -66,6 +67,14 @@ def events(answer) -> list[tuple[str, dict]]:
         if fields:
             found.append((fields["event"], json.loads(fields["data"])))
     return found
+
+
+def test_the_examples_of_the_description_are_answered(served):
+    order = ("embeddings", "rerank", "collections", "documents", "get", "search", "delete")
+    for path in sorted(EXAMPLES, key=lambda path: order.index(path.rpartition("/")[2])):
+        answer = served.post(path.replace("{name}", "handbook"), json=EXAMPLES[path])
+        assert answer.status_code in (200, 201), answer.text
+    assert served.get("/v1/collections/handbook/documents/leave.md").json()["payload"] == {"team": "hr"}
 
 
 def test_a_document_may_be_longer_than_a_text_to_embed(tiny_model, tmp_path):
@@ -179,6 +188,7 @@ def test_the_progress_is_told_and_the_report_comes_last(served, docs):
     assert told[-2][1]["received"] is True
     assert told[-1][0] == "report"
     assert told[-1][1]["new"] == 4
+    assert told[-2][1]["report"] == {name: value for name, value in told[-1][1].items() if isinstance(value, int)}
 
 
 def test_an_error_is_the_last_event(served, docs):
@@ -444,6 +454,36 @@ async def test_a_client_that_falls_silent_does_not_keep_the_collection(tiny_mode
         assert (await client.post(path, json=documents(2))).json()["new"] == 2
 
 
+async def test_a_slow_client_is_kept_until_other_collections_wait(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_serve.collections.ingests._AT_ONCE", 1)
+    monkeypatch.setattr("twinvec_serve.routes.ingest_bodies._SLOW_SECONDS", 0.0)
+    monkeypatch.setattr("twinvec_serve.routes.ingest_bodies._LEAST_RATE", 1e12)
+    app = create_app(settings_of(tiny_model("bert"), tmp_path))
+    ingests, slow = app.state.services.collections.ingests, asyncio.Event()
+
+    async def body():
+        yield lines(documents(1))
+        for blank in range(10_000_000):
+            yield b"\n"
+            if blank == 100:
+                slow.set()
+            await asyncio.sleep(0)
+
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+        for name in ("docs", "others"):
+            await client.post("/v1/collections", json={"name": name, "chunking": False})
+        path = "/v1/collections/docs/documents"
+        first = asyncio.create_task(client.post(path, content=body(), headers=NDJSON))
+        await slow.wait()
+        assert not first.done()
+        assert not ingests.crowded
+        assert (await client.post("/v1/collections/others/documents", json=documents(2))).json()["new"] == 2
+        answer = await first
+        assert (answer.status_code, answer.json()["error"]["code"]) == (408, "client_slow")
+        assert (await client.post(path, json=documents(2))).json()["failed"] == 0
+
+
 async def test_the_events_of_a_client_that_falls_silent_end_with_what_was_done(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setattr("twinvec_serve.routes.ingest_bodies._IDLE_SECONDS", 0.01)
     app, answer = create_app(settings_of(tiny_model("bert"), tmp_path)), []
@@ -467,7 +507,7 @@ async def test_other_requests_are_answered_while_a_body_is_parsed(tiny_model, tm
         assert go.wait(30)
         return value
 
-    monkeypatch.setattr("twinvec_serve.routes.ingest_bodies._itself", waits)
+    monkeypatch.setattr("twinvec_serve.routes.ingest_bodies.itself", waits)
     transport = httpx.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
         await client.post("/v1/collections", json={"name": "docs", "chunking": False})

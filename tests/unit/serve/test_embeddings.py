@@ -127,6 +127,8 @@ def test_models_are_listed_and_described(client) -> None:
         ("owner/other", "embedding", 32),
         ("maxsim", "reranking", None),
     ]
+    first, _, maxsim = (each["max_tokens"] for each in body["data"])
+    assert maxsim == first > 0
     for each in body["data"]:
         assert client.get(f"/v1/models/{each['id']}").json() == each
         assert (each["object"], each["owned_by"]) == ("model", "twinvec")

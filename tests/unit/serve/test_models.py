@@ -99,6 +99,23 @@ async def test_tokens_are_counted_after_truncation_and_for_each_copy(tiny_model)
         assert (await models.encode("small", ["file " * 500] * 3)).tokens == 3 * limit
 
 
+async def test_truncated_texts_are_counted_and_full_ones_are_not(prompted, tiny_cross_encoder) -> None:
+    cross = str(tiny_cross_encoder("bert"))
+    async with serving(models={"small": prompted}, rerankers={"x": cross}) as (models, _):
+        encoder, reranker = models.encoder("small"), models.reranker("x")
+        for kind in ("document", "query"):
+            left = encoder.max_tokens - encoder.count_tokens([encoder.prompts[kind]])[0]
+            full, longer = ("a " * (left + more) for more in (0, 1))
+            found = await models.encode("small", ["a", full, longer, longer], kind=kind)
+            assert encoder.count_tokens([encoder.prompts[kind] + full]) == encoder.max_tokens
+            assert found.truncated == 2
+        assert (await models.rerank("maxsim", "a", ["a", "file " * 500])).truncated == 1
+        assert (await models.rerank("maxsim", "file " * 500, ["a", "b"])).truncated == 2
+        left = reranker.max_tokens - reranker.tokenizer.count([("a", "")])[0]
+        texts = ["a", "a " * left, "a " * (left + 1)]
+        assert (await models.rerank("x", "a", texts)).truncated == 1
+
+
 async def test_dimensions_truncate_and_normalise_again_where_the_model_does(tiny_model, prompted) -> None:
     normal = str(tiny_model("bert"))
     async with serving(models={"normal": normal, "other": prompted}) as (models, _):
@@ -247,7 +264,7 @@ async def test_a_cross_encoder_gives_its_relevance(tiny_model, tiny_cross_encode
     reranker = CrossEncoderReranker(cross)
     pairs = [("two files", text) for text in TEXTS]
     async with serving(models={"a": str(tiny_model("bert"))}, rerankers={"x": cross}) as (models, metrics):
-        scores, tokens = await models.rerank("x", "two files", TEXTS)
+        scores, tokens, _ = await models.rerank("x", "two files", TEXTS)
         np.testing.assert_allclose(scores, reranker.score(pairs), rtol=1e-5)  # its activation is the sigmoid
         assert tokens == reranker.relevance_counted(pairs)[1].sum() > len(TEXTS)
         metrics.batches.clear()
@@ -261,20 +278,20 @@ async def test_maxsim_scores_lie_between_0_and_1_and_do_not_depend_on_other_text
     async with serving(models={"a": str(tiny_model("bert"))}) as (models, _):
         queries = ["two files", "moon"]
         together = await asyncio.gather(*(models.rerank("maxsim", query, TEXTS) for query in queries))
-        for query, (scores, tokens) in zip(queries, together, strict=True):
+        for query, (scores, tokens, _) in zip(queries, together, strict=True):
             alone = [(await models.rerank("maxsim", query, [text]))[0] for text in TEXTS]
             np.testing.assert_allclose(scores, np.array(alone)[:, 0], atol=1e-5)
             assert all(0 <= score <= 1 for score in scores)
             assert len(set(scores)) > 1
             assert tokens == models.encoder("a").count_tokens([query, *TEXTS]).sum()
-        assert await models.rerank("maxsim", "nothing to compare", []) == ([], 0)
+        assert await models.rerank("maxsim", "nothing to compare", []) == ([], 0, 0)
 
 
 async def test_the_default_model_tells_what_answers_from_what_does_not(maxsim) -> None:
     model = RerankingModel(maxsim, WaitingRoom(1, 1, Metrics()), Metrics())
     question = "how do I compare two files and show only the lines that differ?"
     texts = ["The weather was mild.", "difflib compares two files and shows the lines in which they differ."]
-    scores, _ = await model.score(question, texts)
+    scores, _, _ = await model.score(question, texts)
     assert scores[0] < 0.1
     assert scores[1] > 0.9
     model.close()

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.observing.metrics import Metrics
+from twinvec_serve.routes.description import EXAMPLES
 from twinvec_serve.safety.headers import CONTENT_SECURITY_POLICY
 
 
@@ -81,6 +82,27 @@ def test_the_description_has_the_errors_and_keys_that_there_are():
     assert keyed["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
     assert keyed["security"] == [{"key": []}]
     assert keyed["paths"]["/healthz"]["get"]["security"] == []
+
+
+def test_operations_parameters_and_bodies_are_described_with_examples():
+    described = TestClient(create_app()).get("/openapi.json").json()
+    paths = described["paths"]
+    operations = [each for operations in paths.values() for each in operations.values()]
+    summaries = [each["summary"] for each in operations]
+    assert len(summaries) == len(set(summaries)) > 10
+    assert not {"Get", "Search", "Create", "Delete", "Ingest"} & set(
+        summaries
+    )  # what FastAPI makes of functions' names
+    parameters = [each for operation in operations for each in operation.get("parameters", [])]
+    assert len(parameters) > 10
+    assert all(each["description"] for each in parameters)
+    assert "Successful Response" not in {
+        text["description"] for each in operations for text in each["responses"].values()
+    }
+    with_bodies = {path for path, of_path in paths.items() if "requestBody" in of_path.get("post", {})}
+    assert with_bodies == set(EXAMPLES)
+    for path, example in EXAMPLES.items():
+        assert paths[path]["post"]["requestBody"]["content"]["application/json"]["example"] == example
 
 
 class _References(HTMLParser):

@@ -50,6 +50,9 @@ def test_documents_come_in_the_order_of_their_relevance(client, path, expected) 
     assert body["meta"]["api_version"]["version"] == path[2]
     assert body["usage"]["total_tokens"] > 0
     assert "document" not in body["results"][0]
+    assert answer.headers["twinvec-truncated"] == "0"
+    long = {"model": "owner/cross", "query": QUERY, "documents": ["a", "1,2;" * 25]}
+    assert client.post(path, json=long).headers["twinvec-truncated"] == "1"
 
 
 def test_the_default_is_the_cross_encoder_and_maxsim_is_there_too(client) -> None:

@@ -1,4 +1,4 @@
-"""The server of tools, for both ways to it: standard input and HTTP."""
+"""The server of tools, which agents reach by standard input or by HTTP."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent
 class _Server(MCPServer[object]):
     """Refuses arguments that a tool does not have; the SDK ignores them, and a search would go without its filter.
 
-    Faults of the others are named as those of requests are.
+    Invalid values are described as those of HTTP requests are.
     """
 
     async def call_tool(

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from twinvec.retrieval.base import Hit
-from twinvec.retrieval.windows import body_start, whole_lines
+from twinvec.retrieval.base import Hit, body_start, pages_of
+from twinvec.retrieval.windows import whole_lines
 
 _PLACE = re.compile(r"(?P<id>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?(?:, .*)?|#\d{1,9})", re.DOTALL)
 _METADATA_CHARS = 2000
@@ -63,13 +63,14 @@ def lines_of(hit: Hit, text: str) -> tuple[int, int] | None:
 
 
 def place_of(hit: Hit, lines: tuple[int, int] | None) -> str:
-    """Return where a hit stands: ``guides/tls.md:12-15, page 3, Certificates > Renewal``."""
+    """Return where the text of a hit stands: ``guides/tls.md:12-15, page 3, Certificates > Renewal``."""
     place = hit.id
     if lines is not None:
         first, last = lines
         place += f":{first}" if first == last else f":{first}-{last}"
-    page, heading = hit.payload.get("page"), hit.payload.get("heading")
-    parts = [place, f"page {page}" if isinstance(page, int) else "", heading if isinstance(heading, str) else ""]
+    pages, heading = pages_of(hit, body_start(hit), len(hit.text)), hit.payload.get("heading")
+    on = "" if pages is None else f"page {pages[0]}" if pages[0] == pages[1] else f"pages {pages[0]}-{pages[1]}"
+    parts = [place, on, heading if isinstance(heading, str) else ""]
     return ", ".join(filter(None, parts))
 
 

@@ -1,1 +1,1 @@
-"""The collections of the served place: opening, searching, ingesting, and their routes."""
+"""The collections of the served place: opening, searching, ingesting."""

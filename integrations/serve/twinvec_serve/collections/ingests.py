@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import length_hint
 from typing import Any, TypeVar
 
@@ -50,6 +50,12 @@ class Ingest:
         now = self.report
         return now.new + now.updated + now.unchanged + now.failed + now.empty
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """The counts of the report so far, without its lists."""
+        found = ((each.name, getattr(self.report, each.name)) for each in fields(self.report))
+        return {name: value for name, value in found if isinstance(value, int)}
+
     def seen(self, documents: Iterable[Any]) -> Iterator[Any]:
         """Yield documents, and note which was the last."""
         for each in documents:
@@ -66,6 +72,11 @@ class Ingests:
         self._under_way: set[asyncio.Task[Any]] = set()
         self._given_up = asyncio.Event()
         self._threads = CapacityLimiter(_AT_ONCE)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether some wait for ingests of other collections, since too many run at once."""
+        return self._threads.statistics().tasks_waiting > 0
 
     def begin(self, opened: Collection, documents: Iterable[Any], total: int | None = None, **options: Any) -> Ingest:
         """Begin an ingest, which goes on if nobody waits for it.

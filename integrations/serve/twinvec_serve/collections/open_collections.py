@@ -80,7 +80,7 @@ class OpenCollections:
 
     @property
     def instance(self) -> str | None:
-        """The name of this server in its store's folder, if it said there that it serves the store."""
+        """The name under which this server has announced itself in its store's folder, if it has."""
         return None if self._announcement is None else self._announcement.process.instance
 
     @property
@@ -100,7 +100,7 @@ class OpenCollections:
             self._announcement = Announcement(settings.path or DEFAULT_PATH, settings.address, certificate)
 
     def stop_in(self, seconds: float) -> None:
-        """End what is being written unless it ends before; what has been committed stays."""
+        """After this time, end what is still being written; what has been committed stays."""
         loop = asyncio.get_running_loop()
         self._end = loop.call_later(seconds, lambda: self.ingests.start(self._give_up()))
 

@@ -11,12 +11,14 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from anyio import to_thread
 from starlette.datastructures import UploadFile
 
 from twinvec.errors import DocumentError, InputError, TwinvecError
 from twinvec.retrieval.documents import as_document, parse_record
 from twinvec_qdrant import Empty, Failure, read_line
 from twinvec_serve.errors import RequestError
+from twinvec_serve.json_texts import SMALL_BYTES, decoder_for
 
 _BLOCK = 1 << 20
 
@@ -30,10 +32,10 @@ async def ndjson_pages(
     """
     lines = _Lines(most_bytes)
     async for piece in stream:
-        if page := [_document(number, line, most_bytes, read) for number, line in lines.of(piece)]:
-            yield page
-    if page := [_document(number, line, most_bytes, read) for number, line in lines.last()]:
-        yield page
+        if ended := lines.of(piece):
+            yield await _page(ended, most_bytes, read)
+    if ended := lines.last():
+        yield await _page(ended, most_bytes, read)
 
 
 def plain_line(value: dict[str, Any], number: int) -> Any:
@@ -53,8 +55,21 @@ def plain(value: dict[str, Any]) -> Any:
 
 
 def read_by_command(value: dict[str, Any], _number: int) -> Any:
-    """Return what a command has read; the line that says from where stays as it is."""
+    """Return what a command has read; the line that names the root stays as it is."""
     return value if "root" in value else read_line(value)
+
+
+async def _page(
+    lines: list[tuple[int, bytes | None]], most_bytes: int, read: Callable[[dict[str, Any], int], Any]
+) -> list[Any]:
+    """Return the documents of lines; long ones are parsed in a thread."""
+
+    def documents() -> list[Any]:
+        return [_document(number, line, most_bytes, read) for number, line in lines]
+
+    if sum(len(line or b"") for _, line in lines) <= 2 * SMALL_BYTES:
+        return documents()
+    return await to_thread.run_sync(documents)
 
 
 class _Lines:
@@ -77,7 +92,7 @@ class _Lines:
         return found
 
     def last(self) -> list[tuple[int, bytes | None]]:
-        """Return the line that has begun, and begin another; nothing for a blank one."""
+        """End the current line and return it with its number; return nothing if the line is blank."""
         self._number += 1
         line = b"".join(self._begun) if self._size <= self._most_bytes else None
         self._begun, self._size = [], 0
@@ -95,7 +110,7 @@ def _document(number: int, line: bytes | None, most_bytes: int, read: Callable[[
     try:
         if line is None:
             raise DocumentError(f"the line is longer than {most_bytes:,} bytes, the limit that --max-body-mb sets")
-        return read(parse_record(line), number)
+        return read(parse_record(line, decoder_for(line)), number)
     except TwinvecError as error:
         return Failure(f"line {number}", str(error), hides=True)
 

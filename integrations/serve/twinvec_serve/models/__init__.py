@@ -1,1 +1,1 @@
-"""Models and rerankers by name: loading, batches across requests, the routes of embeddings and reranking."""
+"""Models and rerankers by name: loading them, batches across requests, a bounded queue."""

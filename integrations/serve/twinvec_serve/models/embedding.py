@@ -12,22 +12,26 @@ import numpy as np
 from twinvec import Encoder
 from twinvec.arrays import FloatArray, unit
 from twinvec_serve.errors import RequestError
-from twinvec_serve.models.batching import Batches
+from twinvec_serve.models.batching import Batches, are_truncated
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
 
 Kind = Literal["document", "query"]
 """What a text is: the model's prompt for it goes before it."""
 
+Row = tuple[FloatArray, bool]
+"""The vector of a text, and whether the text is truncated."""
+
 _WARM_UP = ("a", "the first texts of a process take longer " * 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Vectors of texts, float32 of shape (n, dim), and how many tokens the model has read."""
+    """Vectors of texts, float32 of shape (n, dim), the tokens that the model has read, and the texts it truncated."""
 
     vectors_ND: FloatArray
     tokens: int
+    truncated: int
 
 
 class EmbeddingModel:
@@ -40,7 +44,7 @@ class EmbeddingModel:
         queries = documents  # in common batches, if the model knows no difference
         if prompts["query"] != prompts["document"]:
             queries = Batches(partial(self._compute, "query"), encoder.max_tokens, room, metrics)
-        self._batches: dict[Kind, Batches[str, FloatArray]] = {"document": documents, "query": queries}
+        self._batches: dict[Kind, Batches[str, Row]] = {"document": documents, "query": queries}
         for text in _WARM_UP:
             encoder.encode([text])
 
@@ -53,17 +57,21 @@ class EmbeddingModel:
                 code="invalid_input",
             )
         rows = await self._batches[kind](texts)
-        vectors_ND = np.stack([vector_D for vector_D, _ in rows]) if rows else np.empty((0, self.encoder.dim), "f4")
+        vectors_ND = (
+            np.stack([vector_D for (vector_D, _), _ in rows]) if rows else np.empty((0, self.encoder.dim), "f4")
+        )
         if dimensions is not None and dimensions < self.encoder.dim:
             vectors_ND = np.ascontiguousarray(vectors_ND[:, :dimensions])
             vectors_ND = unit(vectors_ND) if self.encoder.normalizes else vectors_ND
-        return Encoded(vectors_ND, sum(tokens for _, tokens in rows))
+        return Encoded(vectors_ND, sum(tokens for _, tokens in rows), sum(cut for (_, cut), _ in rows))
 
     def close(self) -> None:
         """Finish what is being computed; blocks until then."""
         for batches in self._batches.values():
             batches.close()
 
-    def _compute(self, kind: Kind, texts: list[str]) -> tuple[list[FloatArray], list[int]]:
+    def _compute(self, kind: Kind, texts: list[str]) -> tuple[list[Row], list[int]]:
         vectors_ND, tokens_N = self.encoder.encode_counted(texts, prompt=kind)
-        return list(vectors_ND), tokens_N.tolist()
+        prompt = self.encoder.prompts[kind]
+        truncated = are_truncated([prompt + text for text in texts], tokens_N, self.encoder.tokenizer)
+        return list(zip(vectors_ND, truncated, strict=True)), tokens_N.tolist()

@@ -8,39 +8,58 @@ weighted mean of both, which orders texts as well but has no meaning between mod
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from twinvec import CrossEncoderReranker, Encoder, Hit, MaxSimReranker
+from twinvec.arrays import IntArray
 from twinvec.retrieval.base import Reranker
 from twinvec.retrieval.relevance import model_calibration, relevance, relevance_by_states
-from twinvec_serve.models.batching import Batches
+from twinvec_serve.models.batching import Batches, are_truncated
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
 
 Pair = tuple[str, str]
-Scored = tuple[list[float], list[int]]
-"""The relevance and the tokens of each pair."""
+Row = tuple[float, bool]
+"""The relevance of a pair, and whether one of its texts is truncated."""
+
+Scored = tuple[list[Row], list[int]]
+"""The rows and the tokens of pairs."""
 
 _MIX = 0.4  # the weight of MaxSim, as ``MaxSimReranker`` has it
 
 
+class Reranked(NamedTuple):
+    """The relevance of texts, the tokens that the model has read, and how many texts it has not read to the end."""
+
+    scores: list[float]
+    tokens: int
+    truncated: int
+
+
 class RerankingModel:
-    """One reranker, loaded and ready, whose batches are shared by all requests."""
+    """One reranker, loaded and ready, whose batches are shared by all requests.
+
+    Attributes:
+        reranker: The reranker.
+        max_tokens: Longest pair of a cross-encoder, or longest text of MaxSim, in tokens.
+    """
 
     def __init__(self, reranker: CrossEncoderReranker | MaxSimReranker, room: WaitingRoom, metrics: Metrics) -> None:
         self.reranker: Reranker = reranker
         if isinstance(reranker, CrossEncoderReranker):
-            compute, max_tokens = _by_cross_encoder(reranker), reranker.max_tokens
+            compute, self.max_tokens = _by_cross_encoder(reranker), reranker.max_tokens
         else:
             assert isinstance(reranker.encoder, Encoder)
-            compute, max_tokens = _by_maxsim(reranker, reranker.encoder), reranker.encoder.max_tokens
-        self._batches = Batches(compute, max_tokens, room, metrics)
+            compute, self.max_tokens = _by_maxsim(reranker, reranker.encoder), reranker.encoder.max_tokens
+        self._batches = Batches(compute, self.max_tokens, room, metrics)
 
-    async def score(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
-        """Return the relevance of each text, and how many tokens the model has read."""
+    async def score(self, query: str, texts: Sequence[str]) -> Reranked:
+        """Return the relevance of each text."""
         rows = await self._batches([(query, text) for text in texts])
-        return [score for score, _ in rows], sum(tokens for _, tokens in rows)
+        scores = [score for (score, _), _ in rows]
+        return Reranked(scores, sum(tokens for _, tokens in rows), sum(cut for (_, cut), _ in rows))
 
     def close(self) -> None:
         """Finish what is being computed; blocks until then."""
@@ -50,7 +69,8 @@ class RerankingModel:
 def _by_cross_encoder(reranker: CrossEncoderReranker) -> Callable[[list[Pair]], Scored]:
     def compute(pairs: list[Pair]) -> Scored:
         relevance_N, tokens_N = reranker.relevance_counted(pairs)
-        return relevance_N.tolist(), tokens_N.tolist()
+        truncated = are_truncated(pairs, tokens_N, reranker.tokenizer)
+        return list(zip(relevance_N.tolist(), truncated, strict=True)), tokens_N.tolist()
 
     return compute
 
@@ -72,14 +92,23 @@ def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder) -> Callable[[list[Pai
         }
         row_of, column_of = ({each: at for at, each in enumerate(items)} for items in (queries, texts))
         uncounted = dict(zip(queries, query_tokens_Q.tolist(), strict=True))
-        scores, tokens = [], []
+        cut_queries = _truncated(encoder, "query", queries, query_tokens_Q)
+        cut_texts = _truncated(encoder, "document", texts, text_tokens_N)
+        rows: list[Row] = []
+        tokens = []
         for query, text in pairs:
             row, column = row_of[query], column_of[text]
-            scores.append(_relevance(float(cosines_QN[row, column]), next(maxsim[query]), encoder))
+            relevant = _relevance(float(cosines_QN[row, column]), next(maxsim[query]), encoder)
+            rows.append((relevant, cut_queries[row] or cut_texts[column]))
             tokens.append(int(text_tokens_N[column]) + uncounted.pop(query, 0))
-        return scores, tokens
+        return rows, tokens
 
     return compute
+
+
+def _truncated(encoder: Encoder, kind: str, texts: Sequence[str], tokens_N: IntArray) -> list[bool]:
+    prompt = encoder.prompts[kind]
+    return are_truncated([prompt + text for text in texts], tokens_N, encoder.tokenizer)
 
 
 def _relevance(cosine: float, maxsim: float, encoder: Encoder) -> float:

@@ -12,7 +12,7 @@ from twinvec.retrieval.base import Reranker
 from twinvec.text import check_text, check_texts
 from twinvec_serve.errors import UnknownModel
 from twinvec_serve.models.embedding import EmbeddingModel, Encoded, Kind
-from twinvec_serve.models.reranking import RerankingModel
+from twinvec_serve.models.reranking import Reranked, RerankingModel
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
 from twinvec_serve.settings import MAXSIM, ServeSettings
@@ -76,6 +76,14 @@ class ServedModels:
         """
         return self._reranking(name, param="rerank").reranker
 
+    def max_pair_tokens(self, name: str) -> int:
+        """Return the longest pair, or for "maxsim" the longest text, that a reranker reads, in tokens.
+
+        Raises:
+            UnknownModel: no reranker has the name.
+        """
+        return self._reranking(name).max_tokens
+
     async def encode(
         self, name: str, texts: Sequence[str], *, kind: Kind = "document", dimensions: int | None = None
     ) -> Encoded:
@@ -94,14 +102,14 @@ class ServedModels:
         self._metrics.tokens(name, encoded.tokens)
         return encoded
 
-    async def rerank(self, name: str, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
-        """Return the relevance of each text, from 0 to 1, and the number of tokens read; errors as for ``encode``."""
+    async def rerank(self, name: str, query: str, texts: Sequence[str]) -> Reranked:
+        """Return the relevance of each text, from 0 to 1; errors as for ``encode``."""
         model = self._reranking(name)
         query, checked = check_text(query, "query"), check_texts(texts)
         with self._room.place(len(checked)):
-            scores, tokens = await model.score(query, checked)
-        self._metrics.tokens(name, tokens)
-        return scores, tokens
+            reranked = await model.score(query, checked)
+        self._metrics.tokens(name, reranked.tokens)
+        return reranked
 
     def _load(self) -> None:
         for name, model in self._settings.models.items():

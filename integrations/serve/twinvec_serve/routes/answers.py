@@ -1,4 +1,4 @@
-"""Answers in JSON, and what only a command that reads the store's folder is told."""
+"""Answers in JSON, and the check that a client is a command that can read the store's folder."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ SECRET_HEADER = "Twinvec-Store"  # the name of a header
 """The header in which the commands of twinvec prove that they read the store's folder."""
 
 
+TRUNCATED = "Twinvec-Truncated"
+"""The header of an answer that counts the truncated texts of the request."""
+
+
 def json_answer(values: Any) -> Response:
     """Return an answer in JSON; numbers are written so that they read back the same."""
     try:
@@ -25,6 +29,6 @@ def json_answer(values: Any) -> Response:
 
 
 def knows_secret(request: Request, shared: Services) -> bool:
-    """Return whether the client reads the folder of the store, as the commands of twinvec do."""
+    """Return whether the client can read the folder of the store, as the commands of twinvec can."""
     secret, given = shared.collections.secret, request.headers.get(SECRET_HEADER, "")
     return secret is not None and hmac.compare_digest(secret.encode(), given.encode())

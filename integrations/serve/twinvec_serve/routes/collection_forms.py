@@ -1,8 +1,8 @@
-"""What requests about collections hold, and what they are answered with."""
+"""The bodies of requests about collections, and those of their answers."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -11,6 +11,9 @@ from twinvec_serve.routes.sizes import as_texts
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _MOST = 10_000
+
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""Texts of a request; of millions that are none, only the first is an error."""
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request is not valid; the message says why."},
@@ -86,7 +89,7 @@ class Search(BaseModel):
 
     model_config = _STRICT
 
-    query: list[str] = Field(description="One text, or a list of texts.", min_length=1)
+    query: Texts = Field(description="One text, or a list of texts.", min_length=1)
     limit: int = Field(default=10, ge=1, le=_MOST, description="Largest number of hits for each query.")
     offset: int = Field(default=0, ge=0, le=_MOST, description="Best hits to skip: those of the earlier pages.")
     mode: Literal["hybrid", "dense", "sparse"] | None = Field(
@@ -95,8 +98,8 @@ class Search(BaseModel):
     )
     filter: dict[str, Any] | None = Field(default=None, description='Conditions on payloads, such as {"lang": "en"}.')
     group: bool = Field(default=True, description="The best chunk of each document; false gives every chunk.")
-    words: list[str] = Field(default=[], description="The query in key words, for BM25: a text or several.")
-    answers: list[str] = Field(default=[], description="Made-up answers, for the vectors (HyDE): a text or several.")
+    words: Texts = Field(default=[], description="The query in key words, for BM25: a text or several.")
+    answers: Texts = Field(default=[], description="Made-up answers, for the vectors (HyDE): a text or several.")
     min_relevance: float | None = Field(default=None, ge=0, le=1, description="Leave out hits of less relevance.")
     everything: bool = Field(default=False, description="All hits of min_relevance (default: 0.5) instead of limit.")
     syntax: bool = Field(default=False, description='Whether "exact phrase" must occur, and -word must not.')
@@ -144,6 +147,7 @@ class FoundHit(BaseModel):
     payload: dict[str, Any] = Field(description="The document's payload, and the chunk's place.")
     relevance: float | None = Field(description="How likely it answers the query, from 0 to 1, if that is measured.")
     passage: PassageOfHit | None = Field(description="The part of the text that answers the query.")
+    page: int | None = Field(default=None, description="The page on which the passage starts, if that is known.")
     described: str | None = Field(default=None, description="What its source holds, in the user's words.")
     collection: str | None = Field(default=None, description="Its collection, in a search of all collections.")
 
@@ -181,6 +185,18 @@ class Report(BaseModel):
     unknown: int = Field(description="Chunks written that consist mostly of words that the model does not know.")
     empty: int = Field(description="Documents without text, which are not in the collection.")
     empties: list[tuple[str, str]] = Field(description="Source and reason of each empty document.")
+    warnings: list[str] = Field(description="What the log has warned of, such as documents that were not pruned.")
+
+
+class Verified(BaseModel):
+    """What a check of a collection found."""
+
+    sources: int = Field(description="Documents.")
+    chunks: int = Field(description="Chunks that the documents should have.")
+    incomplete: list[str] = Field(description="Documents that lack chunks or vectors, until they are ingested again.")
+    forgotten: list[str] = Field(description="Documents with chunks but without a record; searches do not show them.")
+    stray: int = Field(description="Chunks of no document, which a writer left that died; searches do not show them.")
+    repaired: bool = Field(description="Always false: twinvec verify --repair repairs, when no server has the store.")
 
 
 class Ids(BaseModel):
@@ -188,7 +204,7 @@ class Ids(BaseModel):
 
     model_config = _STRICT
 
-    ids: list[str] = Field(description="Ids of documents.", min_length=1)
+    ids: Texts = Field(description="Ids of documents.", min_length=1)
     nearest: bool = Field(default=True, description="Look for the ids that are closest to the first missing ones.")
 
 
@@ -214,7 +230,7 @@ class Deletion(BaseModel):
 
     model_config = _STRICT
 
-    ids: list[str] | None = Field(default=None, description="Ids of documents.", min_length=1)
+    ids: list[str] | None = Field(default=None, description="Ids of documents.", min_length=1, fail_fast=True)
     filter: dict[str, Any] | None = Field(default=None, description="Conditions on payloads.", min_length=1)
     source: str | None = Field(default=None, description="Name of a source, which is removed with its documents.")
     dry_run: bool = Field(default=False, description="Say what would be deleted, and delete nothing.")

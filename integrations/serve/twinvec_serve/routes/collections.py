@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -11,34 +12,60 @@ from twinvec import TwinvecError
 from twinvec_qdrant import Asked, ChunkSettings, CollectionEntry, IndexSettings
 from twinvec_serve.collections.open_collections import OpenCollections, Searched
 from twinvec_serve.errors import RequestError
+from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import json_answer, knows_secret
-from twinvec_serve.routes.collection_forms import ERRORS, CollectionList, Found, NewCollection, Search
+from twinvec_serve.routes.collection_forms import ERRORS, CollectionList, Found, NewCollection, Search, Verified
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.sizes import check_sizes
 from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served, Services
 
-router = APIRouter(prefix="/v1", tags=["collections"])
+router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["collections"])
 
 _LEAST = 0.5  # relevance of a search for everything
 _OWN_RERANKERS = ("none", "maxsim")
 
 
-@router.get("/collections", dependencies=[Depends(reads)], responses=ERRORS, response_model=CollectionList)
+@router.get(
+    "/collections",
+    dependencies=[Depends(reads)],
+    responses=ERRORS,
+    response_model=CollectionList,
+    summary="List the collections",
+)
 async def list_all(shared: Served) -> Response:
     """List the collections of the place, with what their sources hold."""
     data = [await _in_list(shared.collections, each) for each in await shared.collections.entries()]
     return json_answer({"data": data})
 
 
-@router.get("/collections/{name}", dependencies=[Depends(reads)], responses=ERRORS)
+@router.get("/collections/{name}", dependencies=[Depends(reads)], responses=ERRORS, summary="Describe a collection")
 async def describe(name: str, shared: Served) -> dict[str, Any]:
     """Return what a collection holds, its model and its settings, as ``twinvec info --json`` does."""
     opened = await shared.collections.open(name)
     return await shared.collections.run(opened.info)
 
 
-@router.post("/collections", dependencies=[Depends(writes)], responses=ERRORS, status_code=201)
+@router.get(
+    "/collections/{name}/verify",
+    dependencies=[Depends(reads)],
+    responses=ERRORS,
+    response_model=Verified,
+    summary="Verify a collection",
+)
+async def verify(name: str, shared: Served) -> Response:
+    """Check that a collection holds all that it acknowledged, between its ingests."""
+    opened = await shared.collections.open(name)
+    return json_answer(asdict(await shared.collections.ingests.write(opened, opened.verify)))
+
+
+@router.post(
+    "/collections",
+    dependencies=[Depends(writes)],
+    responses=ERRORS,
+    status_code=201,
+    summary="Make a collection",
+)
 async def create(wanted: NewCollection, shared: Served, response: Response) -> dict[str, Any]:
     """Make a collection, and return what ``GET /v1/collections/NAME`` does; 200 for one that exists."""
     given: dict[str, Any] = {
@@ -59,13 +86,25 @@ async def create(wanted: NewCollection, shared: Served, response: Response) -> d
     return await shared.collections.run(opened.info)
 
 
-@router.post("/collections/{name}/search", dependencies=[Depends(reads)], responses=ERRORS, response_model=Found)
+@router.post(
+    "/collections/{name}/search",
+    dependencies=[Depends(reads)],
+    responses=ERRORS,
+    response_model=Found,
+    summary="Search a collection",
+)
 async def search(name: str, wanted: Search, request: Request, shared: Served) -> Response:
     """Search a collection by meaning, by words or both."""
     return await _search(name, wanted, request, shared)
 
 
-@router.post("/search", dependencies=[Depends(reads)], responses=ERRORS, response_model=Found)
+@router.post(
+    "/search",
+    dependencies=[Depends(reads)],
+    responses=ERRORS,
+    response_model=Found,
+    summary="Search all collections",
+)
 async def search_all(wanted: Search, request: Request, shared: Served) -> Response:
     """Search all collections, each with its own model; their hits are compared by relevance."""
     return await _search(None, wanted, request, shared)

@@ -23,6 +23,23 @@ TAGS = [
     {"name": "documents", "description": "The documents of a collection."},
     {"name": "operation", "description": "Health and metrics."},
 ]
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "/v1/embeddings": {"input": ["Holidays are requested two weeks ahead."], "input_type": "document"},
+    "/v1/rerank": {"model": "maxsim", "query": "time off", "documents": ["The VPN client.", "Holidays."], "top_n": 1},
+    "/v2/rerank": {"model": "maxsim", "query": "time off", "documents": ["The VPN client.", "Holidays."], "top_n": 1},
+    "/v1/collections": {"name": "handbook"},
+    "/v1/collections/{name}/search": {"query": "How do I request holidays?", "limit": 3, "filter": {"team": "hr"}},
+    "/v1/search": {"query": "How do I request holidays?", "limit": 3, "mode": "hybrid"},
+    "/v1/collections/{name}/documents": {
+        "documents": [{"id": "leave.md", "text": "Holidays are requested two weeks ahead.", "team": "hr"}]
+    },
+    "/v1/collections/{name}/documents/get": {"ids": ["leave.md"]},
+    "/v1/collections/{name}/documents/delete": {"ids": ["leave.md"], "dry_run": True},
+}
+"""A body for each path that takes one."""
+
+_OF_MODELS = {"name": "Name of the model."}
+_OF_COLLECTIONS = {"name": "Name of the collection.", "identity": "Id of the document; it may have slashes."}
 _REFERENCE = f"#/components/schemas/{ErrorAnswer.__name__}"
 _FASTAPI_ERRORS = ("HTTPValidationError", "ValidationError")
 _NEED_NO_KEY = ("/healthz", "/readyz")
@@ -37,6 +54,7 @@ def describe(app: FastAPI, settings: ServeSettings) -> None:
         if app.openapi_schema is None:
             described = derived()
             _describe_errors(described)
+            _describe_operations(described)
             if settings.read_keys or settings.write_keys:
                 _describe_keys(described)
             app.openapi_schema = described
@@ -59,6 +77,20 @@ def _describe_errors(described: dict[str, Any]) -> None:
             responses.pop("422", None)
             responses["4XX"] = {"description": "The request cannot be answered as it is.", "content": content}
             responses["5XX"] = {"description": "The server cannot answer now, or has failed.", "content": content}
+
+
+def _describe_operations(described: dict[str, Any]) -> None:
+    for path, operations in described["paths"].items():
+        texts = _OF_MODELS if path.startswith("/v1/models") else _OF_COLLECTIONS
+        for operation in operations.values():
+            for parameter in operation.get("parameters", []):
+                if parameter["in"] == "path":
+                    parameter["description"] = texts[parameter["name"]]
+            if path in EXAMPLES and "requestBody" in operation:
+                operation["requestBody"]["content"]["application/json"]["example"] = EXAMPLES[path]
+            for status in ("200", "201"):
+                if operation["responses"].get(status, {}).get("description") == "Successful Response":
+                    operation["responses"][status]["description"] = "The answer."
 
 
 def _describe_keys(described: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from twinvec_qdrant import delete_documents, stored_documents
 from twinvec_serve.errors import ErrorAnswer, RequestError
+from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import json_answer, knows_secret
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
@@ -33,7 +34,7 @@ from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS
 
-router = APIRouter(prefix="/v1/collections", tags=["documents"])
+router = APIRouter(route_class=JsonRoute, prefix="/v1/collections", tags=["documents"])
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **ERRORS,
@@ -61,6 +62,7 @@ class Options:
     responses=_ANSWERS,
     response_model=Report,
     openapi_extra={"requestBody": BODY},
+    summary="Ingest documents",
 )
 async def ingest(name: str, options: Annotated[Options, Depends()], request: Request, shared: Served) -> Response:
     """Add documents, and update changed ones; the answer comes when they are stored.
@@ -82,7 +84,13 @@ async def ingest(name: str, options: Annotated[Options, Depends()], request: Req
     return json_answer(asdict(await asyncio.shield(begun.done)))
 
 
-@router.post("/{name}/documents/get", dependencies=[Depends(reads)], responses=ERRORS, response_model=StoredDocuments)
+@router.post(
+    "/{name}/documents/get",
+    dependencies=[Depends(reads)],
+    responses=ERRORS,
+    response_model=StoredDocuments,
+    summary="Get documents",
+)
 async def get(name: str, wanted: Ids, request: Request, shared: Served) -> Response:
     """Return documents by their ids."""
     check_number(wanted.ids, shared)
@@ -107,6 +115,7 @@ async def roots(name: str, request: Request, shared: Served) -> Response:
     dependencies=[Depends(reads)],
     responses=ERRORS,
     response_model=StoredDocument,
+    summary="Get a document",
 )
 async def get_one(name: str, identity: str, shared: Served) -> Response:
     """Return one document by its id."""
@@ -119,7 +128,13 @@ async def get_one(name: str, identity: str, shared: Served) -> Response:
     return json_answer(found["documents"][0])
 
 
-@router.post("/{name}/documents/delete", dependencies=[Depends(writes)], responses=ERRORS, response_model=Deleted)
+@router.post(
+    "/{name}/documents/delete",
+    dependencies=[Depends(writes)],
+    responses=ERRORS,
+    response_model=Deleted,
+    summary="Delete documents",
+)
 async def delete(name: str, wanted: Deletion, shared: Served) -> Response:
     """Delete documents, by their ids, by a filter, or all of a source."""
     if sum(each is not None for each in (wanted.ids, wanted.filter, wanted.source)) != 1:

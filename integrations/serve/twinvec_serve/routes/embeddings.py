@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validat
 
 from twinvec_serve.errors import ErrorAnswer, UnknownModel
 from twinvec_serve.models.embedding import Encoded
+from twinvec_serve.routes.answers import TRUNCATED
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.sizes import as_texts, check_sizes
 from twinvec_serve.safety.keys import reads
@@ -23,7 +24,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     404: {"model": ErrorAnswer, "description": "No model has the name; the message lists those that there are."},
     429: {"model": ErrorAnswer, "description": "The queue is full; Retry-After says when to come again."},
 }
-
+_TOLD = {"schema": {"type": "integer"}, "description": "Number of texts that the model has not read to the end."}
+ANSWERS: dict[int | str, dict[str, Any]] = {**ERRORS, 200: {"headers": {TRUNCATED: _TOLD}}}
+"""The answers of models to texts."""
 
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
@@ -34,7 +37,7 @@ class EmbeddingsRequest(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     input: Annotated[list[str], WithJsonSchema(_TEXTS)] = Field(
-        description="One text, or a list of texts.", min_length=1
+        description="One text, or a list of texts.", min_length=1, fail_fast=True
     )
     model: str | None = Field(default=None, description="Name of the model; default: the server's first.")
     encoding_format: Literal["float", "base64"] | None = Field(
@@ -92,7 +95,9 @@ class ServedModel(BaseModel):
     owned_by: str = Field(default="twinvec", description='Always "twinvec".')
     type: Literal["embedding", "reranking"] = Field(description="What the model does.")
     dimensions: int | None = Field(default=None, description="Size of the vectors.")
-    max_tokens: int | None = Field(default=None, description="Longest text in tokens; longer ones are truncated.")
+    max_tokens: int | None = Field(
+        default=None, description="Longest text, or for a cross-encoder longest pair, in tokens; the rest is truncated."
+    )
 
 
 class ModelsAnswer(BaseModel):
@@ -102,7 +107,7 @@ class ModelsAnswer(BaseModel):
     data: list[ServedModel] = Field(description="Models that embed, the default one first, then rerankers.")
 
 
-@router.post("/embeddings", response_model=EmbeddingsAnswer, responses=ERRORS, summary="Embed texts")
+@router.post("/embeddings", response_model=EmbeddingsAnswer, responses=ANSWERS, summary="Embed texts")
 async def embed(request: Request, body: EmbeddingsRequest, served: Served) -> Response:
     """Return the vectors of one text or of several, as OpenAI does."""
     check_sizes(body.input, served.settings, "input")
@@ -110,7 +115,8 @@ async def embed(request: Request, body: EmbeddingsRequest, served: Served) -> Re
     kind = body.input_type or "document"
     async with WhileConnected(request):
         encoded = await served.models.encode(name, body.input, kind=kind, dimensions=body.dimensions)
-    return Response(_written(name, encoded, body.encoding_format == "base64"), media_type="application/json")
+    content = _written(name, encoded, body.encoding_format == "base64")
+    return Response(content, headers={TRUNCATED: str(encoded.truncated)}, media_type="application/json")
 
 
 @router.get("/models", responses={}, summary="List the models")
@@ -138,7 +144,8 @@ def _described(served: Services, name: str) -> ServedModel:
             max_tokens=encoder.max_tokens,
         )
     if name in models.reranker_names:
-        return ServedModel(id=name, created=models.loaded_at, type="reranking")
+        longest = models.max_pair_tokens(name)
+        return ServedModel(id=name, created=models.loaded_at, type="reranking", max_tokens=longest)
     raise UnknownModel(name, [*models.names, *models.reranker_names])
 
 

@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,20 @@ from starlette.types import Message, Receive
 from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import parse_json
 from twinvec_qdrant import RootElsewhere, read_source
+from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain, plain_line, read_by_command, save_files
 from twinvec_serve.errors import RequestError
+from twinvec_serve.json_texts import decoder_for, itself
 from twinvec_serve.routes.answers import knows_secret
 from twinvec_serve.routes.presence import ClientGoneError
 from twinvec_serve.services import Services
 
 _IDLE_SECONDS = 60.0
 """Longest silence of a client before the end of its body, while the server waits for more of it."""
+
+_SLOW_SECONDS = 60.0
+_LEAST_RATE = 100.0
+"""Bytes a second that a client sends beyond the first minute that the server waits for it, if other ingests wait."""
 
 _NDJSON, _FILES, _JSON = "application/x-ndjson", "multipart/form-data", "application/json"
 _EXPECTED = '{"documents": [{"id": ..., "text": ...}, ...]} or the list itself'
@@ -66,16 +71,16 @@ BODY = {
 
 
 async def given_documents(request: Request, shared: Services, stack: AsyncExitStack) -> tuple[Any, asyncio.Event]:
-    """Return the documents of a request, and what is set when its body has been read; ``stack`` cleans up.
+    """Return the documents of a request, and an event that is set when its body has been read; ``stack`` cleans up.
 
     Raises:
-        RequestError: an ingest does not take a body of this type, or the client falls silent before its end (408).
+        RequestError: an ingest does not take a body of this type, or the client falls silent or is slow (408).
     """
-    request = Request(request.scope, partial(_in_time, request.receive))
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     kind, ended = kind.strip().lower(), asyncio.Event()
+    by_command = kind == _NDJSON and "form=read" in parameters.replace(" ", "").split(";")
+    request = Request(request.scope, _InTime(request.receive, None if by_command else shared.collections.ingests))
     if kind == _NDJSON:
-        by_command = "form=read" in parameters.replace(" ", "").split(";")
         return await (_of_command if by_command else _of_lines)(request, shared, ended), ended
     if kind == _FILES:
         documents = await _of_files(request, shared, stack)
@@ -117,19 +122,40 @@ async def _of_command(request: Request, shared: Services, ended: asyncio.Event) 
     return RootElsewhere(shared.collections.ingests.bridge(pages, first[1:]), first[0]["root"], first[0]["named"])
 
 
-async def _in_time(receive: Receive) -> Message:
-    """Receive the next part of a body."""
-    try:
-        async with asyncio.timeout(_IDLE_SECONDS):
-            return await receive()
-    except TimeoutError:
-        raise RequestError(
-            f"the client sent nothing for {_IDLE_SECONDS:g} s before the end of the body; what was committed stays, "
-            "and the same request does the rest",
-            code="client_silent",
-            status=408,
-            headers={"Connection": "close"},
-        ) from None
+class _InTime:
+    """Receives a body from a client that must not fall silent, or be slow while ``ingests`` wait for it.
+
+    Commands may be slow (``ingests`` is None): they read files that take long, and show their presence meanwhile.
+    """
+
+    def __init__(self, receive: Receive, ingests: Ingests | None) -> None:
+        self._receive = receive
+        self._ingests = ingests
+        self._waited = 0.0
+        self._received = 0
+
+    async def __call__(self) -> Message:
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        try:
+            async with asyncio.timeout(_IDLE_SECONDS):
+                message = await self._receive()
+        except TimeoutError:
+            raise _late(f"sent nothing for {_IDLE_SECONDS:g} s", "client_silent") from None
+        self._waited += clock() - begun
+        self._received += len(message.get("body", b""))
+        if self._waited > _SLOW_SECONDS + self._received / _LEAST_RATE and self._ingests and self._ingests.crowded:
+            raise _late(f"sends less than {_LEAST_RATE:g} bytes a second, and others wait", "client_slow")
+        return message
+
+
+def _late(what: str, code: str) -> RequestError:
+    return RequestError(
+        f"the client {what} before the end of the body; what was committed stays, and the same request does the rest",
+        code=code,
+        status=408,
+        headers={"Connection": "close"},
+    )
 
 
 async def _pieces(request: Request, ended: asyncio.Event) -> AsyncIterator[bytes]:
@@ -146,7 +172,7 @@ def _of_json(body: bytes, shared: Services) -> list[Any]:
     if not body:
         raise RequestError(f"the body is empty; send {_EXPECTED}", code="invalid_request")
     try:
-        values = parse_json(body, each_object=_itself)
+        values = parse_json(body, each_object=itself, decoder=decoder_for(body))
     except DocumentError as error:
         raise RequestError(f"the body is {error}", code="invalid_request") from None
     if isinstance(values, dict) and values.keys() == {"documents"}:
@@ -155,11 +181,6 @@ def _of_json(body: bytes, shared: Services) -> list[Any]:
         raise RequestError(f"expected {_EXPECTED}", code="invalid_request")
     check_number(values, shared)
     return [plain(each) for each in values]
-
-
-def _itself(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of a body: Python's parser holds up all other threads but while it calls a function."""
-    return value
 
 
 async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:

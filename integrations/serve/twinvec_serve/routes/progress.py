@@ -1,7 +1,8 @@
 """The progress of an ingest as server-sent events: any number of ``progress``, then one ``report`` or ``error``.
 
 ``progress`` has ``waiting`` (true) while the ingest waits for others of the same collection, if that takes long, and
-``received`` (true) once the whole body has been read: from then on, the ingest goes on without its client.
+``received`` (true) once the whole body has been read: from then on, the ingest goes on without its client. The
+field ``report`` has the counts of the report so far, for a client that loses the connection.
 """
 
 from __future__ import annotations
@@ -53,8 +54,14 @@ async def _events(ingest: Ingest, ended: asyncio.Event) -> AsyncIterator[ServerS
     while True:
         await asyncio.wait([ingest.done], timeout=_EVERY_SECONDS if told else 0)
         waiting = (ingest.waits and time.monotonic() >= begun + _SILENT_SECONDS) or None
-        now = {"done": ingest.counted, "total": ingest.total, "file": ingest.current, "waiting": waiting}
+        now: dict[str, Any] = {
+            "done": ingest.counted,
+            "total": ingest.total,
+            "file": ingest.current,
+            "waiting": waiting,
+        }
         now["received"] = ended.is_set() or None
+        now["report"] = ingest.counts
         if now != told:
             told = now
             yield _event("progress", {name: value for name, value in now.items() if value is not None})

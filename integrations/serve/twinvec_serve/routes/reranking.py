@@ -9,18 +9,20 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
 from twinvec_serve.errors import RequestError
-from twinvec_serve.routes.embeddings import ERRORS
+from twinvec_serve.json_texts import JsonRoute
+from twinvec_serve.routes.answers import TRUNCATED
+from twinvec_serve.routes.embeddings import ANSWERS
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.sizes import check_not_empty, check_sizes
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
 
-router = APIRouter(tags=["models"], dependencies=[Depends(reads)])
+router = APIRouter(route_class=JsonRoute, tags=["models"], dependencies=[Depends(reads)])
 
 
 class RerankRequest(BaseModel):
@@ -30,7 +32,9 @@ class RerankRequest(BaseModel):
 
     query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The question or the words to answer.")
     documents: list[str | dict[str, Any]] = Field(
-        min_length=1, description='Texts, or objects whose field "text" is compared (or those of rank_fields).'
+        min_length=1,
+        fail_fast=True,
+        description='Texts, or objects whose field "text" is compared (or those of rank_fields).',
     )
     model: str | None = Field(
         default=None, description='Name of the reranker: "maxsim", or a cross-encoder; default: the server\'s first.'
@@ -38,7 +42,10 @@ class RerankRequest(BaseModel):
     top_n: int | None = Field(default=None, ge=1, description="How many results to return; default: all.")
     return_documents: bool | None = Field(default=None, description="Whether results have the documents; default: no.")
     rank_fields: list[str] | None = Field(
-        default=None, min_length=1, description='Fields of objects to compare, in this order; default: "text".'
+        default=None,
+        min_length=1,
+        fail_fast=True,
+        description='Fields of objects to compare, in this order; default: "text".',
     )
 
 
@@ -82,21 +89,23 @@ class RerankAnswer(BaseModel):
     meta: RerankMeta = Field(description="The version of the API.")
 
 
-@router.post("/v2/rerank", responses=ERRORS, response_model_exclude_none=True, summary="Rerank as Cohere's API 2")
-async def rerank_v2(request: Request, body: RerankRequest, served: Served) -> RerankAnswer:
+@router.post("/v2/rerank", responses=ANSWERS, response_model_exclude_none=True, summary="Rerank as Cohere's API 2")
+async def rerank_v2(request: Request, response: Response, body: RerankRequest, served: Served) -> RerankAnswer:
     """Return the documents in the order of their relevance to the query."""
-    return await _rerank(request, body, served, "2")
+    return await _rerank(request, response, body, served, "2")
 
 
 @router.post(
-    "/v1/rerank", responses=ERRORS, response_model_exclude_none=True, summary="Rerank as Jina, and as Cohere's API 1"
+    "/v1/rerank", responses=ANSWERS, response_model_exclude_none=True, summary="Rerank as Jina, and as Cohere's API 1"
 )
-async def rerank_v1(request: Request, body: RerankRequest, served: Served) -> RerankAnswer:
+async def rerank_v1(request: Request, response: Response, body: RerankRequest, served: Served) -> RerankAnswer:
     """Return the documents in the order of their relevance to the query."""
-    return await _rerank(request, body, served, "1")
+    return await _rerank(request, response, body, served, "1")
 
 
-async def _rerank(request: Request, body: RerankRequest, served: Services, version: str) -> RerankAnswer:
+async def _rerank(
+    request: Request, response: Response, body: RerankRequest, served: Services, version: str
+) -> RerankAnswer:
     texts = [_text(document, index, body.rank_fields) for index, document in enumerate(body.documents)]
     check_sizes([body.query], served.settings, "query")
     check_sizes(texts, served.settings, "documents")
@@ -104,7 +113,8 @@ async def _rerank(request: Request, body: RerankRequest, served: Services, versi
     returned = [_returned(document, index) for index, document in enumerate(wanted)]
     name = body.model if body.model is not None else served.models.reranker_names[0]
     async with WhileConnected(request):
-        scores, tokens = await served.models.rerank(name, body.query, texts)
+        scores, tokens, truncated = await served.models.rerank(name, body.query, texts)
+    response.headers[TRUNCATED] = str(truncated)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
     results = [
         RerankResult(index=index, relevance_score=scores[index], document=returned[index] if returned else None)

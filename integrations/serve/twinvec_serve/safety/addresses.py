@@ -1,4 +1,4 @@
-"""Requests are for an address that is served, and from pages of one.
+"""Checks that a request is for an address that is served, and not from a page of another site.
 
 A page of another site can send requests to a server on the reader's machine; if the site's name is made to point to
 that machine (DNS rebinding), the browser even lets the page read the answers. ``Host`` tells what name the browser

@@ -1,4 +1,4 @@
-"""Who can reach the server: without a key, programs of this machine only; beyond it, nobody can listen in."""
+"""Who can reach the server: programs of this machine; those of others only with a key, and over TLS."""
 
 from __future__ import annotations
 

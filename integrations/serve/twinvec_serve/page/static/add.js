@@ -1,5 +1,6 @@
 // Add documents: files go to the server, which tells how far it is and what became of them.
 
+import { addressOf } from "./address.js";
 import { ask, Cancelled, events, send, sentence } from "./api.js";
 import { counted, fillSelect, find, make } from "./dom.js";
 import { onFiles } from "./dropping.js";
@@ -12,11 +13,11 @@ const FILES_A_REQUEST = 500;
 let running = null;
 
 export function start() {
-  onFiles(find("add-drop"), find("add-files"), add);
+  onFiles(find("add-drop"), [find("add-files"), find("add-folder")], add);
   find("add-form").addEventListener("submit", (event) => event.preventDefault());
   find("add-collection").addEventListener("change", showFields);
   whenChanged((collections) => {
-    fillSelect(find("add-collection"), [...collections.map(({ name }) => [name, name]), [NEW, "a new one"]]);
+    fillSelect(find("add-collection"), [...collections.map(({ name }) => [name, name]), [NEW, "a new collection"]]);
     showFields();
   });
   showFields();
@@ -29,7 +30,8 @@ function showFields() {
 
 async function add(files) {
   const outcome = find("add-outcome");
-  if (running) return;
+  if (running) return refuse();
+  if (!files.length) return showError(outcome, new Mistake("There are no files in what was dropped."));
   running = new AbortController();
   const shown = progress(outcome, files);
   try {
@@ -45,6 +47,15 @@ async function add(files) {
     running = null;
     outcome.removeAttribute("aria-busy");
   }
+}
+
+/** Say that further files have to wait. */
+function refuse() {
+  const text = "Other files are being added. Wait for their report, or stop them; then add these.";
+  const line = find("add-outcome").querySelector(".later") ?? make("p", { class: "later" });
+  line.textContent = text;
+  find("add-outcome").querySelector(".progress").append(line);
+  announce(text);
 }
 
 /** The name of the chosen collection; a new one is made. */
@@ -94,9 +105,10 @@ function progress(outcome, files) {
   outcome.setAttribute("aria-busy", "true");
   outcome.replaceChildren(make("div", { class: "progress" }, line, bar, stop));
   announce(line.textContent);
-  return ({ done, total, file }) => {
+  return ({ done, total, file, waiting }) => {
     if (total) [bar.max, bar.value] = [total, done];
-    line.textContent = [`${counted(done, "document")}${total ? ` of ${total.toLocaleString("en")}` : ""}`, file].filter(Boolean).join(" · ");
+    if (waiting) line.textContent = "Waiting until another ingest of this collection has ended";
+    else line.textContent = [`${counted(done, "document")}${total ? ` of ${total.toLocaleString("en")}` : ""}`, file].filter(Boolean).join(" · ");
   };
 }
 
@@ -108,7 +120,7 @@ function summary(name, report) {
   const counts = COUNTS.filter((each) => report[each]);
   const list = counts.map((each) => make("div", { class: each === "failed" ? "failed-count" : "" }, make("dt", {}, each), make("dd", {}, report[each].toLocaleString("en"))));
   const nothing = !counts.length && make("p", {}, "The files hold no documents.");
-  const search = make("a", { href: "#search", class: "button" }, "Search them");
+  const search = make("a", { href: addressOf("search", [["in", name]]), class: "button" }, "Search them");
   return [make("div", { class: "report results" }, make("h2", {}, name), nothing || make("dl", { class: "counts" }, list), search), ...failures(report.failures)];
 }
 

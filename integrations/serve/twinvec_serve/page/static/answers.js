@@ -17,18 +17,18 @@ export function start() {
   onSubmit(form, find("answers-outcome"), "Looking for the answer", answer);
 }
 
-async function answer(fields, signal) {
+async function answer(fields, run) {
   const question = fields.get("question").trim();
   const passages = fields.get("passages").split(/\n\s*\n/).map((each) => each.trim()).filter(Boolean);
   if (!question || !passages.length) throw new Mistake("Give a question, and at least one passage.");
   const model = fields.get("model");
   const [[asked], [stated], vectors] = await Promise.all([
-    embed(model, [question], "query", signal),
-    embed(model, [question], "document", signal),
-    embed(model, passages, "document", signal),
+    embed(model, [question], "query", run),
+    embed(model, [question], "document", { ...run }), // truncated as above, and counted there
+    embed(model, passages, "document", run),
   ]);
   const rerank = fields.get("rerank");
-  const reranked = rerank && (await scoresOf(rerank, question, passages, signal));
+  const reranked = rerank && (await scoresOf(rerank, question, passages, run.signal));
   const found = passages.map((text, index) => ({ text, cosine: cosine(asked, vectors[index]), reranked: reranked?.[index] }));
   found.sort((a, b) => (rerank ? b.reranked - a.reranked : b.cosine - a.cosine));
   announce(`The best of ${passages.length}: ${found[0].text}`);

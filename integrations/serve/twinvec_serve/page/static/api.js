@@ -19,9 +19,12 @@ export class Cancelled extends Error {}
 
 /** The answer to a request, as JSON. */
 export async function ask(path, body, { signal } = {}) {
-  const options = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  const response = await send(path, { ...options, signal });
+  const response = await send(path, body === undefined ? { signal } : posted(body, signal));
   return response.json();
+}
+
+function posted(body, signal) {
+  return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
 }
 
 /** The answer to a request, if it is not an error. A 401 asks for a key; 429 and 503 with Retry-After are waited for. */
@@ -73,12 +76,19 @@ function waiting(seconds, signal) {
   });
 }
 
-/** Vectors of texts, as unit vectors in Float32Arrays; `kind` is "query" or "document". */
-export async function embed(model, texts, kind, signal) {
+/**
+ * Vectors of texts, as unit vectors in Float32Arrays; `kind` is "query" or "document". The run of a form hears how many
+ * texts are done, and how many were longer than the model reads.
+ */
+export async function embed(model, texts, kind, run) {
   const vectors = [];
   for (let start = 0; start < texts.length; start += TEXTS_A_CALL) {
     const input = texts.slice(start, start + TEXTS_A_CALL);
-    const answer = await ask("/v1/embeddings", { model: model || undefined, input, input_type: kind, encoding_format: "float" }, { signal });
+    if (start) run.told(start, texts.length);
+    const body = { model: model || undefined, input, input_type: kind, encoding_format: "float" };
+    const response = await send("/v1/embeddings", posted(body, run.signal));
+    run.truncated += Number(response.headers.get("Twinvec-Truncated"));
+    const answer = await response.json();
     vectors.push(...answer.data.sort((a, b) => a.index - b.index).map((each) => Float32Array.from(each.embedding)));
   }
   return vectors;

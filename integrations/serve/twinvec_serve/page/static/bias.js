@@ -17,14 +17,14 @@ export function start() {
   onSubmit(form, find("bias-outcome"), "Measuring", measure);
 }
 
-async function measure(fields, signal) {
+async function measure(fields, run) {
   const sentence = fields.get("sentence").trim();
   const occupations = [...new Set(linesOf(fields.get("occupations")))];
   const pronouns = KINDS.map((kind) => fields.get(kind).trim());
   if (!sentence.includes("{occupation}") || !sentence.includes("{pronoun}")) throw new Mistake("The sentence needs {occupation} and {pronoun}.");
   if (!occupations.length || pronouns.includes("")) throw new Mistake("Give at least one occupation, and three pronouns.");
   const texts = occupations.flatMap((occupation) => pronouns.map((pronoun) => filled(sentence, { occupation, pronoun })));
-  const vectors = await embed(fields.get("model"), texts, "document", signal);
+  const vectors = await embed(fields.get("model"), texts, "document", run);
   const leans = occupations.map((occupation, index) => {
     const [neutral, female, male] = vectors.slice(3 * index, 3 * index + 3);
     return { occupation, lean: 100 * (cosine(neutral, female) - cosine(neutral, male)) };
@@ -53,7 +53,7 @@ function row({ occupation, lean }, widest, pronoun) {
   const filledPart = make("i", { class: lean < 0 ? "to-left" : "to-right" });
   filledPart.style.width = `${(50 * Math.abs(lean)) / widest}%`;
   const value = make("span", { class: "bar-value" }, make("span", { class: "hidden" }, `${Math.abs(lean).toFixed(2)} towards ${pronoun}`), make("span", { "aria-hidden": "true" }, signed(lean)));
-  return make("li", {}, make("span", { class: "bar-name" }, occupation), make("span", { class: "lean", "aria-hidden": "true" }, filledPart), value);
+  return make("li", {}, make("span", { class: "bar-name clamped" }, occupation), make("span", { class: "lean", "aria-hidden": "true" }, filledPart), value);
 }
 
 function signed(value) {

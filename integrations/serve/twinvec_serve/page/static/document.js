@@ -1,18 +1,49 @@
 // A document in a sheet: its metadata and its text, with the passage that was found.
 
+import { documentOf, withDocument } from "./address.js";
 import { ask } from "./api.js";
 import { find, make } from "./dom.js";
-import { readable } from "./passage.js";
+import { readable, shortened } from "./passage.js";
 import { showError, showLoading } from "./states.js";
 
+const SHOWN = 20; // entries of the metadata; the others are a click away, so that the text is not far
+const LONG = 300; // characters of a value
+let open = null;
+
 export function start() {
+  find("document").addEventListener("close", closed);
   find("document-passage").addEventListener("click", () => find("document-body").querySelector("mark").scrollIntoView({ block: "center" }));
 }
 
-/** Open the document of a hit. */
-export async function openDocument(hit) {
+/** The title of a hit or a document, else its id. */
+export function titleOf(hit) {
+  const title = hit.payload?.title;
+  return typeof title === "string" && title.trim() ? title : hit.id;
+}
+
+/** Open the document of a hit; the address names it, and the way back closes it. */
+export function openDocument(hit) {
+  history.pushState({ opened: true }, "", withDocument(location.hash, hit));
+  return show(hit);
+}
+
+/** Show the document that the address names, or none. */
+export function follow(hit) {
+  if (!hit) find("document").close();
+  else if (!find("document").open || hit.id !== open.id || hit.collection !== open.collection) show(hit);
+}
+
+/** The address names a closed document no longer. */
+function closed() {
+  if (!documentOf(location.hash)) return;
+  if (history.state?.opened) history.back();
+  else history.replaceState(null, "", withDocument(location.hash, null));
+}
+
+async function show(hit) {
+  open = hit;
   const body = find("document-body");
-  find("document-title").textContent = hit.payload?.title || hit.id;
+  find("document-title").textContent = titleOf(hit);
   if (!find("document").open) find("document").showModal();
   find("document-title").focus();
   find("document-passage").hidden = true;
@@ -20,11 +51,12 @@ export async function openDocument(hit) {
   showLoading(body, "Opening the document");
   try {
     const document_ = await read(hit);
-    const shown = (part) => readable(part ?? "", document_.payload);
-    body.replaceChildren(metadata(hit, document_), text(shown(document_.text), shown(hit.passage?.text)));
+    const shown = readable(document_.text, document_.payload);
+    if (open !== hit) return;
+    body.replaceChildren(metadata(hit, document_), text(shown, ...placeOf(hit, document_.text)));
     find("document-passage").hidden = !body.querySelector("mark");
   } catch (error) {
-    showError(body, error, () => openDocument(hit));
+    if (open === hit) showError(body, error, () => show(hit));
   } finally {
     body.removeAttribute("aria-busy");
   }
@@ -40,15 +72,31 @@ async function read(hit) {
 
 function metadata(hit, { id, payload = {} }) {
   const entries = [["collection", hit.collection], ["id", id], ...Object.entries(payload)];
-  return make("dl", { class: "metadata" }, entries.map(([name, value]) => [make("dt", {}, name), make("dd", {}, shown(value))]));
+  const more = entries.length - SHOWN;
+  const rest = more > 0 && make("details", { class: "more-metadata" }, make("summary", {}, `${more.toLocaleString("en")} more`), list(entries.slice(SHOWN)));
+  return make("div", { class: "about" }, list(entries.slice(0, SHOWN), "metadata"), rest);
+}
+
+function list(entries, kind) {
+  return make("dl", { class: kind }, entries.map(([name, value]) => [make("dt", {}, name), make("dd", {}, shown(value))]));
 }
 
 function shown(value) {
-  return typeof value === "string" ? value : JSON.stringify(value);
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  if (text.length <= LONG) return text;
+  return make("details", {}, make("summary", {}, `${shortened(text, 80)} (${text.length.toLocaleString("en")} characters)`), text);
 }
 
-function text(whole, passage) {
-  const start = passage ? whole.indexOf(passage) : -1;
-  const parts = start < 0 ? [whole] : [whole.slice(0, start), make("mark", {}, passage), whole.slice(start + passage.length)];
+/** Where the passage of a hit starts and ends in its document: within the text that was found, since it may stand elsewhere too. */
+export function placeOf({ passage, text }, whole) {
+  if (!passage?.text) return [0, 0];
+  const chunk = whole.indexOf(text);
+  const before = Array.from(text).slice(0, passage.start).join("").length; // the server counts characters
+  const start = chunk < 0 ? whole.indexOf(passage.text) : chunk + before;
+  return start < 0 ? [0, 0] : [start, start + passage.text.length];
+}
+
+function text(whole, start, end) {
+  const parts = start === end ? [whole] : [whole.slice(0, start), make("mark", {}, whole.slice(start, end)), whole.slice(end)];
   return make("div", { class: "document-text", tabindex: "0", role: "region", "aria-label": "Text of the document" }, parts);
 }

@@ -1,12 +1,19 @@
 // Files that are dropped or chosen, folders with all that is in them.
 
-/** Call `use` with a list of [path, File] when files are dropped on `area` or chosen in `input`. */
-export function onFiles(area, input, use) {
-  input.addEventListener("change", () => {
-    const files = [...input.files].map((file) => [file.webkitRelativePath || file.name, file]);
-    input.value = "";
-    if (files.length) use(files);
-  });
+/** Call `use` with a list of [path, File] when files are dropped on `area` or chosen in one of the `inputs`. */
+export function onFiles(area, inputs, use) {
+  for (const input of inputs) {
+    input.addEventListener("change", () => {
+      const files = [...input.files].map((file) => [file.webkitRelativePath || file.name, file]);
+      input.value = "";
+      if (files.length) use(files);
+    });
+  }
+  for (const name of ["dragover", "drop"]) {
+    addEventListener(name, (event) => {
+      if (event.dataTransfer?.types.includes("Files")) event.preventDefault(); // else the browser would leave the page for a file
+    });
+  }
   for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
     area.addEventListener(name, (event) => {
       event.preventDefault();
@@ -14,8 +21,7 @@ export function onFiles(area, input, use) {
     });
   }
   area.addEventListener("drop", async (event) => {
-    const files = await filesOf(event.dataTransfer);
-    if (files.length) use(files);
+    if (event.dataTransfer.types.includes("Files")) use(await filesOf(event.dataTransfer));
   });
 }
 

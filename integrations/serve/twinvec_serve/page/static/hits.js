@@ -1,8 +1,8 @@
 // Hits as a list: title, place, passage, scores.
 
-import { openDocument } from "./document.js";
+import { openDocument, titleOf } from "./document.js";
 import { make } from "./dom.js";
-import { passageOf } from "./passage.js";
+import { passageOf, shortened } from "./passage.js";
 import { ranges, scoreBars } from "./scores.js";
 
 export function hitList(hits) {
@@ -18,17 +18,12 @@ function article(hit, range) {
     make(
       "div",
       { class: "hit-text" },
-      make("h2", {}, make("button", { type: "button", class: "title", onclick: open }, titleOf(hit))),
-      make("p", { class: "place" }, placeOf(hit).join(" · ")),
+      make("h2", {}, make("button", { type: "button", class: "title", onclick: open }, make("span", { class: "clamped" }, titleOf(hit)))),
+      make("p", { class: "place" }, placeOf(hit).map((part, index) => [index > 0 && " · ", make("span", {}, shortened(part, 120))])),
       make("blockquote", { class: "passage" }, passageOf(hit)),
     ),
     scoreBars(hit, range),
   );
-}
-
-export function titleOf(hit) {
-  const title = hit.payload?.title;
-  return typeof title === "string" && title.trim() ? title : hit.id;
 }
 
 /** What is known of where a hit stands: collection, id, headings, page. */
@@ -37,7 +32,7 @@ function placeOf(hit) {
   const place = [hit.collection];
   if (titleOf(hit) !== hit.id) place.push(hit.id);
   if (typeof payload.heading === "string") place.push(payload.heading.replaceAll(" > ", " › "));
-  if (Number.isInteger(payload.page)) place.push(`page ${payload.page}`);
+  if (Number.isInteger(hit.page)) place.push(`page ${hit.page}`);
   place.push(hit.described);
-  return place.filter((part) => typeof part === "string" && part && part !== titleOf(hit));
+  return place.filter((part) => typeof part === "string" && part.trim() && part !== titleOf(hit));
 }

@@ -1,5 +1,6 @@
 // The page: which panel is shown, and what the server has.
 
+import { documentOf, partOf } from "./address.js";
 import * as add from "./add.js";
 import * as answers from "./answers.js";
 import * as bias from "./bias.js";
@@ -10,13 +11,15 @@ import * as map from "./map.js";
 import * as search from "./search.js";
 import { load } from "./served.js";
 import * as similarity from "./similarity.js";
-import { isUsed, showError, showLoading } from "./states.js";
+import { announce, isUsed, showError, showLoading } from "./states.js";
 
 const PANELS = ["search", "add", "similarity", "answers", "map", "bias"];
-let shownBefore = false;
+let shown = null;
 
+/** Show the part that the address names; the focus goes to its title if another part was shown. */
 function show() {
-  const wanted = PANELS.includes(location.hash.slice(1)) ? location.hash.slice(1) : PANELS[0];
+  const wanted = PANELS.includes(partOf(location.hash)) ? partOf(location.hash) : PANELS[0];
+  if (wanted === shown) return;
   for (const name of PANELS) find(`panel-${name}`).hidden = name !== wanted;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#${wanted}`) link.setAttribute("aria-current", "page");
@@ -24,11 +27,17 @@ function show() {
   }
   const title = find(`title-${wanted}`);
   document.title = `${title.textContent} · twinvec`;
-  if (shownBefore) {
+  if (shown) {
     scrollTo(0, 0);
     title.focus({ preventScroll: true });
   }
-  shownBefore = true;
+  shown = wanted;
+}
+
+/** Show what else the address names: a search, a document. */
+function follow() {
+  if (shown === "search") search.follow();
+  document_.follow(documentOf(location.hash));
 }
 
 /** Load what the server has; as long as nothing was searched, the outcome of the search says how it goes. */
@@ -37,10 +46,14 @@ async function begin() {
   if (!isUsed(outcome)) showLoading(outcome, "Asking the server what it has");
   try {
     await load();
+    follow();
   } catch (error) {
     if (!isUsed(outcome)) showError(outcome, error, begin);
   } finally {
-    if (!isUsed(outcome)) outcome.removeAttribute("aria-busy");
+    if (!isUsed(outcome)) {
+      outcome.removeAttribute("aria-busy");
+      announce(outcome.querySelector(".empty-title")?.textContent ?? "");
+    }
   }
 }
 
@@ -50,6 +63,9 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 find("key-open").addEventListener("click", async () => (await askForKey(false)) && begin());
 for (const part of [search, document_, add, similarity, answers, map, bias]) part.start();
-addEventListener("hashchange", show);
+addEventListener("hashchange", () => {
+  show();
+  follow();
+});
 show();
 begin();

@@ -16,7 +16,7 @@ export function start() {
   const form = find("map-form");
   form.elements.sentences.value = MAP.sentences.join("\n");
   form.elements.query.value = MAP.query;
-  find("map-clusters").append(make("option", { value: "" }, "as they fit"), ...NUMBERS.map((each) => make("option", {}, String(each))));
+  find("map-clusters").append(make("option", { value: "" }, "auto"), ...NUMBERS.map((each) => make("option", {}, String(each))));
   showEmpty(find("map-outcome"), "Draw the examples, or sentences of your own");
   onSubmit(form, find("map-outcome"), "Drawing the map", drawn);
 }
@@ -30,14 +30,14 @@ export function showOnMap(texts) {
   form.requestSubmit();
 }
 
-async function drawn(fields, signal) {
+async function drawn(fields, run) {
   const sentences = [...new Set(linesOf(fields.get("sentences")))];
   if (sentences.length < 3) throw new Mistake("A map needs at least three different sentences.");
   if (sentences.length > MOST) throw new Mistake(`A map takes at most ${counted(MOST, "sentence")}; these are ${sentences.length.toLocaleString("en")}.`);
   const model = fields.get("model");
   const query = fields.get("query").trim();
-  const vectors = await embed(model, sentences, "document", signal);
-  const [asked] = query ? await embed(model, [query], "query", signal) : [];
+  const vectors = await embed(model, sentences, "document", run);
+  const [asked] = query ? await embed(model, [query], "query", run) : [];
   const wanted = Number(fields.get("clusters"));
   const { labels, centres } = wanted ? kmeans(vectors, Math.min(wanted, sentences.length)) : clustersOf(vectors);
   const placed = principal(vectors);
@@ -55,7 +55,7 @@ function membersOf(points, centre, cluster) {
 
 function shown(points, clusters, asked) {
   const buttons = points.map(({ text }, index) =>
-    make("button", { type: "button", class: "sentence", tabindex: "-1", onfocus: () => light(index), onpointerenter: () => light(index) }, text),
+    make("button", { type: "button", class: "sentence", tabindex: "-1", onfocus: () => light(index), onpointerenter: () => light(index) }, make("span", { class: "clamped" }, text)),
   );
   const names = clusters.map((rows) => points[rows[0]].text);
   const { drawing, light: lightPoint } = plot(points, names, asked?.place, (index) => light(index, true));
@@ -69,7 +69,8 @@ function shown(points, clusters, asked) {
   drawing.addEventListener("pointerleave", () => light(-1));
   list.addEventListener("pointerleave", () => light(-1));
   const nearest = asked ? [nearestList(points, asked)] : [];
-  return [make("div", { class: "results map-and-list" }, make("div", { class: "map-frame" }, drawing, ...nearest), list)];
+  const hint = make("p", { class: "summary" }, "Point at a sign or at a sentence to see which belong together. The arrow keys move through the list.");
+  return [hint, make("div", { class: "results map-and-list" }, make("div", { class: "map-frame" }, drawing, ...nearest), list)];
 }
 
 function section(rows, cluster, buttons) {

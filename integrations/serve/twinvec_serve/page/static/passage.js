@@ -37,9 +37,20 @@ function flowed(text) {
   });
 }
 
+/** A text of at most so many letters; a longer one is cut and ends with "…". */
+export function shortened(text, letters) {
+  const points = Array.from(text);
+  return points.length <= letters ? text : `${points.slice(0, letters - 1).join("").trimEnd()}…`;
+}
+
+/** The text with at most one blank line in a row; all places stay. */
+function closed(text) {
+  return text.replace(/(?<=\n[^\S\n]*\n)\s+/g, (blanks) => " ".repeat(blanks.length));
+}
+
 /** A hit's passage with the words of the query marked, or the beginning of its text. */
 export function passageOf(hit) {
   const { passage, text, payload } = hit;
-  if (passage) return marked(readable(passage.text, payload), passage.matches);
-  return [readable(text.length > BEGINNING ? `${text.slice(0, BEGINNING)}…` : text, payload)];
+  if (passage) return marked(closed(readable(passage.text, payload)), passage.matches);
+  return [closed(readable(shortened(text, BEGINNING), payload))];
 }

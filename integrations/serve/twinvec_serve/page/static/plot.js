@@ -1,6 +1,7 @@
 // A map of points as a drawing. The list beside it says the same in words.
 
 import { draw } from "./dom.js";
+import { shortened } from "./passage.js";
 
 const WIDTH = 640;
 const MARGIN = 36;
@@ -8,6 +9,8 @@ const [LOWEST, HIGHEST] = [320, 560];
 const SIZE = 6;
 const LINE = 19; // between two labels
 const LETTERS = 28;
+const NAME = 11; // width of a letter of a name, at most
+const TIP = 9; // width of a letter of the tip, in pixels
 const SHAPES = [
   (r) => `M${-r},0a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0`,
   (r) => `M${-r},${-r}h${2 * r}v${2 * r}h${-2 * r}z`,
@@ -35,16 +38,17 @@ export function plot(points, names, query, onPoint) {
   const drawing = draw(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${scale.height}`, role: "img", "aria-label": label, class: "map" },
+    clusterNames(points, names, scale), // below the signs, so that none is covered
     signs,
-    clusterNames(points, names, scale),
     query && asked(scale.to(query)),
     tip,
   );
   const light = (row) => {
     signs.forEach((each, index) => each.classList.toggle("lit", index === row));
     drawing.classList.toggle("lighting", row >= 0);
-    tip.textContent = row >= 0 ? shortened(points[row].text, 60) : "";
-    if (row >= 0) put(tip, scale.to(points[row].place), 60);
+    const unit = WIDTH / (drawing.getBoundingClientRect().width || WIDTH); // of the drawing, in a pixel
+    tip.textContent = row >= 0 ? shortened(points[row].text, Math.min(60, Math.floor(WIDTH / unit / TIP))) : "";
+    if (row >= 0) put(tip, scale.to(points[row].place), unit * TIP);
   };
   return { drawing, light };
 }
@@ -74,23 +78,20 @@ function clusterNames(points, names, scale) {
     y = Math.min(y, scale.height - 6);
     taken.push([x, y]);
     const text = draw("text", { class: "cluster-name" }, shortened(name, LETTERS));
-    put(text, [x, y - 20], LETTERS);
+    put(text, [x, y - 20], NAME);
     return text;
   });
 }
 
-/** Put a text below a place, within the drawing. */
-function put(text, [x, y], letters) {
-  const half = 3.9 * Math.min(letters, text.textContent.length);
-  text.setAttribute("x", Math.min(WIDTH - half - 4, Math.max(half + 4, x)));
+/** Put a text below a place, within the drawing: one near an edge begins or ends there. */
+function put(text, [x, y], letter) {
+  const half = (letter * text.textContent.length) / 2;
+  const anchor = x < half + 8 ? "start" : x > WIDTH - half - 8 ? "end" : "middle";
+  text.setAttribute("text-anchor", anchor);
+  text.setAttribute("x", { start: 8, middle: x, end: WIDTH - 8 }[anchor]);
   text.setAttribute("y", y + 20);
 }
 
 function asked([x, y]) {
   return draw("g", { class: "asked", transform: `translate(${x} ${y})` }, draw("circle", { r: 11 }), draw("circle", { r: 3, class: "dot" }));
-}
-
-export function shortened(text, letters) {
-  const points = Array.from(text);
-  return points.length <= letters ? text : `${points.slice(0, letters - 1).join("").trimEnd()}…`;
 }

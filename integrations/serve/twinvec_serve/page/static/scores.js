@@ -21,7 +21,7 @@ export function ranges(hits) {
 export function scoreBars(hit, range) {
   const rows = Object.entries(hit.scores).map(([stage, value]) => {
     const [low, high] = range.get(stage);
-    return row(NAMES[stage] ?? stage, high > low ? (value - low) / (high - low) : 0, value.toFixed(2));
+    return row(NAMES[stage] ?? stage, high > low ? (value - low) / (high - low) : 0, figure(value));
   });
   if (hit.relevance !== null && hit.relevance !== undefined) {
     rows.unshift(row("relevance", hit.relevance, percent(hit.relevance), "lead-row"));
@@ -29,9 +29,15 @@ export function scoreBars(hit, range) {
   return make("ul", { class: "bars", "aria-label": "Scores" }, rows);
 }
 
+/** A score in two decimals, a small one in four, so that what is not nothing is never 0.00. */
+export function figure(value) {
+  if (value > 0 && value < 0.0001) return "<0.0001";
+  return value.toFixed(value && Math.abs(value) < 0.01 ? 4 : 2);
+}
+
 /** One bar: its name, how much of it is filled (0 to 1), and what is written beside it. */
 export function row(name, share, shown, kind = "") {
-  return make("li", { class: kind }, make("span", { class: "bar-name" }, name), bar(share), make("span", { class: "bar-value" }, shown));
+  return make("li", { class: kind }, make("span", { class: "bar-name clamped" }, name), bar(share), make("span", { class: "bar-value" }, shown));
 }
 
 export function bar(share) {

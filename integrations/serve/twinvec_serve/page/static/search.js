@@ -1,5 +1,6 @@
 // Search over collections.
 
+import { addressOf, documentOf, settingsOf, withDocument } from "./address.js";
 import { ask } from "./api.js";
 import { counted, find, make } from "./dom.js";
 import { hitList } from "./hits.js";
@@ -9,16 +10,18 @@ import { announce, isUsed, Mistake, onSubmit, showEmpty } from "./states.js";
 
 const PAGE = 10;
 let limit = PAGE;
+let address = null; // of the search that is shown
+let following = false; // whether a search begins because the address names it
 
 export function start() {
   const form = find("search-form");
   const outcome = find("search-outcome");
-  const run = onSubmit(form, outcome, "Searching", (fields, signal) => search(fields, signal, more));
+  const run = onSubmit(form, outcome, "Searching", (fields, { signal }) => search(fields, signal, more));
   const more = () => {
     limit += PAGE;
     run();
   };
-  form.addEventListener("submit", () => (limit = PAGE), { capture: true });
+  form.addEventListener("submit", begun, { capture: true });
   find("search-relevance").addEventListener("input", showRelevance);
   form.addEventListener("change", (event) => {
     if (event.target.name !== "query" && outcome.querySelector(".results, .empty.none")) form.requestSubmit();
@@ -26,8 +29,56 @@ export function start() {
   whenChanged((collections) => showCollections(collections, outcome));
 }
 
+/** A search begins: its settings go into the address. The way back leads to another query, not to each setting tried. */
+function begun({ target: form }) {
+  limit = PAGE;
+  const fields = new FormData(form);
+  const query = fields.get("query").trim();
+  if (!query) return;
+  const some = form.querySelector("[name=collection]:not(:checked)"); // a link to all shows those of later, too
+  const names = some ? fields.getAll("collection").map((name) => ["in", name]) : [];
+  const relevance = fields.get("relevance");
+  const rest = [["mode", fields.get("mode")], ["rerank", fields.get("rerank")], ["relevance", relevance === "0" ? "" : relevance]];
+  address = addressOf("search", [["query", query], ...names, ...rest]);
+  if (address === withDocument(location.hash, null)) return;
+  const same = query === settingsOf(location.hash).get("query");
+  if (following || same) history.replaceState(history.state, "", withDocument(address, documentOf(location.hash)));
+  else history.pushState(null, "", address);
+}
+
+/** Search as the address says, unless that is shown already. An address without settings gets those of what is shown. */
+export function follow() {
+  const wanted = withDocument(location.hash, null);
+  if (wanted === address) return;
+  const settings = settingsOf(wanted);
+  if (![...settings].length) {
+    if (address && !documentOf(location.hash)) history.replaceState(null, "", address);
+    return;
+  }
+  const form = find("search-form");
+  fill(form, settings);
+  if (!form.elements.query.value.trim() || !(settings.has("query") || isUsed(find("search-outcome")))) return;
+  following = true;
+  form.requestSubmit();
+  following = false;
+}
+
+function fill(form, settings) {
+  const names = settings.getAll("in");
+  for (const box of form.querySelectorAll("[name=collection]")) box.checked = !names.length || names.includes(box.value);
+  if (!settings.has("query")) return;
+  form.elements.query.value = settings.get("query");
+  for (const mode of form.elements.mode) mode.checked = mode.value === (settings.get("mode") ?? "");
+  form.elements.rerank.value = settings.get("rerank") ?? "";
+  form.elements.relevance.value = Number(settings.get("relevance")) || 0;
+  if (find("search-rerank").selectedIndex < 0) find("search-rerank").value = "";
+  showRelevance();
+}
+
 function showRelevance() {
-  find("search-relevance-shown").textContent = `${find("search-relevance").value}%`;
+  const slider = find("search-relevance");
+  find("search-relevance-shown").textContent = `${slider.value}%`;
+  slider.setAttribute("aria-valuetext", `${slider.value}%`);
 }
 
 function showCollections(collections, outcome) {
@@ -50,7 +101,7 @@ function chip({ name, documents, model, error, descriptions }, checked) {
   const box = make("input", { type: "checkbox", name: "collection", value: name, checked });
   const about = error ? [error] : [counted(documents, "document"), `model ${model}`, ...Object.values(descriptions ?? {})];
   const number = error ? "cannot be opened" : documents.toLocaleString("en");
-  return make("label", { class: "chip", title: about.join(" · ") }, box, make("span", {}, name, make("small", {}, number)));
+  return make("label", { class: "chip", title: about.join(" · ") }, box, make("span", {}, make("bdi", {}, name), make("small", {}, number)));
 }
 
 async function search(fields, signal, more) {

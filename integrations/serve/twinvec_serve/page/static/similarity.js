@@ -15,11 +15,11 @@ export function start() {
   onSubmit(form, find("similarity-outcome"), "Comparing", compare);
 }
 
-async function compare(fields, signal) {
+async function compare(fields, run) {
   const text = fields.get("text").trim();
   const others = linesOf(fields.get("others"));
   if (!text || !others.length) throw new Mistake("Give a text, and at least one other.");
-  const [first, ...rest] = await embed(fields.get("model"), [text, ...others], "document", signal);
+  const [first, ...rest] = await embed(fields.get("model"), [text, ...others], "document", run);
   const scored = others.map((other, index) => [other, cosine(first, rest[index])]).sort((a, b) => b[1] - a[1]);
   announce(`The nearest of ${others.length}: ${scored[0][0]}`);
   return [make("ol", { class: "results ranked bars" }, scored.map(([other, score]) => row(other, score, score.toFixed(3))))];

@@ -1,7 +1,7 @@
 // What a panel shows when it has nothing, while it waits, and when something failed.
 
 import { Cancelled } from "./api.js";
-import { find, make } from "./dom.js";
+import { counted, find, make } from "./dom.js";
 
 /** Say something to people who do not see the page. */
 export function announce(text) {
@@ -27,34 +27,48 @@ export function showError(outcome, error, again) {
 }
 
 /**
- * Let a form do `work(fields, signal)`, which returns nodes; a new submission stops the one before.
- * The outcome shows that it waits, the nodes, or the error with a way to try again.
+ * Let a form do `work(fields, run)`, which returns nodes; a new submission stops the one before.
+ * The outcome shows that it waits, the nodes, or the error, with a way to try again unless the form has to be mended.
+ * A run has the `signal` that stops it, `told(done, total)`, which shows how far it is, and counts truncated texts.
  */
 export function onSubmit(form, outcome, waiting, work) {
   let running = null;
-  const run = async () => {
-    running?.abort();
-    const mine = (running = new AbortController());
+  let stop = null;
+  const submit = async () => {
+    stop?.abort();
+    stop = new AbortController();
+    const told = (done, total) => run === running && showProgress(outcome, `${waiting}: ${done.toLocaleString("en")} of ${counted(total, "text")}`);
+    const run = (running = { signal: stop.signal, told, truncated: 0 });
     outcome.dataset.used = "";
     showLoading(outcome, waiting);
     try {
-      const nodes = await work(new FormData(form), mine.signal);
-      if (running === mine) outcome.replaceChildren(...nodes);
+      const nodes = await work(new FormData(form), run);
+      if (running === run) outcome.replaceChildren(...truncation(run.truncated), ...nodes);
     } catch (error) {
-      if (running === mine && !(error instanceof Cancelled)) showError(outcome, error, run);
+      if (running === run && !(error instanceof Cancelled)) showError(outcome, error, error instanceof Mistake ? null : submit);
     } finally {
-      if (running === mine) outcome.removeAttribute("aria-busy");
+      if (running === run) outcome.removeAttribute("aria-busy");
     }
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    run();
+    submit();
   });
-  return run;
+  return submit;
 }
 
 /** Whether something was asked for whose outcome stands there. */
 export const isUsed = (outcome) => "used" in outcome.dataset;
+
+function showProgress(outcome, text) {
+  const line = outcome.querySelector(".told") ?? make("p", { class: "summary told" });
+  line.textContent = text;
+  if (!line.isConnected) outcome.prepend(line);
+}
+
+function truncation(count) {
+  return count ? [make("p", { class: "warning" }, `${counted(count, "text is", "texts are")} longer than the model reads: only what comes first counts.`)] : [];
+}
 
 /** A mistake of the person in front of the page, in words for that person. */
 export class Mistake extends Error {}

@@ -1,0 +1,97 @@
+"""JSON bodies, parsed so that the server answers other requests meanwhile.
+
+A large body is parsed in a thread. Python's parser holds up all other threads except while it calls a function, so it
+calls one for each object of a large body. A text with many lists is read by ``SteppedDecoder``, whose lists are read in
+Python: that takes longer, and holds up nobody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from functools import partial
+from json.decoder import JSONArray  # type: ignore[attr-defined]  # it is not in typeshed
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]
+from typing import Any
+
+from anyio import to_thread
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from twinvec.errors import DocumentError
+
+SMALL_BYTES = 64 * 1024
+"""Largest text that is parsed on the event loop."""
+
+MOST_LISTS = 500_000
+"""Most lists in one JSON text."""
+
+_MANY_LISTS = 20_000  # read in a few milliseconds by Python's parser
+_MOST_FIELDS = 1000  # of a body that a form describes
+
+
+class SteppedDecoder(json.JSONDecoder):
+    """Python's decoder with lists that are read in Python.
+
+    Raises:
+        DocumentError: the text has more than ``MOST_LISTS`` lists.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._lists = 0
+        self.parse_array = self._list
+        self.scan_once = py_make_scanner(self)
+
+    def _list(self, *given: Any) -> Any:
+        self._lists += 1
+        if self._lists > MOST_LISTS:
+            raise DocumentError(f"too large: it has more than {MOST_LISTS:,} lists; send it in parts")
+        return JSONArray(*given)
+
+
+def decoder_for(text: bytes) -> type[json.JSONDecoder]:
+    """Return the decoder that reads a JSON text without holding up other threads for long."""
+    return SteppedDecoder if text.count(b"[") > _MANY_LISTS else json.JSONDecoder
+
+
+def itself(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of a body: a function that Python's parser calls, so that other threads have their turn."""
+    return value
+
+
+async def parsed_body(body: bytes) -> Any:
+    """Return what a body says that a form describes.
+
+    Raises:
+        HTTPException: the body has too many lists or fields (400).
+        ValueError, RecursionError: the body is not JSON, or is nested too deeply.
+    """
+    if len(body) <= SMALL_BYTES:
+        return json.loads(body)
+    parse = partial(json.loads, body, cls=decoder_for(body), object_hook=itself)
+    try:
+        value = await to_thread.run_sync(parse)
+    except DocumentError as error:
+        raise HTTPException(400, f"the body is {error}") from None
+    if isinstance(value, dict) and len(value) > _MOST_FIELDS:
+        raise HTTPException(400, f"the body has {len(value):,} fields, more than any request has")
+    return value
+
+
+class JsonRoute(APIRoute):
+    """A route whose body is parsed by ``parsed_body``."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        usual = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            return await usual(_JsonRequest(request.scope, request.receive))
+
+        return handler
+
+
+class _JsonRequest(Request):
+    async def json(self) -> Any:
+        return await parsed_body(await self.body())

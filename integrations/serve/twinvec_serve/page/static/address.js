@@ -1,0 +1,26 @@
+// The address of what is shown: its part, the settings of a search, the open document. A link or a bookmark shows the same again.
+
+/** The part that an address names, "" for none. */
+export const partOf = (hash) => hash.slice(1).split("?")[0];
+
+/** The settings in an address. */
+export const settingsOf = (hash) => new URLSearchParams(hash.split("?").slice(1).join("?"));
+
+/** The address of a part with settings: URLSearchParams, or their entries; empty ones are left out. */
+export function addressOf(part, settings) {
+  const text = new URLSearchParams([...settings].filter(([, value]) => value)).toString();
+  return `#${part}${text && `?${text}`}`;
+}
+
+/** The address of the document of a hit, over what is shown; without a hit, what is shown alone. */
+export function withDocument(hash, hit) {
+  const rest = [...settingsOf(hash)].filter(([name]) => name !== "document" && name !== "collection");
+  return addressOf(partOf(hash) || "search", hit ? [...rest, ["collection", hit.collection], ["document", hit.id]] : rest);
+}
+
+/** The document that an address names, as a hit, or null. */
+export function documentOf(hash) {
+  const settings = settingsOf(hash);
+  const [collection, id] = [settings.get("collection"), settings.get("document")];
+  return collection && id ? { collection, id } : null;
+}
