@@ -44,7 +44,8 @@ class Asked:
         everything: Return all hits of that relevance instead of ``limit``.
         phrasings: ``words`` and ``answers`` of ``Collection.search``.
         passages: How to find passages: by the query's "words"; by token "states", some 10 ms a hit; or "auto", by
-            states only if the best passage by words lacks a word of the query.
+            states only if the best passage by words lacks a word of the query. States of words that the model does not
+            know find nothing, so a query of such words has passages by words.
     """
 
     mode: Mode | None = None
@@ -79,8 +80,8 @@ class FoundHit:
 
     def as_fields(self) -> dict[str, Any]:
         """Return the hit as ``twinvec search --json`` prints it."""
-        named = {"described": self.described, "collection": self.collection}
-        return asdict(self.hit) | {name: value for name, value in named.items() if value}
+        named = {"page": self.hit.page, "described": self.described, "collection": self.collection}
+        return asdict(self.hit) | {name: value for name, value in named.items() if value not in (None, "")}
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any], *, chunks: bool) -> FoundHit:
@@ -168,11 +169,12 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
         hits = opened.with_passages(text, hits if asked.everything else hits[asked.offset :])
         reranked = time.perf_counter() - start - searched
     hits = _relevant(hits, asked.least, opened)
-    if setting.mode != "sparse":
+    unknown = setting.mode != "sparse" and _is_unknown(text, opened)
+    if setting.mode != "sparse" and not unknown:
         hits = _with_passages(text, hits, opened, asked.passages)
     described = opened.described([_source(hit, asked.chunks) for hit in hits])
     found = [_found(hit, asked, described) for hit in hits]
-    return Answer(query, found, searched, reranked, setting.mode != "sparse" and _is_unknown(text, opened))
+    return Answer(query, found, searched, reranked, unknown)
 
 
 def _is_unknown(text: str, opened: Collection) -> bool:
@@ -182,7 +184,7 @@ def _is_unknown(text: str, opened: Collection) -> bool:
 
 
 def _with_passages(text: str, hits: list[Hit], opened: Collection, how: Passages) -> list[Hit]:
-    """Return the hits with passages by token states, where they are asked for."""
+    """Return the hits; token states choose their passages unless ``how`` is "words", or "auto" and words suffice."""
     from twinvec.retrieval.passages import has_all_words, with_state_passages
 
     best = hits[0].passage if hits else None

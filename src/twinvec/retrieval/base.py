@@ -6,12 +6,13 @@ it holds, a ``SpaceEncoder``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.checks import is_integer
+from twinvec.text import check_text, is_list
 
 if TYPE_CHECKING:
     from twinvec.arrays import FloatArray, IntArray
@@ -63,6 +64,39 @@ class Hit:
     payload: Mapping[str, Any] = field(default_factory=dict)
     relevance: float | None = field(default=None, kw_only=True)
     passage: Passage | None = field(default=None, kw_only=True)
+
+    @property
+    def page(self) -> int | None:
+        """The page on which the passage starts, or the text of a hit without one; None if that is not known.
+
+        The payload's ``page`` is where the text starts, and a chunk of short pages holds several of them.
+        """
+        found = self.passage
+        start, end = (body_start(self), len(self.text)) if found is None else (found.start, found.end)
+        pages = pages_of(self, start, end)
+        return None if pages is None else pages[0]
+
+
+def body_start(hit: Hit) -> int:
+    """Return where a hit's text begins behind its heading; 0 for a text that is only a heading."""
+    heading = hit.payload.get("heading")
+    if not isinstance(heading, str) or not heading or not hit.text.startswith(f"{heading}\n\n"):
+        return 0
+    return len(heading) + 2
+
+
+def pages_of(hit: Hit, start: int, end: int) -> tuple[int, int] | None:
+    """Return the first and the last page of ``hit.text[start:end]``; None if it is not known where the text starts.
+
+    The payload's ``page`` is the page on which the text starts, and each form feed in the text begins another one.
+    """
+    page: Any = hit.payload.get("page")
+    if not is_integer(page):
+        return None
+    part = hit.text[start:end]
+    before = start + len(part) - len(part.lstrip())
+    first = int(page) + hit.text.count("\f", body_start(hit), before)
+    return first, first + part.strip().count("\f")
 
 
 @runtime_checkable
@@ -134,6 +168,16 @@ class SpaceEncoder(VectorEncoder, Protocol):
     @property
     def space(self) -> str:
         """Digest of everything that decides the vectors."""
+
+
+def check_hits(hits: object, where: str) -> None:
+    """Raise InputError, or TextError for a text, unless hits are given; it begins with ``where``."""
+    if not is_list(hits):
+        raise InputError(f"{where}: expected a list of hits, got {type(hits).__name__}")
+    for hit in cast("Iterable[object]", hits):
+        if not isinstance(hit, Hit):
+            raise InputError(f"{where}: expected hits, got {type(hit).__name__}")
+        check_text(hit.text, f"{where}, hit {hit.id!r}")
 
 
 def check_limit(limit: int, name: str = "limit") -> None:

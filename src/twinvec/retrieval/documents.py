@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinvec.errors import DocumentError
-from twinvec.text import MAX_TEXT_BYTES, check_text
+from twinvec.text import MAX_TEXT_BYTES, check_text, is_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +83,29 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     return document
 
 
-def parse_json(text: str | bytes, each_object: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """Parse JSON; raise DocumentError for a text that is not JSON.
+def parse_json(
+    text: str | bytes,
+    each_object: Callable[[dict[str, Any]], Any] | None = None,
+    decoder: type[json.JSONDecoder] = json.JSONDecoder,
+) -> Any:
+    """Parse JSON; raise DocumentError for a text that is not JSON, or that ``decoder`` refuses.
 
     NaN and the infinities are not JSON, although Python's parser takes them. ``each_object`` gets every JSON object as
     a dict, and returns what takes its place.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_hook=each_object)
+        return json.loads(text, cls=decoder, parse_constant=_refuse_constant, object_hook=each_object)
+    except DocumentError:
+        raise
     except ValueError as error:
         raise DocumentError(f"not JSON: {error}") from error
     except RecursionError as error:
         raise DocumentError("nested too deeply for a JSON document") from error
 
 
-def parse_record(text: str | bytes) -> dict[str, Any]:
+def parse_record(text: str | bytes, decoder: type[json.JSONDecoder] = json.JSONDecoder) -> dict[str, Any]:
     """Parse a JSON object, such as a line of a JSON lines file, for ``as_document``; raise DocumentError for others."""
-    value = parse_json(text)
+    value = parse_json(text, decoder=decoder)
     if not isinstance(value, dict):
         raise DocumentError(f'expected an object such as {{"id": ..., "text": ...}}, got {type(value).__name__}')
     return value
@@ -107,7 +113,7 @@ def parse_record(text: str | bytes) -> dict[str, Any]:
 
 def as_documents(values: Iterable[object]) -> Iterator[Document]:
     """Convert each value by ``as_document``; raise the error of the first refused value."""
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+    if isinstance(values, Mapping) or not is_list(values):
         raise DocumentError(f"expected an iterable of documents, got {type(values).__name__}")
     return (as_document(value, position) for position, value in enumerate(values))
 

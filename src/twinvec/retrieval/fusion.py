@@ -20,7 +20,6 @@ better.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from numbers import Real
 from typing import Any, Literal
 
@@ -30,6 +29,7 @@ from twinvec.arrays import FloatArray, ScoreArray, deviation, standardized
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.retrieval.relevance import PLACE, Calibration
 from twinvec.support.checks import check_choice
+from twinvec.text import is_list
 
 FusionMethod = Literal["adaptive", "rrf", "distribution"]
 
@@ -117,7 +117,7 @@ def _evidence(sparse: ScoreArray, terms: int | None) -> float:
 
 
 def _check_weights(weights: Any) -> None:
-    given: list[float] = list(weights) if isinstance(weights, Iterable) else []
+    given: list[float] = list(weights) if is_list(weights) else []
     if len(given) != 2 or not all(isinstance(each, Real) and 0 <= each <= _LARGEST for each in given):
         raise ConfigurationError(f"weights are two numbers from 0, for dense and sparse scores, got {weights!r}")
 

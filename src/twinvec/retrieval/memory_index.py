@@ -16,7 +16,7 @@ import numpy as np
 from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import BadVectorError
 from twinvec.retrieval.analysis import NEWEST_ANALYSIS, Analyzer
-from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_limit
+from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit
 from twinvec.retrieval.bm25 import BM25Index
 from twinvec.retrieval.documents import Document, DocumentLike, as_documents
 from twinvec.retrieval.feedback import check_feedback, moved
@@ -24,7 +24,7 @@ from twinvec.retrieval.filters import Filter, matches, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, fuse
 from twinvec.retrieval.passages import with_passages
 from twinvec.retrieval.relevance import Calibration, model_calibration, relevance
-from twinvec.support.checks import check_choice
+from twinvec.support.checks import check_choice, check_methods
 from twinvec.text import check_text, check_texts
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
@@ -58,6 +58,7 @@ class MemoryIndex:
         calibration: Calibration | None = None,
     ) -> None:
         check_choice(fusion, FusionMethod, "fusion")
+        check_methods(encoder, ("encode_query", "encode_document"), "encoder", "an encoder, such as Encoder(...)")
         self._encoder = encoder
         self._analyzer = Analyzer(language, NEWEST_ANALYSIS)
         self._fusion: FusionMethod = fusion
@@ -165,6 +166,8 @@ class MemoryIndex:
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """Return hits of a search without passages, each with the passage that answers the query."""
+        check_text(query, "query")
+        check_hits(hits, "hits")
         return with_passages(query, hits, self._analyzer)
 
     def _query_vectors(self, queries: list[str], corpus: _Corpus, mode: Mode) -> FloatArray:

@@ -19,8 +19,8 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, IntArray
 from twinvec.retrieval.analysis import Analyzer, stop_list
-from twinvec.retrieval.base import Hit, Passage, SpanEncoder
-from twinvec.retrieval.windows import Span, body_start, grown, units, windows
+from twinvec.retrieval.base import Hit, Passage, SpanEncoder, body_start
+from twinvec.retrieval.windows import Span, grown, units, windows
 
 Match = tuple[str, int, int]
 """A term, and where its word begins and ends in the text."""
@@ -52,7 +52,7 @@ def word_passages(query: str, hits: Sequence[Hit], analyzer: Analyzer) -> list[P
     total = sum(map(len, cut))
     weights = {term: log(1 + (total - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
     return [
-        _passage(hit.text, _best(spans, in_units, weights), matches)
+        _passage(hit.text, _best(hit.text, spans, in_units, weights), matches)
         for hit, spans, in_units, matches in zip(hits, cut, by_unit, found, strict=True)
     ]
 
@@ -95,21 +95,23 @@ def state_passages(
     """
     found = _matches([hit.text for hit in hits], _telling_terms(query, analyzer), analyzer)
     return [
-        _passage(hit.text, _nearest(units(hit.text, body_start(hit)), cosines_TQ, spans_T2), matches)
+        _passage(hit.text, _nearest(hit, cosines_TQ, spans_T2), matches)
         for hit, cosines_TQ, spans_T2, matches in zip(hits, cosines, spans, found, strict=True)
     ]
 
 
-def _nearest(spans: Sequence[Span], cosines_TQ: FloatArray, spans_T2: IntArray) -> Span | None:
+def _nearest(hit: Hit, cosines_TQ: FloatArray, spans_T2: IntArray) -> Span | None:
     """Return the window with the largest mean, over the query's tokens, of the best cosine; then grown.
 
-    A smaller window is preferred to a larger one that is hardly nearer. None if no token stands in a unit.
+    A smaller window is preferred to a larger one that is hardly nearer. A token counts where it starts: one that the
+    model does not know may be a long text without spaces. Without a token, the first window is returned.
     """
+    spans = units(hit.text, body_start(hit))
     starts, ends = spans_T2[:, 0], spans_T2[:, 1]
-    inside = [(starts >= span.start) & (ends <= span.end) & (ends > starts) for span in spans]
+    inside = [(starts >= span.start) & (starts < span.end) & (ends > starts) for span in spans]
     kept = [row for row, rows_T in enumerate(inside) if rows_T.any()]  # a text may be longer than the model reads
     if not kept or not cosines_TQ.shape[1]:
-        return None
+        return grown(hit.text, spans, 0, 1) if spans else None
     read = [spans[row] for row in kept]
     best_UQ = np.stack([cosines_TQ[inside[row]].max(axis=0) for row in kept])
 
@@ -118,7 +120,7 @@ def _nearest(spans: Sequence[Span], cosines_TQ: FloatArray, spans_T2: IntArray) 
         return float(best_UQ[first:end].max(axis=0).mean()) - _UNIT * (end - first)
 
     first, end = max(windows(read), key=nearness)
-    return grown(spans, kept[first], kept[end - 1] + 1)
+    return grown(hit.text, spans, kept[first], kept[end - 1] + 1)
 
 
 def has_all_words(query: str, passage: Passage, analyzer: Analyzer) -> bool:
@@ -140,7 +142,7 @@ def _empty_terms(version: int) -> frozenset[str]:
     return frozenset(chain.from_iterable(Analyzer(version=version).terms(sorted(stop_list("EN_PLUS")))))
 
 
-def _best(spans: Sequence[Span], terms: Sequence[frozenset[str]], weights: dict[str, float]) -> Span | None:
+def _best(text: str, spans: Sequence[Span], terms: Sequence[frozenset[str]], weights: dict[str, float]) -> Span | None:
     """Return the best passage: the smallest window of the largest weight, the first one of several; then grown."""
     if not spans:
         return None
@@ -149,7 +151,7 @@ def _best(spans: Sequence[Span], terms: Sequence[frozenset[str]], weights: dict[
         weight = sum(map(weights.__getitem__, frozenset().union(*terms[first:end])))
         if weight > most + 1e-9:
             best, most = (first, end), weight
-    return grown(spans, *best)
+    return grown(text, spans, *best)
 
 
 def _passage(text: str, span: Span | None, matches: Sequence[Match]) -> Passage:

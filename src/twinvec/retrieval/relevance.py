@@ -12,7 +12,7 @@ the number of the query's terms. Relevance is the logistic function of a weighte
 are those of a logistic regression on sets of questions, each asked of its own set and of the others.
 
 Relevance depends on no other hit and on no rank, so that it can be compared between queries and collections. A search
-of one stage uses the weights of that stage alone, and means the same.
+of one stage uses weights of its own, and its relevance means the same.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _LARGEST = 30.0  # of log-odds; the logistic function of it is 1 in all digits t
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How the scores of a collection lie; without the landmarks, those of the model are used, if it is known.
+    """How the scores of a collection lie; a calibration without landmarks takes those of its model, if known.
 
     Attributes:
-        version: Of the way in which it was measured.
-        chunks: Number of chunks that the collection had when it was measured; 0 if it has not been.
+        version: Version of the way of measuring.
+        chunks: Number of chunks that the collection had when it was measured; 0 if it was never measured.
         unrelated: Landmark 0 of the cosine.
         near: Landmark 1 of the cosine.
         words: Weight of words in a hybrid search (``retrieval.fusion``).

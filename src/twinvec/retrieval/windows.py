@@ -1,7 +1,8 @@
 """Windows: a text -> its sentences and lines, and the short stretches of it that a passage may be.
 
 sentencex, the segmenter of Wikimedia, cuts prose into sentences. A line of a table, of code or of a list is a unit as
-it is, because its sense ends with the line. No unit begins or ends within a word.
+it is, because its sense ends with the line. No unit begins or ends within a word, unless the word is longer than a
+window: a text without spaces (Chinese, Thai, an address, encoded data) is cut between its characters.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from twinvec.retrieval.base import Hit
+from typing import NamedTuple
+from unicodedata import category, east_asian_width
 
 SHORTEST = 60
 LONGEST = 320
-"""Characters of a window: a shorter one grows, and a unit that is longer is cut between words."""
+"""Characters of a window: a shorter one grows, and a unit of more columns is cut. A wide character has two columns."""
 
 MOST_UNITS = 3
 """Units of a window, not counting those of less than ``SHORTEST`` characters together."""
+
+_PART = LONGEST // MOST_UNITS  # columns of a part of a unit that is cut
+_MARKS = 16  # characters by which a piece of a word may be longer than that for the marks behind its last letter
 
 _LANGUAGE = "en"  # sentencex then falls back to rules that hold for all scripts; only abbreviations are English
 _LINE = re.compile(r"[^\n]+")
@@ -34,8 +36,19 @@ _ENDS = (*";{}[(\\])", "],", "),", "},")  # of what looks like code
 _CALL = re.compile(r"\w\(")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s")
 _INDENTED = re.compile(r"(?: {4}|\t)")
+_KEYWORD = re.compile(  # in small letters, as code has them at the beginning of a line
+    r"(?:assert|break|case|const|continue|default|del|elif|else|except|export|final|finally|fn|for|func|function|go|if|int"
+    r"|let|new|private|public|pub|raise|return|static|switch|throw|try|type|using|var|void|while|with|yield)\b"
+)
+_CODE_CALL = re.compile(r"\w\((?!\d\w?\))")  # but ssh_config(5) is a page of a manual
+_CODE_SIGN = re.compile(r"[^\w\s.,;:!?'\"()/‐-‟、。，；：！？（）「」-]|_")
+_PROSE_LINE = 40  # columns: a line of prose that goes on in the next one has about as many, or more
 _WORD = re.compile(r"\S+")
 _NOTHING = re.compile(r"[\W_]*$")
+_JOINER = "\u200d"  # between parts of an emoji
+_JOINED = (_JOINER, "\u0e33", "\u0eb3")  # vowel signs of Thai and Lao that Unicode counts as letters
+_PERHAPS_WIDE = re.compile(r"[\u1100-\U0010ffff]")
+_ENDING_SIGNS = ("Pc", "Pd", "Pe", "Pf", "Po", "Sc", "Sk", "Sm", "So")  # not those that open something
 
 
 class Span(NamedTuple):
@@ -43,14 +56,6 @@ class Span(NamedTuple):
 
     start: int
     end: int
-
-
-def body_start(hit: Hit) -> int:
-    """Return where a hit's text begins behind its heading; 0 for a text that is only a heading."""
-    heading = hit.payload.get("heading")
-    if not isinstance(heading, str) or not heading or not hit.text.startswith(f"{heading}\n\n"):
-        return 0
-    return len(heading) + 2
 
 
 def whole_lines(text: str, lines: str) -> list[int]:
@@ -64,12 +69,26 @@ def whole_lines(text: str, lines: str) -> list[int]:
 def units(text: str, start: int = 0) -> list[Span]:
     """Return the sentences and lines of ``text`` from ``start`` on, in order; white space between them is left out.
 
-    A stretch without a letter or a digit is no unit, and one of more than ``LONGEST`` characters is cut.
+    A stretch without a letter or a digit is no unit, and one of more than ``LONGEST`` characters is cut. A line that
+    introduces the unit below it, such as the name of an option or of a function, is one unit with it.
     """
     found: list[Span] = []
     for block in blocks(text, start):
-        found += _cut(text, block)
+        for unit in _cut(text, block):
+            if found and unit.end - found[-1].start <= LONGEST and _introduces(text, found[-1], unit):
+                found[-1] = Span(found[-1].start, unit.end)
+            else:
+                found.append(unit)
     return found
+
+
+def _introduces(text: str, line: Span, unit: Span) -> bool:
+    """Return whether a line stands directly above a unit that is further indented."""
+    start = text.rfind("\n", 0, line.start) + 1
+    between = text[line.end : unit.start]
+    is_line = "\n" not in text[line.start : line.end] and not text[start : line.start].strip()
+    is_above = between.isspace() and between.count("\n") == 1
+    return is_line and is_above and len(between.rpartition("\n")[2]) > line.start - start
 
 
 def windows(spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
@@ -83,13 +102,30 @@ def windows(spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
                 yield first, first + size
 
 
-def grown(spans: Sequence[Span], first: int, end: int) -> Span:
-    """Return the stretch of a window, with the units behind it and then before it, as long as it stays short enough."""
-    while end < len(spans) and _may_grow(spans, first, end) and spans[end].end - spans[first].start <= LONGEST:
+def grown(text: str, spans: Sequence[Span], first: int, end: int) -> Span:
+    """Return the stretch of a window over the units of ``text``, with the units behind it and then before it.
+
+    It grows as long as it stays short enough, and not over the end of a page. If it is still very short, the words with
+    which a long unit begins are added.
+    """
+
+    def holds(first: int, end: int, seam: int) -> bool:
+        is_short = spans[end - 1].end - spans[first].start <= LONGEST
+        return is_short and "\f" not in text[spans[seam - 1].end : spans[seam].start]
+
+    while end < len(spans) and _may_grow(spans, first, end) and holds(first, end + 1, end):
         end += 1
-    while first > 0 and _may_grow(spans, first, end) and spans[end - 1].end - spans[first - 1].start <= LONGEST:
+    while first > 0 and _may_grow(spans, first, end) and holds(first - 1, end, first):
         first -= 1
-    return Span(spans[first].start, spans[end - 1].end)
+    start, stop = spans[first].start, spans[end - 1].end
+    if end < len(spans) and stop - start < SHORTEST and "\f" not in text[stop : spans[end].start]:
+        stop = max(stop, _end_of_words(text, spans[end].start, start + LONGEST))
+    return Span(start, stop)
+
+
+def _end_of_words(text: str, start: int, last: int) -> int:
+    """Return where the last word ends that starts in ``text[start:last]`` and ends there; 0 without one."""
+    return max((word.end() for word in _WORD.finditer(text, start, last + 1) if word.end() <= last), default=0)
 
 
 def _may_grow(spans: Sequence[Span], first: int, end: int) -> bool:
@@ -115,15 +151,18 @@ def blocks(text: str, start: int = 0) -> Iterator[Block]:
     for line in _LINE.finditer(text, start):
         words = line[0]
         blank = line.start() > ended + 1 or words.isspace()
+        if begun is not None and not blank and _is_label(text[begun:ended], words):
+            yield Block(begun, ended, prose=False)
+            begun = None
         marks = _FENCE.match(words)
-        indented = _INDENTED.match(words) and (blank or begun is None)
+        indented = _INDENTED.match(words) and (blank or begun is None) and not _is_prose(words)
         own = bool(fence or marks or indented or _is_alone(words) or _COMMENT.match(words))
         if begun is not None and (own or blank or _ITEM.match(words)):
             yield Block(begun, ended, prose=True)
             begun = None
         if marks and fence in ("", marks[1]):
             fence = "" if fence else marks[1]
-        elif own and not _COMMENT.match(words):
+        elif own and not words.isspace() and not _COMMENT.match(words):
             yield Block(line.start(), line.end(), prose=False)
         elif not own and begun is None and not words.isspace():
             begun = line.start()
@@ -137,7 +176,26 @@ def _is_alone(line: str) -> bool:
     if _ALONE.match(line):
         return True
     line = line.rstrip()
-    return line.endswith(_ENDS) or (line.endswith("):") and _CALL.search(line, 0, len(line) - 2) is not None)
+    is_head = line.endswith("):") and _CALL.search(line, 0, len(line) - 2) is not None
+    return is_head or (line.endswith(_ENDS) and not _is_prose(line))
+
+
+def _is_label(above: str, line: str) -> bool:
+    """Return whether the text above a line is a short line that introduces it: less indented, and no item of a list."""
+    if "\n" in above or _ITEM.match(above) or _columns(above, Span(0, len(above))) >= _PROSE_LINE:
+        return False
+    return _indentation(line) > _indentation(above)
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _is_prose(line: str) -> bool:
+    """Return whether a line is no code although it is indented, as in manuals and letters, or ends with a bracket."""
+    line = line.strip()
+    is_code = _KEYWORD.match(line) or _CODE_CALL.search(line) or len(_CODE_SIGN.findall(line)) > 1
+    return not is_code and _columns(line, Span(0, len(line))) >= _PROSE_LINE
 
 
 def _open_fence(text: str, start: int) -> str:
@@ -165,17 +223,66 @@ def _cut(text: str, block: Block) -> Iterator[Span]:
 
 
 def _short(text: str, unit: Span) -> Iterator[Span]:
-    """Yield a unit, or its parts of at most ``LONGEST`` characters; a longer word is a part of its own."""
-    if unit.end - unit.start <= LONGEST:
+    """Yield a unit, or, if it is longer than a window, parts of about the same size, several of which are a window."""
+    if (columns := _columns(text, unit)) <= LONGEST:
         yield unit
         return
+    size = _part_size(unit, columns)
     start = end = unit.start
     for word in _WORD.finditer(text, unit.start, unit.end):
-        if word.end() - start > LONGEST and end > start:
-            yield Span(start, end)
-            start = word.start()
-        end = word.end()
+        for piece in _pieces(text, Span(*word.span())):
+            if end > start and piece.start + piece.end > 2 * (start + size):  # more than half of it is beyond the part
+                yield Span(start, end)
+                start = piece.start
+            end = piece.end
     yield Span(start, end)
+
+
+def _pieces(text: str, word: Span) -> Iterator[Span]:
+    """Yield a word, or, if it is longer than a window, its pieces: they end behind a sign if there is one."""
+    if (columns := _columns(text, word)) <= LONGEST:
+        yield word
+        return
+    size, start = _part_size(word, columns), word.start
+    while word.end - start > 1.5 * size:
+        end = _end_of_piece(text, start, start + size)
+        yield Span(start, end)
+        start = end
+    yield Span(start, word.end)
+
+
+def _part_size(span: Span, columns: int) -> int:
+    """Return the characters of each part if a stretch of so many columns is cut into parts of the same size."""
+    parts = -(-columns // _PART)
+    return -(-(span.end - span.start) // parts)
+
+
+def _end_of_piece(text: str, start: int, end: int) -> int:
+    """Return where a piece of a long word ends: behind a sign in its second half, or else at or soon after ``end``."""
+    behind_signs = (at for at in range(end, (start + end) // 2, -1) if category(text[at - 1]) in _ENDING_SIGNS)
+    found = next(behind_signs, end)
+    while found < end + _MARKS and _continues(text, found):
+        found += 1
+    return found
+
+
+def _continues(text: str, at: int) -> bool:
+    """Return whether a character belongs to the one before it: an accent, a vowel sign, a part of an emoji."""
+    character = text[at]
+    return (
+        category(character)[0] == "M"
+        or character in _JOINED
+        or text[at - 1] == _JOINER
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+    )
+
+
+def _columns(text: str, span: Span) -> int:
+    """Return the columns that a stretch takes in a terminal, where some characters are wide."""
+    part = text[span.start : span.end]
+    if part.isascii():
+        return len(part)
+    return len(part) + sum(east_asian_width(each) in ("W", "F") for each in _PERHAPS_WIDE.findall(part))
 
 
 def _trimmed(text: str, span: Span) -> Span:

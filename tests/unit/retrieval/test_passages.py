@@ -133,6 +133,17 @@ def test_a_larger_window_has_to_be_nearer():
     assert by_states("x y", text, {"c": [0.5, 0.5]}).start > 80
 
 
+def test_a_token_over_all_of_a_text_leaves_the_passage_short():
+    """A model that knows no word of a text without spaces reads all of it as one token."""
+    text = "ประเทศไทยมีอากาศร้อนชื้นตลอดทั้งปี" * 40
+    tokens = [np.array([(0, len(text))]), np.empty((0, 2), dtype=np.int64)]
+    for spans in tokens:
+        cosines = np.full((len(spans), 1), 0.5, dtype=np.float32)
+        (found,) = state_passages("x", [Hit("a", text, 1.0)], [cosines], [spans], Analyzer())
+        assert found.start == 0
+        assert 100 < len(found.text) < 330
+
+
 def test_a_text_longer_than_the_model_reads_has_a_passage_in_the_part_read():
     text = "The pump is red. The valve is blue. The rest is never read."
     spans = np.array([(4, 8), (21, 26)])

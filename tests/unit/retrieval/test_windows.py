@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
+from twinvec.retrieval.base import Hit, Passage, pages_of
 from twinvec.retrieval.windows import LONGEST, MOST_UNITS, Span, grown, units, windows
 
 
@@ -85,6 +88,61 @@ def test_the_rest_of_a_block_of_code_is_code():
     ]
 
 
+MANUAL = """\
+NAME
+       uniq - report or omit repeated lines
+
+       -c, --count
+              prefix lines by the number of occurrences (see also the page of
+              sort(1), which orders them). Lines that differ are kept as they
+              are.
+
+       -z     line delimiter is NUL
+"""
+
+
+def test_paragraphs_of_a_manual_are_prose_although_they_are_indented():
+    assert [" ".join(unit.split()) for unit in cut(MANUAL)] == [
+        "NAME uniq - report or omit repeated lines",
+        "-c, --count prefix lines by the number of occurrences (see also the page of sort(1), which orders them).",
+        "Lines that differ are kept as they are.",
+        "-z line delimiter is NUL",
+    ]
+
+
+def test_a_line_that_introduces_what_is_below_it_is_one_unit_with_it():
+    code = """\
+class Server:
+    def start(self, port):
+        if self.is_running and not port in self.known_ports:
+            return None
+        return self.listen(port)
+"""
+    assert cut(code) == [
+        "class Server:\n    def start(self, port):",
+        "if self.is_running and not port in self.known_ports:\n            return None",
+        "return self.listen(port)",
+    ]
+    assert cut("the end of it\n\n    indented") == ["the end of it", "indented"], "a blank line parts them"
+    assert len(cut(f"{'x' * 300}\n    {'y' * 300}")) == 2, "both together are too long"
+
+
+def test_a_line_of_prose_may_end_with_a_bracket():
+    text = "The harbour is open in summer (from May on to October)\nand closed in winter.\n\ncall(of, a, function)\nx"
+    assert cut(text)[0] == "The harbour is open in summer (from May on to October)\nand closed in winter."
+    assert cut(text)[1] == "call(of, a, function)"
+
+
+def test_a_very_short_window_takes_the_beginning_of_a_long_unit():
+    text = f"What is tea?\n\n{'It is made of the leaves of a plant and ' * 7}goes on to the end of three hundred."
+    first, second = units(text)
+    found = grown(text, [first, second], 0, 1)
+    assert second.end - first.start > LONGEST >= found.end
+    assert found.end > 300
+    assert text[found.end] == " "
+    assert grown(text.replace("\n\n", "\n\f"), [first, second], 0, 1) == first
+
+
 def test_a_text_may_begin_behind_its_heading():
     assert cut("Guide > Taxes\n\nPay early.", 15) == ["Pay early."]
 
@@ -102,12 +160,45 @@ def test_units_hold_every_word_whole(text):
         assert not any(re.fullmatch(r"[a-z0-9]{2}", each) for each in around)
 
 
-@given(st.lists(st.text("abc", min_size=1, max_size=400), min_size=1, max_size=40))
+@given(st.lists(st.text("abc", min_size=1, max_size=LONGEST), min_size=1, max_size=40))
 def test_a_long_unit_is_cut_between_words(words):
     text = " ".join(words)
     pieces = cut(text)
     assert " ".join(pieces) == text
-    assert all(len(piece) <= LONGEST or " " not in piece for piece in pieces)
+    assert all(len(piece) <= LONGEST for piece in pieces)
+
+
+LONG = {
+    "data": "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0" * 30,
+    "an address": "https://example.org/search?" + "&".join(f"field{row}=value{row}" for row in range(90)),
+    "code": "".join(f"function f{row}(a,b){{return a*{row}+b[{row}]}};" for row in range(60)),
+    "Chinese": "宪法规定国家保障公民的基本权利" * 60,
+    "Chinese clauses": "宪法规定国家保障公民的基本权利，" * 60,
+    "Thai": "ประเทศไทยมีอากาศร้อนชื้นตลอดทั้งปีน้ำ" * 30,
+    "accents": "e\u0301" * 900,
+    "families": "a👩\u200d👩\u200d👧\u200d👦" * 150,
+    "a word behind others": "See it here: " + "x" * 2000 + " and go on. " + "y" * 400,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_a_text_without_spaces_is_cut_as_others_are(text):
+    found = units(text)
+    pieces = [text[each.start : each.end] for each in found]
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert len(pieces) > 5
+    assert all(cell_len(piece) <= LONGEST / MOST_UNITS + 20 for piece in pieces)
+    whole = [grown(text, found, row, row + 1) for row in range(len(found))]
+    assert all(each.end - each.start > 100 and cell_len(text[slice(*each)]) <= LONGEST + 60 for each in whole)
+
+
+def test_no_character_is_torn_from_its_marks_and_clauses_stay_whole():
+    assert all(piece.startswith("e") for piece in cut(LONG["accents"]))
+    assert all(piece.startswith(("a", "👩")) and piece.endswith("👦") for piece in cut(LONG["families"]))
+    assert not any(piece.startswith(("\u0e33", "\u0e35")) for piece in cut(LONG["Thai"]))
+    assert len(cut("a" + "\u0301" * 2000)[0]) < LONGEST, "marks without end"
+    assert all(piece.endswith("，") for piece in cut(LONG["Chinese clauses"]))
+    assert all(piece.endswith(("&", "=", "?")) for piece in cut(LONG["an address"])[:-1])
 
 
 def test_windows_are_short_and_the_small_ones_come_first():
@@ -126,10 +217,39 @@ def test_windows_are_short_and_the_small_ones_come_first():
 )
 def test_a_window_grows_behind_and_then_before(window, expected):
     spans = [Span(0, 100), Span(101, 200), Span(201, 319), Span(320, 330), Span(400, 900)]
-    assert grown(spans, *window) == expected
+    assert grown(" " * 900, spans, *window) == expected
 
 
 def test_tiny_units_do_not_count():
     spans = [Span(10 * row, 10 * row + 5) for row in range(20)]
-    assert grown(spans, 0, 1) == (0, 65)
+    assert grown(" " * 200, spans, 0, 1) == (0, 65)
     assert MOST_UNITS == 3
+
+
+def test_a_window_does_not_grow_over_the_end_of_a_page():
+    text = "One.\n\n\fTwo.\n\nThree.\n\n\fFour."
+    spans = units(text)
+    assert grown(text, spans, 1, 2) == grown(text, spans, 2, 3) == (spans[1].start, spans[2].end)
+    assert grown(text, spans, 0, 2) == (0, spans[2].end), "a window may hold parts of two pages"
+
+
+def test_a_page_is_that_of_the_part_and_not_of_the_text():
+    text = "Deck\n\n\fRevenue grew.\n\n\fCosts doubled.\n\n\f\n\fOutlook"
+    hit = Hit("deck.pdf", text, 1.0, payload={"heading": "Deck", "page": 3})
+
+    def pages(part):
+        return pages_of(hit, text.index(part), text.index(part) + len(part))
+
+    assert pages("Revenue") == (4, 4)
+    assert pages("\fRevenue") == (4, 4), "a part begins with its first letter"
+    assert pages("Costs doubled.\n\n\f\n\fOutlook") == (5, 7)
+    assert pages_of(hit, len("Deck\n\n"), len(text)) == (4, 7), "an older version has kept form feeds before a text"
+    for page in (None, "3", True, 3.0):
+        assert pages_of(Hit("a", text, 1.0, payload={"page": page}), 0, 5) is None
+
+
+def test_the_page_of_a_hit_is_that_of_its_passage():
+    hit = Hit("deck.pdf", "one\n\ftwo\n\fthree", 1.0, payload={"page": 3})
+    assert hit.page == 3
+    assert replace(hit, passage=Passage("two", 5, 8)).page == 4
+    assert Hit("a", "one", 1.0).page is None

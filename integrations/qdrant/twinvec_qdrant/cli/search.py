@@ -30,7 +30,7 @@ from twinvec_qdrant.cli.options import (
 if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
     from twinvec_qdrant.asking import Answer, Asked
-    from twinvec_qdrant.cli.results.searching import RootsOf
+    from twinvec_qdrant.cli.results.hit_places import RootsOf
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.stored_roots import StoredRoot
 
@@ -224,8 +224,8 @@ def _print_json(answers: Sequence[Answer], failed: dict[str, str]) -> None:
 
 
 def _print_places(answers: Sequence[Answer], roots: RootsOf, *, full: bool) -> None:
+    from twinvec_qdrant.cli.results.hit_places import placed
     from twinvec_qdrant.cli.results.hits import place
-    from twinvec_qdrant.cli.results.searching import placed
 
     for line in dict.fromkeys(place(each) for answer in answers for each in placed(answer.hits, roots, full=full)):
         typer.echo(line)
@@ -237,8 +237,8 @@ def _show(answer: Answer, asked: Asked, roots: RootsOf, shown: _Shown) -> None:
 
     from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
     from twinvec.retrieval.syntax import parse_query
+    from twinvec_qdrant.cli.results.hit_places import placed
     from twinvec_qdrant.cli.results.hits import rendered
-    from twinvec_qdrant.cli.results.searching import placed
 
     if shown.named:
         show(Text(answer.query, "bold underline"), "")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from twinvec.arrays import FloatArray
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.encoders import document_vectors, token_states
-from twinvec_qdrant.ingest.chunking import Chunk
+from twinvec_qdrant.ingest.cutting.chunking import Chunk
 from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, WeighedText, distinct
 from twinvec_qdrant.records.description import Generation
 from twinvec_qdrant.stores.base import Backend

@@ -9,6 +9,7 @@ from typing import Any
 
 from twinvec.errors import DocumentError, InputError
 from twinvec.retrieval.documents import Document, as_document
+from twinvec.text import is_list
 from twinvec_qdrant.ingest.reading import Empty, Failure, printable
 from twinvec_qdrant.ingest.reading.root import Reading
 from twinvec_qdrant.records.roots import FIRST_ROOT, Membership
@@ -65,7 +66,7 @@ class DocumentGate:
         if hasattr(documents, "columns"):  # tables of pandas, polars and pyarrow
             kind = type(documents).__name__
             raise DocumentError(f"expected documents, got {kind}; give its rows: table.to_dict('records') in pandas")
-        if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
+        if isinstance(documents, Mapping) or not is_list(documents):
             raise DocumentError(f"expected an iterable of documents, got {type(documents).__name__}")
         return self._groups(documents)
 

@@ -17,7 +17,7 @@ from twinvec.errors import BadVectorError, InputError
 from twinvec.support.progress import Advance
 from twinvec_qdrant.ingest import pace
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
-from twinvec_qdrant.ingest.chunking import Chunk
+from twinvec_qdrant.ingest.cutting.chunking import Chunk
 from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, distinct
 

@@ -26,8 +26,8 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
-from twinvec_qdrant.ingest.chunking import Chunker
-from twinvec_qdrant.ingest.cutting import Cutting
+from twinvec_qdrant.ingest.cutting.chunking import Chunker
+from twinvec_qdrant.ingest.cutting.ways import Cutting
 from twinvec_qdrant.ingest.document_gate import DocumentGate, total_work
 from twinvec_qdrant.ingest.encoding import Encoding, LastingErrors, Portion
 from twinvec_qdrant.ingest.pace import Pace
@@ -117,7 +117,7 @@ class Ingestion:
         total, work = length_hint(documents) or None, total_work(documents) if progress else None
         try:
             with (
-                self._backend.writing,
+                self._backend.no_writers() if dry_run else self._backend.writing,
                 progress_bar("Ingesting", total, "documents", work=work, shown=progress) as self._planner.advance,
             ):
                 changed = self._planner.changed(groups, self._gate.seen, self._gate.work)
@@ -137,8 +137,12 @@ class Ingestion:
             self._encoding.close()
             self._catalog.leave(self._drafts.values())
         if unknown := self._report.unknown - before:
-            logger.warning(unknown_warning(unknown))
+            self._warn(unknown_warning(unknown))
         return self._report
+
+    def _warn(self, message: str) -> None:
+        logger.warning(message)
+        self._report.warnings.append(message)
 
     def _bring(self, changed: Iterator[Changed]) -> None:
         """Cut, encode and commit documents."""
@@ -308,7 +312,7 @@ class Ingestion:
         hidden = tuple(self._gate.hidden)
         gone = [source for source in missing if not source.startswith(hidden)]
         if len(gone) < len(missing):
-            logger.warning(_not_pruned([source for source in missing if source.startswith(hidden)], self._gate.hidden))
+            self._warn(_not_pruned([source for source in missing if source.startswith(hidden)], self._gate.hidden))
         if gone and not self._gate.seen and not allow_empty:
             raise DocumentError(
                 f"the ingest got no documents, and pruning would remove all {len(gone):,} of {self._backend.location}; "

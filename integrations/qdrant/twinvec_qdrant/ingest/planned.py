@@ -11,8 +11,8 @@ from twinvec.errors import InputError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, unseen
-from twinvec_qdrant.ingest.chunking import Chunk, Chunker
-from twinvec_qdrant.layout import Layout
+from twinvec_qdrant.framework_layout import Layout
+from twinvec_qdrant.ingest.cutting.chunking import Chunk, Chunker
 from twinvec_qdrant.records.commits import Catalog, Change, Draft
 from twinvec_qdrant.records.schema import Record, canonical, chunk_id, chunk_key, digest, point_payload
 from twinvec_qdrant.records.tenancy import FOREIGN, Tenants

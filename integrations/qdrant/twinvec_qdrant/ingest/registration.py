@@ -30,7 +30,7 @@ def registered(
     write: bool,
     with_results: WithResults | None = None,
 ) -> tuple[Iterable[object], Membership]:
-    """Register where documents are from, and return the documents and which ones of the collection are from there.
+    """Register the root of documents; return the documents, and which ones in the collection are from that root.
 
     The arguments are those of ``Collection.ingest``; ``write`` says whether to store the root, and by ``with_results``
     helpers parse files. Documents of neither a ``Root`` nor a named source are from the first root.

@@ -8,8 +8,12 @@ import subprocess
 
 import pytest
 
-from twinvec import Encoder
+import office_files
+from twinvec import Encoder, Hit
+from twinvec.retrieval import Passage
 from twinvec_qdrant import Collection, search_collections
+from twinvec_qdrant.asking import Asked, FoundHit, search_as_asked
+from twinvec_qdrant.cli.results.hits import ShownHit, rendered, safe
 
 GUIDE = """# Guide
 
@@ -78,6 +82,22 @@ def test_records_have_titles_and_pages_but_no_file(twinvec, filled):
     assert twinvec("search", "fees", "-c", "rows", "--mode", "sparse", *filled, "--files").out == "r1\n"
 
 
+def test_a_passage_of_a_pdf_has_its_own_page_and_not_that_of_its_chunk(twinvec, tmp_path, tiny_model):
+    slides = [["Quarterly review"], ["Revenue grew by a tenth"], ["Energy costs doubled"], ["Hiring goes on"]]
+    office_files.write_pdf(tmp_path / "slides.pdf", slides)
+    place = ("-c", "decks", "--path", tmp_path / "store")
+    assert twinvec("ingest", tmp_path / "slides.pdf", *place, "--model", tiny_model("bert")).code == 0
+    search = ("search", "energy costs", *place, "--mode", "sparse")
+    (hit,) = figures(twinvec(*search, "--json"))["hits"]
+    assert (hit["payload"]["page"], hit["page"]) == (1, 3)
+    assert "slides.pdf" in twinvec(*search).out
+    assert "\n    page 3\n    Energy costs doubled\n" in twinvec(*search).out
+    assert "\n    pages 1-4\n" in twinvec(*search, "--full").out
+    shown = twinvec("show", "slides.pdf", *place).out
+    assert "Energy costs doubled" in shown
+    assert "endobj" not in shown, "a PDF may consist of ASCII characters"
+
+
 def test_the_full_text_and_the_scores_are_shown_on_demand(twinvec, filled):
     search = ("search", "certificate", *NOTES, *filled, "--limit", 1)
     assert "sparse" not in twinvec(*search).out
@@ -124,6 +144,40 @@ def test_no_color_means_plain_text(twinvec, filled, monkeypatch):
     assert "\x1b" not in twinvec(*search).out
 
 
+def test_a_passage_keeps_its_lines_and_sheds_their_common_indentation():
+    text = """\
+       -c, --count
+              prefix lines by the number of lines that occur here, and
+              of those that do not
+
+       class A:
+           x = 1
+"""
+    start = text.index("-c")
+
+    def shown(start, end):
+        hit = Hit("uniq.txt", text, 1.0, passage=Passage(text[start:end], start, end, ((0, 2),)))
+        shown = rendered(1, ShownHit(FoundHit(hit, "uniq.txt")), full=False, explain=False)
+        lines = "\n".join(each.plain for each in shown)
+        return [line[4:] for line in lines.split("\n")[1:-1]]
+
+    prose = "prefix lines by the number of lines that occur here, and of those that do not"
+    assert shown(start, len(text)) == ["-c, --count", prose, "class A:", "    x = 1"]
+    within = text.index("that occur")
+    assert shown(within, text.index("class")) == ["that occur here, and of those that do not"]
+
+
+def test_a_long_name_is_folded_as_its_passage_is(monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    hit = Hit("name " * 50, "A pump.", 1.0, relevance=0.5)
+    first, *_ = rendered(12, ShownHit(FoundHit(hit, hit.id)), full=False, explain=False)
+    lines = first.plain.split("\n")
+    assert len(lines) > 2
+    assert lines[0].startswith("12. name")
+    assert all(line.startswith("    name") for line in lines[1:])
+    assert lines[-1].endswith("name  50%") or lines[-1].endswith("50%")
+
+
 def test_what_a_terminal_would_obey_is_not_printed(twinvec, tmp_path, tiny_model):
     row = {"id": "evil\x1b[2J", "text": "A pump\x1b]0;owned\x07 for all.", "title": "Tit\x1ble"}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
@@ -133,6 +187,12 @@ def test_what_a_terminal_would_obey_is_not_printed(twinvec, tmp_path, tiny_model
         shown = twinvec(*command, *place).out
         assert "pump" in shown
         assert not {"\x1b", "\x07"} & set(shown)
+
+
+def test_words_with_joiners_and_soft_hyphens_stay_whole():
+    text = "👩\u200d💻 com\u00admunicates: نمی\u200cخواهم a\u200bb"
+    assert safe(text) == text
+    assert safe("\u202eexe.txt\u2066 \x9b31m\x85\x00") == " exe.txt   31m  "
 
 
 @pytest.mark.parametrize("found", ["sparse", "hybrid"])
@@ -342,6 +402,17 @@ def test_a_query_that_the_model_does_not_know_is_told(twinvec, filled):
     assert asked.err.startswith("twinvec: the query 'ราคา' consists mostly of words that the model does not know")
     assert "does not know" in twinvec("search", "ราคา", *filled).err
     assert twinvec("search", "ราคา", *NOTES, *filled).err == ""
+
+
+def test_a_query_that_the_model_does_not_know_has_passages_by_words(tmp_path, tiny_model):
+    text = "\n\n".join(["แม่น้ำ กลาง ร้อน ชื้น " * 12, "ราคา สามบาท " * 22, "ถนน สะพาน ตลาด " * 18])
+    encoder = Encoder(tiny_model("bert"))
+    with Collection.open("thai", tmp_path, encoder=encoder, chunking=False) as collection:
+        collection.ingest([{"id": "1", "text": text}])
+        for query, expected in (("ราคา", "ราคา"), ("สะพาน", "ถนน"), ("ร้อน", "แม่น้ำ")):
+            (answer,) = search_as_asked(collection, [query], Asked(passages="states"))
+            assert answer.unknown
+            assert answer.hits[0].hit.passage.text.startswith(expected)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import os
@@ -65,6 +66,9 @@ def test_what_is_no_text_fails_alone(folder):
     (folder / "image.bin").write_bytes(b"\x89PNG\0\0")
     (folder / "image.raw").write_bytes(b"\x89\xff\x01\x02")
     (folder / "wide.txt").write_bytes("Köln".encode("utf-16"))
+    (folder / "wider.txt").write_bytes("Köln".encode("utf-32"))
+    (folder / "widest.txt").write_bytes(codecs.BOM_UTF32_BE + "Köln".encode("utf-32-be"))
+    (folder / "broken.txt").write_bytes("Köln".encode("utf-32")[:-1])
     (folder / "marked.txt").write_bytes("\ufeffKöln".encode())
     (folder / "empty.txt").touch()
     with (folder / "huge.txt").open("wb") as huge:
@@ -72,7 +76,8 @@ def test_what_is_no_text_fails_alone(folder):
     (folder / "gone.txt").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "pipe")
     found = read(folder)
-    assert (found["wide.txt"], found["marked.txt"]) == ("Köln", "Köln")
+    assert {found[f"{name}.txt"] for name in ("wide", "wider", "widest", "marked")} == {"Köln"}
+    assert "neither text in an encoding that is in use" in found["broken.txt"]
     assert found["empty.txt"] == "holds no text"
     assert "binary" in found["image.bin"]
     assert "52,428,800 bytes, more than the limit" in found["huge.txt"]

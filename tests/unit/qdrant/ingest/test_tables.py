@@ -25,6 +25,7 @@ TEXTS = {
     "gb18030": "你好，世界。这是一个测试文本。",
     "cp949": "안녕하세요 세계, 오늘 날씨가 좋네요",
     "utf-16": "日本語 and Köln",
+    "utf-32": "日本語 and Köln",
     "utf-8-sig": "日本語 and Köln",
 }
 """Encoding -> a text in it."""
@@ -48,7 +49,7 @@ def test_the_rows_of_a_table_are_documents(tmp_path):
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"])
 def test_delimiter_and_encoding_are_found(mark, encoding, tmp_path):
     path = tmp_path / ("a.tsv" if mark == "\t" else "a.csv")
     lines = (("ID", "Text", "Ort"), ("1", "Grüße, aus Köln; und so", "Köln"), ("2", "naïve Leute", "Düren"))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinvec.cli.terminal import indented
-from twinvec.retrieval.base import Hit, Passage
-from twinvec.retrieval.windows import blocks, body_start
+from twinvec.retrieval.base import Hit, Passage, body_start
+from twinvec.retrieval.windows import blocks
 from twinvec_qdrant.asking import FoundHit
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ _INDENT = 4
 _MATCH = "bold yellow"
 _WORD = re.compile(r"\S+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # a space instead of a joiner or a soft hyphen tears a word
 _ESCAPES = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 
 
@@ -32,11 +33,13 @@ class ShownHit:
         found: The hit, and what its collection knows of it.
         file: The document's file, if it is one on this machine.
         lines: First and last line of the passage in the file, if known.
+        pages: First and last page of the passage, if known.
     """
 
     found: FoundHit
     file: Path | None = None
     lines: tuple[int, int] | None = None
+    pages: tuple[int, int] | None = None
 
     @property
     def hit(self) -> Hit:
@@ -48,10 +51,10 @@ def rendered(rank: int, shown: ShownHit, *, full: bool, explain: bool) -> Iterat
     """Yield the lines of one hit: its name, its place, the passage (``full``: all its text), and perhaps its scores."""
     from rich.text import Text
 
-    first = Text(f"{rank}.".ljust(_INDENT)).append_text(linked(_name(shown), shown.file))
+    name = linked(_name(shown), shown.file)
     if shown.hit.relevance is not None:
-        first.append(f"  {shown.hit.relevance:.0%}", "cyan")
-    yield first
+        name = Text.assemble(name, (f"  {shown.hit.relevance:.0%}", "cyan"))
+    yield Text(f"{rank}. ".ljust(_INDENT)).append_text(indented(name, _INDENT, _WIDEST)[_INDENT:])
     body = body_start(shown.hit)
     passage = shown.hit.passage
     if full or passage is None:
@@ -59,13 +62,14 @@ def rendered(rank: int, shown: ShownHit, *, full: bool, explain: bool) -> Iterat
     scores = "  ".join(f"{stage} {value:.3f}" for stage, value in shown.hit.scores.items())
     if explain and list(shown.hit.scores.values())[-1:] != [shown.hit.score]:
         scores += f"  score {shown.hit.score:.3f}"  # a reranker may mix its score with the score before
-    below = [Text(" · ".join(_place(shown)), "dim"), _marked(passage), Text(scores if explain else "", "dim")]
+    text = _marked(shown.hit.text, passage)
+    below = [Text(" · ".join(_place(shown)), "dim"), text, Text(scores if explain else "", "dim")]
     yield from (indented(part, _INDENT, _WIDEST) for part in below if part.plain)
     yield Text()
 
 
 def linked(name: str, file: Path | None) -> Text:
-    """Return a name, on terminals that can do so as a link to its file."""
+    """Return a name; a terminal that shows links gets it as a link to its file."""
     from rich.style import Style
     from rich.text import Text
 
@@ -101,13 +105,16 @@ def _place(shown: ShownHit) -> Iterator[str]:
             parts = parts[1:]
         if parts:
             yield printable(" > ".join(parts))
-    if isinstance(payload.get("page"), int):
-        yield f"page {payload['page']}"
+    if shown.pages:
+        yield _range("page", *shown.pages)
     if shown.lines:
-        first, last = shown.lines
-        yield f"line {first}" if first == last else f"lines {first}-{last}"
+        yield _range("line", *shown.lines)
     if shown.found.described:
         yield printable(shown.found.described)
+
+
+def _range(what: str, first: int, last: int) -> str:
+    return f"{what} {first}" if first == last else f"{what}s {first}-{last}"
 
 
 def _whole(hit: Hit, body: int) -> Passage:
@@ -117,21 +124,29 @@ def _whole(hit: Hit, body: int) -> Passage:
     return Passage(hit.text[body:], body, len(hit.text), matches)
 
 
-def _marked(passage: Passage) -> Text:
-    """Return a passage with its matches marked; lines of prose flow, those of lists, tables and code stay lines."""
+def _marked(text: str, passage: Passage) -> Text:
+    """Return a passage of a text with its matches marked; prose flows, lines of lists, tables and code stay lines.
+
+    The lines that stay keep their indentation, except what all of them have.
+    """
     from rich.text import Text
 
-    marked = Text(safe(passage.text))
+    first = text.rfind("\n", 0, passage.start) + 1  # of the line: its indentation and length tell what it is
+    before = passage.start - first
+    begin = before if text[first : passage.start].strip() else 0
+    whole = text[first : passage.end]
+    marked = Text(safe(whole))
     for start, end in passage.matches:
-        marked.stylize(_MATCH, start, end)
-    lines: list[Text] = []
-    for block in blocks(passage.text):
-        line = marked[block.start : block.end]
+        marked.stylize(_MATCH, before + start, before + end)
+    lines: list[tuple[Text, bool]] = []
+    for block in blocks(whole):
+        line = marked[max(block.start, begin) : block.end]
         if block.prose:
             line = Text(" ").join(line[word.start() : word.end()] for word in _WORD.finditer(line.plain))
         line.expand_tabs(4)
-        lines.append(line)
-    return Text("\n").join(lines)
+        lines.append((line, block.prose))
+    common = min((len(line) - len(line.plain.lstrip()) for line, prose in lines if not prose), default=0)
+    return Text("\n").join(line if prose else line[common:] for line, prose in lines)
 
 
 def copyable(name: str) -> str:
@@ -147,10 +162,10 @@ def _escape(character: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text in one line, without what a terminal takes as an order."""
+    """Return a text in one line, without characters that control a terminal."""
     return " ".join(safe(text).split())
 
 
 def safe(text: str) -> str:
-    """Return a text of the same length in which spaces stand for what a terminal takes as an order."""
-    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+    """Return a text of the same length, with spaces in place of characters that control a terminal."""
+    return "".join(c if c.isprintable() or c in _HARMLESS else " " for c in text)

@@ -8,18 +8,19 @@ from functools import cache
 from pathlib import Path
 
 from twinvec.errors import DocumentError
-from twinvec.retrieval.base import Hit
+from twinvec.retrieval.base import Hit, body_start
 from twinvec.retrieval.documents import Document
-from twinvec.retrieval.windows import body_start, whole_lines
-from twinvec_qdrant.ingest.markdown import is_markdown, located_sections
+from twinvec.retrieval.windows import whole_lines
+from twinvec_qdrant.ingest.cutting.markdown import is_markdown, located_sections
 from twinvec_qdrant.ingest.reading.decoding import decode
+from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
 from twinvec_qdrant.stored_roots import StoredRoot, owner
 
 _LARGEST = 8 * 1024 * 1024  # bytes of a file in which lines are looked for
 
 
 class Places:
-    """The files of a collection's documents, from its roots; errors are no errors here, only unknown places."""
+    """The files of a collection's documents, from its roots; a file that cannot be read is an unknown place."""
 
     def __init__(self, roots: Iterable[StoredRoot]) -> None:
         self._roots = {root.name: root for root in roots}
@@ -92,7 +93,12 @@ def _normal(text: str) -> str:
 
 
 def _read(path: Path) -> str | None:
-    """Return the text of a file, with lines that end in \\n as in chunks; None for a file that is no text."""
+    """Return the text of a file, with lines that end in \\n as in chunks; None for a file that is no text.
+
+    What is converted when it is read, such as a PDF or a web page, is no text for people, although its bytes may be.
+    """
+    if path.suffix.lower() in SLOW_SUFFIXES:
+        return None
     try:
         if path.stat().st_size > _LARGEST:
             return None

@@ -1,7 +1,7 @@
 """Decoding: the bytes of a text file -> text.
 
-UTF-8, and UTF-16 with a byte order mark, are recognised exactly. For all else charset-normalizer ranks the encodings
-that are in use. A short text fits many of them equally well; then the first of ``_IN_USE`` is taken.
+UTF-8, and UTF-16 and UTF-32 with a byte order mark, are recognised exactly. For all else charset-normalizer ranks the
+encodings that are in use. A short text fits many of them equally well; then the first of ``_IN_USE`` is taken.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ _IN_USE = (
     *("cp1252", "cp1250", "iso8859_2", "cp1251", "koi8_r", "cp866", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257"),
     *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
 )
+_MARKS = {  # those of UTF-32 first: one of them begins with a mark of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))  # control characters that no text has
 _SAMPLE = 64 * 1024  # bytes of lines that are not ASCII: more of them make no better guess
 
@@ -41,15 +47,15 @@ def find_encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, bool]:
     try:
         for block in blocks():
             if not encoding:
-                encoding = "utf-16" if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+                encoding = next((name for mark, name in _MARKS.items() if block.startswith(mark)), "utf-8-sig")
                 decoder = _decoder(encoding)
-            if encoding != "utf-16" and b"\0" in block:
+            if encoding == "utf-8-sig" and b"\0" in block:
                 raise DocumentError("a binary file (it holds NUL bytes) of a format that cannot be converted")
             decoder.decode(block)
         decoder.decode(b"", final=True)
         return encoding or "utf-8-sig", False
     except UnicodeDecodeError as error:
-        if encoding != "utf-16" and (guess := _guess(blocks)):
+        if encoding == "utf-8-sig" and (guess := _guess(blocks)):
             return guess, True
         raise _unknown(error) from error
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from pathspec import GitIgnoreSpec
 
 from twinvec.errors import ConfigurationError
+from twinvec.text import is_list
 
 GITIGNORE = ".gitignore"
 _FOLDER_END = "ps_d"  # pathspec's group for the "/" after a folder that a pattern names
@@ -28,6 +29,13 @@ class Ignored(NamedTuple):
     patterns: GitIgnoreSpec
 
 
+def pattern_list(given: Sequence[str], name: str) -> tuple[str, ...]:
+    """Return patterns as a tuple; raise ConfigurationError, which names the argument, for one text or no texts."""
+    if not is_list(given) or not all(isinstance(each, str) for each in given):
+        raise ConfigurationError(f"{name}: expected a list of patterns, such as ['*.md'], got {given!r}")
+    return tuple(given)
+
+
 class Selection:
     """The patterns that the user gave.
 
@@ -36,8 +44,8 @@ class Selection:
     """
 
     def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None:
-        self._include = _given(tuple(include), "include")
-        self._exclude = _given(tuple(exclude), "exclude")
+        self._include = _given(pattern_list(include, "include"), "include")
+        self._exclude = _given(pattern_list(exclude, "exclude"), "exclude")
 
     def leaves_out(self, place: str) -> bool:
         """Return whether a file, or a folder whose place ends in "/", is left out with all below it."""

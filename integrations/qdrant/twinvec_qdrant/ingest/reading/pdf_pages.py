@@ -1,4 +1,4 @@
-"""Pages: where each page of a PDF starts in the text that markitdown made of it, which does not say.
+"""Pages: where each page of a PDF starts in the text that markitdown made of the PDF.
 
 pypdfium2, which comes with the extra ``documents``, reads the text of each page. A piece of each page is looked for in
 the whole text, comparing letters and digits only, since the two differ in their spaces and lines.
@@ -63,7 +63,7 @@ def _letters(text: str) -> tuple[str, list[int]]:
 
 
 def _place(page: str, letters: str, begin: int) -> int | None:
-    """Return where a page starts: by a piece of it that stands once in the rest of the text, or else by its first."""
+    """Return where a page starts: by a piece that occurs once in the rest of the text, else by its first piece."""
     first = None
     for start in range(0, min(len(page), _TRIES * _STEP), _STEP):
         piece = page[start : start + _PIECE]

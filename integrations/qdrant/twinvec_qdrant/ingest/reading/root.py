@@ -15,10 +15,11 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.documents import Document
+from twinvec.support.checks import check_settings, file_path
 from twinvec_qdrant.ingest.reading.calls import HelperCall, WithResults
 from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, FileBytes, parse_file, read_file, take_file
-from twinvec_qdrant.ingest.reading.patterns import Selection
+from twinvec_qdrant.ingest.reading.patterns import Selection, pattern_list
 from twinvec_qdrant.ingest.reading.records import RECORDS_SUFFIX, count_lines, read_lines, read_records
 from twinvec_qdrant.ingest.reading.results import NOT_UTF8, Failure, Read, printable
 from twinvec_qdrant.ingest.reading.tables import TABLE_SUFFIXES, read_table
@@ -115,6 +116,7 @@ class Root:
         """
         if self.path == STANDARD_INPUT:
             return Reading(read_lines(sys.stdin.buffer, "", "", self.columns))
+        file_path(self.path, "path")
         path = Path(self.path)
         try:
             status = path.stat()
@@ -228,7 +230,7 @@ class Root:
 
 
 def _with_call(found: FoundFile | Failure) -> FoundFile | Failure | Read | HelperCall:
-    """Return the call that parses a file, if that is slow; or the failure to read the file's bytes."""
+    """Return the call that parses a file that is slow to parse, or the failure to read its bytes; else ``found``."""
     if isinstance(found, Failure) or found.path.suffix.lower() not in SLOW_SUFFIXES:
         return found
     file = take_file(found.path, found.place)
@@ -277,4 +279,7 @@ def read_source(
         DocumentError: the file or folder does not exist or cannot be accessed.
         ConfigurationError: a pattern is not valid.
     """
-    return Root(str(source), tuple(include), tuple(exclude), gitignore, records, columns or USUAL_COLUMNS).read()
+    patterns = pattern_list(include, "include"), pattern_list(exclude, "exclude")
+    check_settings(columns, RecordColumns, "columns")
+    file_path(source, "source")
+    return Root(str(source), *patterns, gitignore, records, columns or USUAL_COLUMNS).read()

@@ -38,7 +38,7 @@ TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
 _BLOCK = 1 << 20
 _SAMPLE_LINES = 20
 _DELIMITERS = ",;\t|"
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # what is the same text again once it has been a number
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # text that a number gives back unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def read_table(path: Path, name: str, prefix: str, columns: RecordColumns) -> It
             raise DocumentError(CHANGED)
     except OSError as error:
         yield Read(hiding(printable(name), f"cannot be read: {error.strerror or error}", prefix), 0)
-    except (TwinvecError, csv.Error, ValueError) as error:  # the rows may differ from those that the layout is of
+    except (TwinvecError, csv.Error, ValueError) as error:  # the file may have changed since its layout was read
         yield Read(hiding(printable(name), CHANGED if _has_changed(path, before) else str(error), prefix), 0)
 
 

@@ -8,21 +8,22 @@ word stays: the part of a heading of Markdown that does not fit into the heading
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twinvec.errors import ConfigurationError, DocumentError, EngineError, MissingExtraError
 from twinvec.retrieval.documents import Document
+from twinvec.support.checks import check_settings
 from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_qdrant.encoders import as_read
-from twinvec_qdrant.ingest.code import code_language, code_name, code_sections, grammar
-from twinvec_qdrant.ingest.markdown import is_markdown, markdown_sections
+from twinvec_qdrant.ingest.cutting.chunk_pages import BREAK, pages_of_pieces, with_breaks
+from twinvec_qdrant.ingest.cutting.code import code_language, code_name, code_sections, grammar
+from twinvec_qdrant.ingest.cutting.markdown import is_markdown, markdown_sections
+from twinvec_qdrant.ingest.cutting.surroundings import surrounded
 from twinvec_qdrant.ingest.reading import PagedDocument
-from twinvec_qdrant.ingest.surroundings import surrounded
 from twinvec_qdrant.settings import ChunkSettings
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Chunker:
     """
 
     def __init__(self, encoder: object, settings: ChunkSettings | None = None) -> None:
+        check_settings(settings, ChunkSettings, "settings")
         self.settings = settings or ChunkSettings()
         self._encoder = encoder
         tokenizer = getattr(encoder, "tokenizer", None)
@@ -121,7 +123,7 @@ class Chunker:
             self._measuring = self._tokenizer.for_chunking()
 
     def ways(self, document: Document) -> dict[str, Any]:
-        """Return what cuts this document otherwise than its text alone does: the language of its code, its pages."""
+        """Return what decides how this document is cut, besides its text: the language of its code, its pages."""
         ways: dict[str, Any] = {}
         if self.settings.enabled:
             language = code_language(document)
@@ -137,12 +139,18 @@ class Chunker:
         Raises:
             DocumentError: the settings ask to cut code whose grammar is not installed.
         """
-        whole = _Piece(document.title, document.full_text, document.text)
         ways = self.ways(document)
+        starts: list[int] = []
+        if "pages" in ways:
+            text, starts = with_breaks(document.text, ways["pages"])
+            document = replace(document, text=text)
+        whole = _Piece(document.title, document.full_text, document.text)
         pieces = self._pieces(document, ways.get("code")) if self.settings.enabled else [whole]
         found = [each for each in pieces if each.text.strip()]
         read = as_read(self._encoder, [each.text for each in found])
-        pages = _pages(found, document.text, ways["pages"]) if "pages" in ways else [None] * len(found)
+        pages: Sequence[int | None] = [None] * len(found)
+        if starts:
+            pages = pages_of_pieces([each.body for each in found], document.text, starts)
         return [
             Chunk(
                 each.text,
@@ -312,21 +320,6 @@ def _splitter(kind: str) -> type[MarkdownSplitter | TextSplitter]:
     return MarkdownSplitter if kind == "markdown" else TextSplitter
 
 
-def _pages(pieces: Sequence[_Piece], text: str, starts: Sequence[int]) -> list[int]:
-    """Return the page on which each piece starts; ``starts`` has the offset of every page in the text.
-
-    A piece that does not stand in the text as it is, because a heading was put before it, is found by its last line.
-    """
-    pages, begin = [], 0
-    for piece in pieces:
-        found = text.find(piece.body, begin)
-        if found < 0:
-            found = text.find(piece.body.rpartition("\n")[2], begin)
-        begin = max(found, begin)
-        pages.append(max(bisect_right(starts, begin), 1))
-    return pages
-
-
 def _windows(text: str) -> Iterator[str]:
     """Yield the text in parts of bounded size, cut at an empty line, else at a line's end, else at a space."""
     start = 0
@@ -343,8 +336,8 @@ def _windows(text: str) -> Iterator[str]:
 
 
 def _trimmed(piece: str) -> str:
-    """Remove the empty lines around a piece; the first line keeps its indentation."""
-    return piece.strip("\r\n").rstrip()
+    """Remove the empty lines and page breaks around a piece; the first line keeps its indentation."""
+    return piece.strip(f"\r\n{BREAK}").rstrip()
 
 
 def _join(path: Sequence[str]) -> str:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from twinvec.retrieval.documents import Document
-from twinvec_qdrant.ingest.chunking import Chunker
-from twinvec_qdrant.ingest.code import code_language, installed_languages, language_of
+from twinvec_qdrant.ingest.cutting.chunking import Chunker
+from twinvec_qdrant.ingest.cutting.code import code_language, installed_languages, language_of
 from twinvec_qdrant.ingest.reading import PagedDocument
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import stored_description
@@ -34,7 +34,7 @@ class Cutting:
         return self._chunker.settings
 
     def ways(self, document: Document) -> dict[str, Any]:
-        """Return what cuts this document otherwise than its text alone does; the first of its kind decides."""
+        """Return what decides how this document is cut, besides its text; the first document of a kind decides."""
         settings = self._chunker.settings
         if settings.enabled:
             if settings.code is None and code_language(document) is not None:

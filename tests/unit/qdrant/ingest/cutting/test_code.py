@@ -11,7 +11,7 @@ import office_files
 from twinvec import Document
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import Chunker, ChunkSettings, Collection, read_source
-from twinvec_qdrant.ingest import code, cutting
+from twinvec_qdrant.ingest.cutting import code, ways
 from words import WordEncoder
 
 PYTHON = '''"""A server."""
@@ -178,7 +178,7 @@ def test_the_first_code_decides_and_is_recorded(tmp_path, folder):
 def test_code_of_an_older_version_stays_as_it_is(tmp_path, folder, monkeypatch):
     (folder / "app.py").write_text(PYTHON)
     with monkeypatch.context() as patch, opened(tmp_path) as collection:
-        patch.setattr(cutting.Cutting, "ways", lambda self, document: {})  # as version 0.2 did
+        patch.setattr(ways.Cutting, "ways", lambda self, document: {})  # as version 0.2 did
         assert collection.ingest(read_source(folder)).new == 2
         before = collection.count()
     with opened(tmp_path) as collection:
@@ -267,7 +267,7 @@ def test_chunks_of_a_pdf_know_their_page(tmp_path, folder):
 def test_a_pdf_of_an_older_version_keeps_its_chunks(tmp_path, folder, monkeypatch):
     office_files.write_pdf(folder / "book.pdf", [["one page of tea"], ["another page of milk"]])
     with monkeypatch.context() as patch, opened(tmp_path) as collection:
-        patch.setattr(cutting.Cutting, "ways", lambda self, document: {})
+        patch.setattr(ways.Cutting, "ways", lambda self, document: {})
         collection.ingest(read_source(folder))
     with opened(tmp_path) as collection:
         assert collection.ingest(read_source(folder)).unchanged == 2

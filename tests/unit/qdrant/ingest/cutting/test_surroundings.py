@@ -11,8 +11,8 @@ import office_files
 from twinvec import Document
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import ChunkSettings, Collection, read_source
-from twinvec_qdrant.ingest.chunking import Chunk, Chunker
-from twinvec_qdrant.ingest.surroundings import surrounded
+from twinvec_qdrant.ingest.cutting.chunking import Chunk, Chunker
+from twinvec_qdrant.ingest.cutting.surroundings import surrounded
 from twinvec_qdrant.maintenance.healing import heal
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.schema import CHUNKS

@@ -204,7 +204,7 @@ class _Sections:
         return True
 
     def _add(self, path: list[str], start: int, end: int) -> None:
-        """Add what lies between definitions; what only closes something belongs to the section before."""
+        """Add what lies between definitions; closing brackets belong to the section before."""
         text = self._text(start, end)
         if not text.strip():
             return

@@ -1,10 +1,10 @@
-"""Where the hits of ``twinvec search`` stand: in which file of this machine, and on which lines of it."""
+"""Where the hits of ``twinvec search`` stand: in which file of this machine, and on which lines or pages of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from twinvec.retrieval.windows import body_start
+from twinvec.retrieval.base import body_start, pages_of
 from twinvec_qdrant.asking import FoundHit
 from twinvec_qdrant.cli.results.hits import ShownHit
 from twinvec_qdrant.cli.results.places import Places
@@ -25,4 +25,5 @@ def _placed(found: FoundHit, places: Places, full: bool) -> ShownHit:
     start, end = body_start(hit), len(hit.text)
     if hit.passage is not None and not full:
         start, end = hit.passage.start, hit.passage.end
-    return ShownHit(found, places.file(found.source), places.lines(found.source, hit, start, end))
+    lines = places.lines(found.source, hit, start, end)
+    return ShownHit(found, places.file(found.source), lines, pages_of(hit, start, end))

@@ -1,0 +1,51 @@
+"""The pages of chunks: a form feed where a page of a PDF begins, and the page on which each chunk starts.
+
+A chunk of short pages holds several of them. The form feeds in its text tell which of them a passage is on
+(``twinvec.retrieval.base.pages_of``). Most conversions of a PDF have them; those with tables have none.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+BREAK = "\f"
+
+
+def with_breaks(text: str, starts: Sequence[int]) -> tuple[str, list[int]]:
+    """Return the text of a PDF with a form feed before each page but the first, and where its pages start now.
+
+    Args:
+        text: The text, which may have its form feeds already.
+        starts: The offset of each page's first letter in the text.
+    """
+    if BREAK in text:
+        return text, [_behind_break(text, start) for start in starts]
+    parts, offsets, done = [], [0] * bool(starts), 0
+    for row, start in enumerate(starts[1:], 1):
+        at = max(text.rfind("\n", done, start), done)  # on the empty line between two pages
+        parts.append(text[done:at])
+        offsets.append(at + row)
+        done = at
+    return BREAK.join([*parts, text[done:]]), offsets
+
+
+def _behind_break(text: str, start: int) -> int:
+    """Return the offset behind the form feed before a page's first letter: signs and spaces belong to the page."""
+    found = text.rfind(BREAK, 0, start) + 1
+    return start if any(map(str.isalnum, text[found:start])) else found
+
+
+def pages_of_pieces(pieces: Sequence[str], text: str, starts: Sequence[int]) -> list[int]:
+    """Return the page on which each piece starts; ``starts`` has the offset of every page in the text.
+
+    A piece that does not stand in the text as it is, because a heading was put before it, is found by its last line.
+    """
+    pages, begin = [], 0
+    for piece in pieces:
+        found = text.find(piece, begin)
+        if found < 0:
+            found = text.find(piece.rpartition("\n")[2], begin)
+        begin = max(found, begin)
+        pages.append(max(bisect_right(starts, begin), 1))
+    return pages
