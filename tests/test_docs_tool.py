@@ -11,9 +11,12 @@ def test_the_page_of_commands_has_every_command_with_its_options():
     for command in ("encode", "train", "evaluate", "export", "ingest", "search", "migrate"):
         assert f"### twinvec {command} {{ #twinvec-{command} }}" in page
     search = page.split("### twinvec search ")[1].split("### twinvec ")[0]
-    assert "| --limit \\<int range\\> |" in search
-    assert "\\[default: 10; x\\>=1\\]" in search
+    assert "| --limit &lt;int range&gt; |" in search
+    assert "\\[default: 10; x&gt;=1\\]" in search
     assert '```sh\ntwinvec search "how do I renew a certificate" -c docs --rerank maxsim\n' in search
+    assert "```sh\nclaude mcp add docs -- twinvec mcp " in page  # an example need not begin with twinvec
+    headings = [line for line in page.splitlines() if line.startswith("## ")]
+    assert len(headings) == len(set(headings)), headings
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ parameters of the commands, so it cannot drift from the code. Everything happens
 
 from __future__ import annotations
 
+import html
 import importlib
 import re
 import shutil
@@ -188,12 +189,11 @@ def commands_page() -> str:
     app = sys.modules[entry.load().__module__].build_app()
     group: Any = get_command(app)
     parts = ["# Commands", "Each command of `twinvec`, as `twinvec COMMAND --help` shows it."]
-    panel = None
+    panels: dict[str, list[str]] = {}
     for name, command in group.commands.items():
-        if command.rich_help_panel != panel:
-            panel = command.rich_help_panel
-            parts.append(f"## {panel}")
-        parts += _command(name, command)
+        panels.setdefault(command.rich_help_panel, []).extend(_command(name, command))
+    for panel, commands in panels.items():
+        parts += [f"## {panel}", *commands]
     return "\n\n".join(parts) + "\n"
 
 
@@ -202,11 +202,11 @@ def _command(name: str, command: Any) -> Iterator[str]:
 
     yield f"### twinvec {name} {{ #twinvec-{name} }}"
     for paragraph in cleandoc(command.help).split("\n\n"):
-        lines = [line.strip() for line in paragraph.splitlines() if line != "\b"]
-        if lines[0].startswith("twinvec "):
-            yield "```sh\n" + "\n".join(lines) + "\n```"
+        first, *others = [line.strip(" ") for line in paragraph.splitlines()]
+        if first == "\b":  # typer keeps the lines of such a paragraph: they are examples
+            yield "```sh\n" + "\n".join(others) + "\n```"
         else:
-            yield _escaped(" ".join(lines))
+            yield _escaped(" ".join([first, *others]))
     context = typer.Context(command, info_name=name)
     records = (parameter.get_help_record(context) for parameter in command.get_params(context))
     rows = [f"| {_escaped(spelled)} | {_escaped(told)} |" for spelled, told in filter(None, records)]
@@ -214,7 +214,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"([<>*_|\[\]`])", r"\\\1", text)
+    return re.sub(r"([*_|\[\]`])", r"\\\1", html.escape(text, quote=False))
 
 
 _REMOTE = re.compile(

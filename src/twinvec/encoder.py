@@ -27,7 +27,7 @@ from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import ModelFolder, find_model
 from twinvec.similarity import cosines
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
-from twinvec.support.checks import check_choice, integer
+from twinvec.support.checks import check_choice, integer, string
 from twinvec.support.progress import Advance
 from twinvec.text import MAX_TEXT_BYTES, check_list, check_text, check_texts
 from twinvec.tokens.batching import Batch
@@ -329,7 +329,7 @@ class Encoder(TruncationCounter):
 
     def _prompt_text(self, name: str | None) -> str:
         spec = self._model.spec
-        name = spec.default_prompt if name is None else name
+        name = spec.default_prompt if name is None else string(name, "prompt")
         if name and name not in spec.prompts:
             raise ConfigurationError(
                 f"the model has no prompt {name!r}; its prompts: {', '.join(sorted(spec.prompts))}"

@@ -17,7 +17,7 @@
     ├── SpaceMismatchError                   a collection belongs to another model
     └── StoreError                           a vector store failed
         ├── StoreBusyError                   another process holds the store
-        ├── StoreUnavailableError            the store does not answer, or the disk is full
+        ├── StoreUnavailableError            the store does not answer, or its disk is full or read-only
         ├── StoreLimitError                  a limit that the server sets does not permit the request
         ├── StoreCorruptError                the stored data cannot be read
         └── CollectionNotFoundError          the store has no such collection

@@ -12,7 +12,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.support.checks import check_choice, integer
+from twinvec.support.checks import check_choice, integer, number
 from twinvec.support.extras import import_extra
 
 Measure = Literal["cosine", "dot"]
@@ -183,9 +183,12 @@ def cluster(
 def medoids(vectors: FloatArray, labels: IntArray) -> dict[int, int]:
     """Return the row nearest to the mean of each cluster, by cosine: label -> row."""
     vectors_ND = unit(_table(vectors, "vectors"))
+    labels_N = np.asarray(labels)
+    if labels_N.shape != vectors_ND.shape[:1] or labels_N.dtype.kind not in "iu":
+        raise InputError(f"labels: expected {len(vectors_ND)} whole numbers, got {labels!r}")
     found = {}
-    for label in sorted(set(labels.tolist()) - {-1}):
-        rows = np.flatnonzero(labels == label)
+    for label in sorted(set(labels_N.tolist()) - {-1}):
+        rows = np.flatnonzero(labels_N == label)
         found[label] = int(rows[np.argmax(vectors_ND[rows] @ vectors_ND[rows].mean(axis=0))])
     return found
 
@@ -206,7 +209,7 @@ def check_clustering(
         raise ConfigurationError(
             "agglomerative needs either the number of clusters or a threshold, such as 0.7, and not both"
         )
-    if threshold is not None and not -1 <= threshold < 1:
+    if threshold is not None and not -1 <= number(threshold, "threshold") < 1:
         raise ConfigurationError(f"threshold must be a cosine from -1 to below 1, got {threshold}")
     if clusters is not None:
         integer(clusters, "clusters", least=1)
@@ -217,7 +220,7 @@ def check_clustering(
 
 def check_cosine(threshold: float | None) -> None:
     """Refuse a threshold outside -1 to 1, by a ConfigurationError that names it."""
-    if threshold is not None and not -1 <= threshold <= 1:
+    if threshold is not None and not -1 <= number(threshold, "threshold") <= 1:
         raise ConfigurationError(f"threshold must be a cosine from -1 to 1, got {threshold}")
 
 
@@ -233,7 +236,10 @@ def _upper_tiles(vectors_ND: FloatArray) -> Iterator[tuple[int, int, FloatArray]
 
 
 def _table(vectors: Any, name: str) -> FloatArray:
-    table: FloatArray = np.asarray(vectors, dtype=np.float32)
+    try:
+        table: FloatArray = np.asarray(vectors, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: expected an array of numbers: {error}") from None
     if table.ndim != 2:
         raise InputError(f"{name}: expected an array of shape (n, dim), got {table.shape}")
     bad = np.flatnonzero(~np.isfinite(table).all(axis=1))

@@ -31,6 +31,11 @@ def check_text(text: object, where: str, max_bytes: int = MAX_TEXT_BYTES) -> str
     return text
 
 
+def is_list(value: object) -> bool:
+    """Return whether a value holds items: a text holds none, and neither does an array without dimensions."""
+    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes)) and getattr(value, "ndim", 1) != 0
+
+
 def check_list(texts: object) -> None:
     """Raise TextError, with what to give instead, for a value that holds texts in no order or is one text."""
     kind = type(texts).__name__
@@ -38,7 +43,7 @@ def check_list(texts: object) -> None:
         raise TextError(f"expected a list of strings, got {kind}; give its values: list(texts.values())")
     if hasattr(texts, "columns"):  # tables of pandas, polars and pyarrow
         raise TextError(f"expected a list of strings, got {kind}; give the column of texts: list(table['text'])")
-    if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
+    if not is_list(texts):
         raise TextError(f"expected a list of strings, got {kind}")
 
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         text_ids,
     )
     from twinvec_qdrant.frameworks.given_vectors import query_space, vector_space
-    from twinvec_qdrant.frameworks.whole_documents import ingest_all, open_whole_documents, with_documents
-    from twinvec_qdrant.ingest.chunking import Chunk, Chunker
+    from twinvec_qdrant.frameworks.whole_documents import filtered, ingest_all, open_whole_documents, with_documents
+    from twinvec_qdrant.ingest.cutting.chunking import Chunk, Chunker
     from twinvec_qdrant.ingest.helped.leading import Helpers
     from twinvec_qdrant.ingest.helped.parts import Part, PartReport
     from twinvec_qdrant.ingest.lines import RootElsewhere, read_line, written_line
@@ -97,6 +97,7 @@ __all__ = [
     "delete_documents",
     "drop_collection",
     "exact_search",
+    "filtered",
     "ingest_all",
     "joined_answers",
     "joined_options",
@@ -137,8 +138,8 @@ __getattr__, __dir__ = lazy_names(
         "frameworks.foreign_arguments": "exact_search joined_options payload_index_types refuse_foreign takes_foreign "
         "text_id text_ids",
         "frameworks.given_vectors": "query_space vector_space",
-        "frameworks.whole_documents": "ingest_all open_whole_documents with_documents",
-        "ingest.chunking": "Chunk Chunker",
+        "frameworks.whole_documents": "filtered ingest_all open_whole_documents with_documents",
+        "ingest.cutting.chunking": "Chunk Chunker",
         "ingest.helped.leading": "Helpers",
         "ingest.helped.parts": "Part PartReport",
         "ingest.lines": "RootElsewhere read_line written_line",

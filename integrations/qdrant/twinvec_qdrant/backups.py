@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from twinvec.errors import CollectionNotFoundError
+from twinvec.support.checks import file_path, number, string
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.process import DEFAULT_PATH, check_not_served
 
@@ -39,11 +40,12 @@ def backup_collection(
     from twinvec_qdrant.stores.embedded.backups import back_up
     from twinvec_qdrant.stores.embedded.store import EmbeddedStore
 
-    store = EmbeddedStore(path or DEFAULT_PATH, name, wait_seconds)
+    wait_seconds, place = number(wait_seconds, "wait_seconds", least=0), file_path(to, "to").resolve()
+    store = EmbeddedStore(path or DEFAULT_PATH, string(name, "name"), wait_seconds)
     if store.peek() is None:
         raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
     with closing(store.open()) as backend:
-        return back_up(backend, name, Path(to).expanduser().resolve(), overwrite=overwrite)
+        return back_up(backend, name, place, overwrite=overwrite)
 
 
 def restore_collection(
@@ -74,7 +76,7 @@ def restore_collection(
     from twinvec_qdrant.stores.embedded.backups import read_backup, restore
     from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 
-    place = Path(source).expanduser().resolve()
+    place, wait_seconds = file_path(source, "source").resolve(), number(wait_seconds, "wait_seconds", least=0)
     about = read_backup(place)
     check_not_served(path or DEFAULT_PATH)
     folder = CollectionFolder(path or DEFAULT_PATH, about.collection if name is None else name)

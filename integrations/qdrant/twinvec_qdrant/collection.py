@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
 from twinvec.retrieval.analysis import Analyzer
-from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
+from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_hits, check_limit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.phrasings import Phrasings
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_settings
+from twinvec.support.checks import check_methods, check_settings
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaiting
 from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
@@ -70,6 +70,9 @@ T = TypeVar("T")
 
 EncoderOrName = SpaceEncoder | str
 """What ``Collection.open`` takes as the encoder."""
+
+ENCODER = ("encode_query", "encode_document")
+"""Methods that tell an encoder; its attributes are not asked for, since finding them out may cost a call."""
 
 
 class Collection:
@@ -171,6 +174,8 @@ class Collection:
         check_settings(cluster, ClusterSettings, "cluster")
         if isinstance(encoder, str):
             encoder = load_space_encoder(encoder)
+        elif encoder is not None:
+            check_methods(encoder, ENCODER, "encoder", "an encoder, such as Encoder(...), or a model's name")
         place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port, async_client, repair)
         store = find_store(name, place)
         indexes = None if payload_indexes is None else PayloadIndexes.of(payload_indexes)
@@ -255,9 +260,9 @@ class Collection:
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             report: A report to count in, which is returned; it is complete even if the ingest ends with an error.
             allow_all_failed: Return the report even if every document failed; default: an error, but for ``dry_run``.
-            source: Name of what the documents are from. The collection keeps the first one's ids as they are, and
-                begins the ids of any other one's with its name and a colon, so that both may hold the same ids.
-                Default: the name of the root's folder or file; without a root, the documents are the first one's.
+            source: Name of the documents' source. The ids of the first source stay as they are. The ids of any other
+                source begin with its name and a colon, so that two sources may hold the same ids. Default: the name
+                of the root's folder or file; documents without a root belong to the first source.
             describe: What the source holds, in your words: under "" the whole, under a folder's path the folder.
             helpers: Other processes that parse the files of a ``Root``, encode, and with a server also write; see
                 ``twinvec_ray``.
@@ -272,6 +277,11 @@ class Collection:
             StoreError: the store failed; committed documents stay.
             EngineError: the encoder failed for all documents.
         """
+        if not isinstance(vectors, Mapping | None):
+            raise ConfigurationError(f"vectors: expected vectors by the documents' ids, got {type(vectors).__name__}")
+        if helpers is not None:
+            check_methods(helpers, ("with_results",), "helpers", "helpers, as twinvec_ray has them")
+        check_settings(report, IngestReport, "report")
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
         report = IngestReport() if report is None else report
         documents, membership = registered(
@@ -479,6 +489,7 @@ class Collection:
         Raises:
             TextError: as for ``search``.
         """
+        check_hits(hits, "hits")
         return self._run(self._serving.with_passages(check_text(query, "query"), hits))
 
     @property
@@ -542,7 +553,7 @@ class Collection:
 
         Args:
             filter: Conditions on payloads and ids; default: none.
-            source: Name of the source that they are from (see ``roots``); default: any.
+            source: Name of the documents' source (see ``roots``); default: any.
 
         Raises:
             FilterError: the filter is invalid.
@@ -613,7 +624,7 @@ class Collection:
         Raises:
             StoreCorruptError: the embedded store's files are damaged: open the collection with ``repair=True``.
         """
-        with self._backend.writing:
+        with self._backend.writing if repair else self._backend.no_writers():
             return verify(self._catalog, repair=repair, encoder=self._serving.encoder)
 
     def migrate(
@@ -648,6 +659,7 @@ class Collection:
                 the new model cannot read chunks of the collection's size, or would truncate some of them.
             BadVectorError: the encoder gives invalid vectors; the collection keeps the old model.
         """
+        check_methods(encoder, ENCODER, "encoder", "an encoder, such as Encoder(...)")
         present = None if allow_truncation else self._serving.encoder
         migration = Migration(self._backend, encoder, chunks_per_second, present=present, progress=progress)
         migration.fill()
@@ -679,8 +691,8 @@ class Collection:
             payload_indexes: New payload indexes, as for ``open``; all others are removed, and without ``index`` the
                 vectors stay as they are. Default: the present settings, also for the keys of documents that an older
                 version of twinvec has written.
-            chunking: The present settings with other ``code`` or ``pages``; the next ingest cuts the documents anew for
-                which that matters. Without other arguments, the vectors stay as they are.
+            chunking: The present settings with other ``code`` or ``pages``. The next ingest cuts the documents anew
+                that would be cut differently. Without other arguments, the vectors stay as they are.
 
         Raises:
             ConfigurationError: a setting is unknown, out of range, or that of new collections only; or a key has values
@@ -734,7 +746,7 @@ class Collection:
             StoreError: one of the stores failed; copied documents stay.
         """
         if path is None and url is None and client is None:
-            raise ConfigurationError("push where to? give one of path, url and client")
+            raise ConfigurationError("where is the other store? give one of path, url and client")
         place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port)
         store = find_store(name or self.name, place)
         return push(self._catalog, store, prune=prune, allow_empty=allow_empty, progress=progress)

@@ -82,8 +82,8 @@ class AsRead(NamedTuple):
 
     Attributes:
         truncated: Whether it truncates the text.
-        unknown: Whether the text consists mostly of words that its vocabulary lacks. Such texts have nearly the same
-            vector, whatever they say.
+        unknown: Whether the text consists mostly of words that its vocabulary lacks, or of which it has the letters
+            only. Such texts have vectors that say little of their meaning.
     """
 
     truncated: bool
@@ -91,7 +91,7 @@ class AsRead(NamedTuple):
 
 
 def as_read(encoder: object, texts: Sequence[str], *, query: bool = False) -> list[AsRead]:
-    """Return how the encoder reads documents, or queries; an encoder without a tokenizer reads all."""
+    """Return how the encoder reads documents or queries; an encoder without a tokenizer reads all of each text."""
     tokenizer = getattr(encoder, "tokenizer", None)
     if not isinstance(tokenizer, TextTokenizer):
         return [AsRead(False, False)] * len(texts)

@@ -12,7 +12,7 @@ from typing import Any
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec_qdrant.ingest.chunking import Chunker
+from twinvec_qdrant.ingest.cutting.chunking import Chunker
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.description import (
     Description,
@@ -82,7 +82,7 @@ def open_in(
         if wanted.encoder is not None:
             check_probes(description, wanted.encoder, backend.location)
         weights = BM25Weights(backend, description)
-        if not backend.exclusive:  # a search of a server shall not need a request more
+        if not backend.exclusive:  # a server's first search then needs no further request
             weights.read_vocabulary()
         return backend, description, wanted.encoder, weights
     except BaseException:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinvec.errors import ConfigurationError
+from twinvec.support.checks import file_path, integer, number
 from twinvec_qdrant.serving.process import DEFAULT_PATH
 from twinvec_qdrant.stores.base import Store
 
@@ -82,12 +83,13 @@ def _check(place: StorePlace) -> None:
         raise ConfigurationError("api_key goes with url")
     if place.grpc and place.url is None:
         raise ConfigurationError("grpc goes with url; a client speaks gRPC if it was made with prefer_grpc=True")
-    if not 1 <= place.grpc_port <= 65_535:
+    if place.path is not None:
+        file_path(place.path, "path")
+    if not 1 <= integer(place.grpc_port, "grpc_port") <= 65_535:
         raise ConfigurationError(f"grpc_port must be from 1 to 65535, got {place.grpc_port!r}")
     if place.repair and (place.url is not None or place.client is not None):
-        raise ConfigurationError("repair is for damaged files of an embedded store; a server's are its own")
-    if place.wait_seconds < 0:
-        raise ConfigurationError(f"wait_seconds must not be negative, got {place.wait_seconds!r}")
+        raise ConfigurationError("repair is for damaged files of an embedded store; a server repairs its own")
+    number(place.wait_seconds, "wait_seconds", least=0)
 
 
 def key_from_environment() -> str | None:

@@ -28,6 +28,7 @@ class IngestReport:
         empty: Documents without text, such as an empty file or a PDF of images. They are not in the collection; an
             older version with text stays until an ingest prunes.
         empties: (source, reason) of each empty document.
+        warnings: What the log has warned of: chunks that the model does not know, and documents that were not pruned.
     """
 
     new: int = 0
@@ -42,6 +43,7 @@ class IngestReport:
     unknown: int = field(default=0, kw_only=True)
     empty: int = field(default=0, kw_only=True)
     empties: list[tuple[str, str]] = field(default_factory=list, kw_only=True)
+    warnings: list[str] = field(default_factory=list, kw_only=True)
 
     @property
     def all_failed(self) -> bool:
@@ -64,10 +66,10 @@ class IngestReport:
 
 
 def unknown_warning(chunks: int) -> str:
-    """Return the warning for an ingest with this number of chunks that the model does not know."""
+    """Return the warning that this many chunks consist mostly of words that the model does not know."""
     counted = "1 chunk consists" if chunks == 1 else f"{chunks:,} chunks consist"
     return (
-        f"{counted} mostly of words that the model does not know, so searches by vectors cannot tell them apart; "
+        f"{counted} mostly of words that the model does not know, so searches by vectors can hardly tell them apart; "
         "choose a model that reads their language (twinvec migrate --to MODEL)"
     )
 

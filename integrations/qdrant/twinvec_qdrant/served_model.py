@@ -24,6 +24,7 @@ from twinvec.errors import SpaceMismatchError, StoreError, StoreUnavailableError
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.phrasings import Phrasings, led_terms, led_vector
+from twinvec.support.checks import string
 from twinvec_qdrant.encoders import checked_vector, checked_vectors
 from twinvec_qdrant.opening import load_recorded
 from twinvec_qdrant.records.commits import Catalog
@@ -45,7 +46,7 @@ _BLOCK = 32  # queries per request to the store
 _ROUNDS = 5  # a search starts again only if another migration has ended meanwhile
 _TRY_AGAIN_SECONDS = 10.0
 _SWITCH_SECONDS = 5.0  # a switch takes much less from the point to the description, unless it was killed between them
-_SWITCH_PAUSE_SECONDS = 1.0  # then a search asks for the description at most so often
+_SWITCH_PAUSE_SECONDS = 1.0  # after that, at least this much time between two readings of the description
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,10 @@ class Serving:
                 self.current = self._served(now, self.current.encoder)
 
     def refreshed(self, *, for_vectors: bool = False) -> tuple[Description, SpaceEncoder]:
-        """Read the description and serve what it says, for a writer; return it with the encoder of its model.
+        """Read the description and serve its model, for a writer; return the description and the model's encoder.
 
-        Raise ``SpaceMismatchError`` if its model cannot be loaded, or, ``for_vectors`` of the caller, if the caller's
-        encoder has another space. A caller that gave no encoder has had the one that was served so far.
+        Raise ``SpaceMismatchError`` if the model cannot be loaded. With ``for_vectors``, the caller brings vectors:
+        raise it also if the encoder that the caller gave, or else the one that was served so far, has another space.
         """
         with self._changing:  # read here: a switch of this handle must not come between reading and serving
             callers = self._given or self.current.encoder
@@ -158,6 +159,7 @@ class Serving:
         if not isinstance(query, str):
             return (yield from self._nearest(query, space, search))
         text = query
+        self.current.searcher.check_tenant(request)
         if not text.strip():
             return []
         return self._shown(text, (yield from self._followed(attempt))[0], request)
@@ -183,6 +185,7 @@ class Serving:
         served = self.current
         if space is None:
             space = (self._given or served.description).space
+        string(space, "space")
         holder = served if served.description.space == space else self._of_space(served.description, space)
         if holder is not None:
             vector_D = checked_vector(vector, holder.description.dim)

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.checks import check_choice
+from twinvec.support.checks import check_choice, integer
+from twinvec.text import is_list
 
 Quantization = Literal["none", "int8", "binary", "turbo"]
 PayloadIndexType = Literal["keyword", "float", "bool", "integer", "datetime", "text", "geo", "uuid"]
@@ -270,16 +271,15 @@ class ChunkSettings:
     surroundings: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        if isinstance(self.code, str) or not all(isinstance(each, str) for each in self.code or ()):
+        if self.code is not None and not (is_list(self.code) and all(isinstance(each, str) for each in self.code)):
             raise ConfigurationError(f"code must be names of languages, got {self.code!r}")
         if self.code is not None:
             object.__setattr__(self, "code", tuple(sorted(set(self.code))))
         if not self.enabled and (self.max_tokens is not None or self.overlap or self.surroundings):
             raise ConfigurationError("chunking is off: max_tokens, overlap and surroundings have no meaning")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ConfigurationError(f"max_tokens must be at least 1, got {self.max_tokens}")
-        if self.overlap < 0:
-            raise ConfigurationError(f"overlap must not be negative, got {self.overlap}")
+        if self.max_tokens is not None:
+            integer(self.max_tokens, "max_tokens", least=1)
+        integer(self.overlap, "overlap", least=0)
         if not (self.surroundings == 0 or _is_count(self.surroundings)):
             raise ConfigurationError(f"surroundings must be a number of tokens, got {self.surroundings!r}")
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from twinvec.errors import CollectionNotFoundError, SpaceMismatchError, TwinvecError
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.filters import Filter
+from twinvec.text import check_texts
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.list_and_drop import CollectionEntry, list_collections
 from twinvec_qdrant.opening_store import GRPC_PORT
@@ -162,6 +163,7 @@ def collections_of(
     """
     known = {entry.name: entry for entry in entries}
     if names is not None:
+        names = check_texts(names, name="name")
         return [known.get(name, CollectionEntry(name, None, None)) for name in dict.fromkeys(names)]
     ours = [entry for entry in entries if entry.model is not None or not remote]
     if not ours:

@@ -197,4 +197,4 @@ class SpreadEncoder:
                     elif losses < _MOST_LOSSES:
                         left.append((rows, losses + 1))
                     else:
-                        raise InputError(f"every process that worked on it died: {texts[rows[0]][:60]!r}")
+                        raise InputError(f"every process that encoded the text {texts[rows[0]][:60]!r} died")

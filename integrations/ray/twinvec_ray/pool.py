@@ -165,7 +165,7 @@ class Pool(Generic[T]):
     def _arrived(self, reference: Any) -> Iterator[tuple[T, Any]]:
         member = next((each for each in self._members if each.started is reference or reference in each.calls), None)
         if member is None:
-            return  # its actor has died, which another call of it has told
+            return  # the actor has died, as another of its calls has shown
         try:
             result = ray.get(reference)
         except (RayActorError, ObjectLostError) as error:  # a result is lost with the machine where it lies
@@ -192,7 +192,7 @@ class Pool(Generic[T]):
             self._members.remove(member)
             self._slow_down(len(self._members), cause)
             return
-        if call.slowed == self._slowed:  # and not since it began
+        if call.slowed == self._slowed:  # nobody has slowed the pool since the call began
             self._slow_down(sum(1 for each in self._members if each.calls) // 2, cause)
         yield member.calls.pop(reference).item, BUSY
 

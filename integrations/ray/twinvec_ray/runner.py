@@ -84,7 +84,7 @@ class Counter:
         self._count = 0
 
     def add(self, count: int) -> None:
-        """Count more."""
+        """Add to the count."""
         self._count += count
 
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""Defaults of options, from environment variables and from a file: a flag wins over a variable, this over the file.
+"""Defaults of options, from environment variables and a file: a flag wins over a variable, a variable over the file.
 
 The file is ``twinvec.toml``, or the table ``[tool.twinvec]`` of ``pyproject.toml``, in the folder or the nearest one
 above. An option has a default from outside if it names its variable, ``TWINVEC_`` and its name; click looks variables
@@ -56,7 +56,7 @@ def _fail(error: Exception) -> NoReturn:
 
 
 def find_settings(folder: Path) -> Settings | None:
-    """Return the settings that hold for a folder, or None if no file has any; what reads files is loaded for one."""
+    """Return the settings that hold for a folder, or None without a file; the reader is imported only for a file."""
     for place in (folder, *folder.parents):
         if (place / CONFIG_FILE).is_file() or _may_have_settings(place / PROJECT_FILE):
             from twinvec.cli.settings_file import read_settings
@@ -66,7 +66,7 @@ def find_settings(folder: Path) -> Settings | None:
 
 
 def _may_have_settings(project: Path) -> bool:
-    """Return whether a project's file is there and may have twinvec's table; most have none."""
+    """Return whether a project's file exists and may have twinvec's table; most projects have none."""
     try:
         return PROJECT_TABLE.encode() in project.read_bytes()
     except FileNotFoundError:

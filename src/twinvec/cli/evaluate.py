@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 def evaluate_command(
     tasks: TaskOptions,
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=SYSTEM_HELP)] = None,
-    runs: Annotated[Path | None, typer.Option(help="Folder for the hits of each retrieval set, as TREC runs.")] = None,
+    runs: Annotated[
+        Path | None, typer.Option(help="Folder for the hits of each retrieval set, as TREC runs: SET.MODEL.trec.")
+    ] = None,
     forms: Annotated[
         Path | None,
         typer.Option(
@@ -56,7 +58,7 @@ def evaluate_command(
     twinvec evaluate default --sts stsb/test.tsv --sts sick/ --ir scifact/
     twinvec evaluate --collection articles --ir articles-judged/
     """
-    from twinvec.evaluation.measures import write_run
+    from twinvec.evaluation.measures import run_tag, write_run
     from twinvec.evaluation.suite import evaluate
 
     if model is None and collection is None:
@@ -69,10 +71,10 @@ def evaluate_command(
         if not data.ir or data.needs_vectors or data.questions:
             raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
         with open_collection(collection, path, url=url, model=model) as opened:
-            figures, found = _evaluate_collection(opened, collection, mode, data, forms)
+            figures, found, system = _evaluate_collection(opened, collection, mode, data, forms)
     else:
         result = evaluate(str(model), data, progress=True)
-        figures, found = result.as_json(), {**result.ir, **result.questions}
+        figures, found, system = result.as_json(), {**result.ir, **result.questions}, (str(model),)
         if forms is not None:
             figures["forms"] = _evaluate_forms(str(model), data, forms)
     if as_json:
@@ -80,8 +82,9 @@ def evaluate_command(
     else:
         _show(figures)
     if runs is not None:
+        tag = run_tag(*system)
         for name, each in found.items():
-            write_run(each.run, runs / f"{name.replace('/', '-')}.trec")
+            write_run(each.run, runs / f"{name.replace('/', '-')}.{tag}.trec", tag)
 
 
 @takes_tasks
@@ -129,7 +132,8 @@ def _check_outputs(model: str | None, tasks: Tasks, runs: Path | None, plot: Pat
 
 def _evaluate_collection(
     opened: Any, name: str, mode: Mode | None, tasks: Tasks, plot: Path | None
-) -> tuple[dict[str, Any], dict[str, IrResult]]:
+) -> tuple[dict[str, Any], dict[str, IrResult], tuple[str, ...]]:
+    """Return the figures, the results of the first stage, and what tells its runs from others."""
     from twinvec.evaluation.ir import warn_if_lacking
     from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
@@ -160,7 +164,8 @@ def _evaluate_collection(
             each: evaluate_indexes(opened, data, measures=tasks.measures, **options) for each, data in tasks.ir.items()
         }
         figures["forms"] = _plotted(kept, plot)
-    return figures, found
+    first_stage = Setting(setting.mode, setting.words, feedback=setting.feedback)
+    return figures, found, (name, figures["model"], str(first_stage))
 
 
 def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:

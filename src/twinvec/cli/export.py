@@ -33,7 +33,7 @@ def export_command(
     ] = None,
     dims: Annotated[
         list[int] | None,
-        typer.Option("--dim", min=1, help="Prepare int8 storage of vectors truncated to N dimensions, too; repeat."),
+        typer.Option("--dim", min=1, help="Prepare int8 storage of vectors truncated to N dimensions. Repeatable."),
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,

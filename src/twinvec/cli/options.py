@@ -45,7 +45,7 @@ _SOURCES = ("COMMANDLINE", "PROMPT", "ENVIRONMENT", "DEFAULT_MAP", "DEFAULT")  #
 
 
 def _choose_store(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-    """Where --path and --url come from different places, keep the one of the first: flag, environment, file."""
+    """If --path and --url come from different places, keep the stronger one: flag, then environment, then file."""
     other = "url" if param.name == "path" else "path"
     if value is None or ctx.params.get(other) is None:
         return value

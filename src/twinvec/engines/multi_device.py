@@ -23,6 +23,7 @@ from twinvec.arrays import FloatArray
 from twinvec.engines.base import GPU_STREAMS, AnyEngine
 from twinvec.errors import ConfigurationError, EngineError, TwinvecError
 from twinvec.support.cpu import available_cores
+from twinvec.text import is_list
 from twinvec.tokens.batching import Batch
 
 LoadEngine = Callable[[str], AnyEngine]
@@ -34,9 +35,10 @@ def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str
         return None
     if device is not None:
         raise ConfigurationError("device and devices exclude each other")
-    if isinstance(devices, str) or not devices or not all(isinstance(each, str) for each in devices):
+    given = list(devices) if is_list(devices) else []
+    if not given or not all(isinstance(each, str) for each in given):
         raise ConfigurationError(f'devices must be a list such as ["cuda:0", "cuda:1"], got {devices!r}')
-    return list(devices)
+    return given
 
 
 class ProcessesEngine:

@@ -27,7 +27,7 @@ from twinvec.engines.multi_device import ProcessesEngine
 from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError
 from twinvec.models.backbone import BackboneSpec
-from twinvec.support.checks import check_choice
+from twinvec.support.checks import check_choice, string
 from twinvec.support.cpu import sums_bytes_exactly
 from twinvec.support.extras import import_torch
 
@@ -54,6 +54,8 @@ class EngineChoice:
     def __post_init__(self) -> None:
         check_choice(self.engine, EngineName, "engine")
         check_choice(self.precision, Precision, "precision")
+        if self.device is not None:
+            string(self.device, "device")
 
     @property
     def torch_precision(self) -> str:
@@ -202,7 +204,7 @@ def _torch_purpose(choice: EngineChoice) -> str:
 
 
 def has_gpu() -> bool:
-    """Whether torch finds a GPU of NVIDIA; it is imported, which takes seconds, only if a driver is installed."""
+    """Whether torch finds a GPU of NVIDIA; torch, which takes seconds to import, is asked only if there is a driver."""
     if not has_torch():
         return False
     if shutil.which("nvidia-smi") is None and not Path("/proc/driver/nvidia/version").exists():

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ Run = Mapping[str, Mapping[str, float]]
 MEASURES = ("ndcg@10", "mrr@10", "map@100", "recall@10", "recall@100", "precision@10")
 """The default measures."""
 
+_TAG_CHARACTERS = 60
 _NAMES = {"ndcg": "nDCG", "mrr": "RR", "map": "AP", "recall": "R", "precision": "P"}
 
 
@@ -84,8 +86,11 @@ def cutoff(measure: str) -> int:
     return int(match[2])
 
 
-def write_run(run: Run, path: str | Path) -> None:
-    """Write a TREC run file, best first, atomically; raise InputError if an id is empty or contains white space."""
+def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
+    """Write a TREC run file, best first, atomically; raise InputError if an id is empty or contains white space.
+
+    ``tag`` names the system in every line; ``run_tag`` makes one of any name.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as partial, partial.open("w", encoding="utf-8") as file:
@@ -93,7 +98,15 @@ def write_run(run: Run, path: str | Path) -> None:
             ordered = sorted(hits.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)
             for rank, (document, score) in enumerate(ordered, 1):
                 check_run_ids((query, document))
-                file.write(f"{query} Q0 {document} {rank} {float(score)!r} twinvec\n")
+                file.write(f"{query} Q0 {document} {rank} {float(score)!r} {tag}\n")
+
+
+def run_tag(*parts: str) -> str:
+    """Return what names a system as a TREC run and a file name can hold it: letters, digits and ``+-._``."""
+    tag = re.sub(r"[^\w+.-]+", "-", "-".join(parts)).strip("-.") or "twinvec"
+    if len(tag) > _TAG_CHARACTERS:
+        tag = f"{tag[: _TAG_CHARACTERS - 9]}-{sha256(tag.encode()).hexdigest()[:8]}"
+    return tag
 
 
 def check_run_ids(ids: Iterable[str]) -> None:

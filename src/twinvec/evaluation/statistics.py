@@ -23,14 +23,14 @@ SEED = 20190827
 """Seed of everything random in evaluation."""
 
 ERROR = 0.02
-"""How often chance alone may make some setting seem better, for one item; it grows with the root of their number.
+"""The share of samples in which chance alone may make some setting seem better: for n items, sqrt(n) times this.
 
 A wrong choice harms by about a standard error, which shrinks with that root: so the harm to be expected stays the same,
 below a tenth of a point with cross-validation (``benchmarks/TUNING.md``).
 """
 
 MOST_ERROR = 0.2
-"""The largest value of that error, from a hundred items on."""
+"""The largest such share, from a hundred items on."""
 
 _SAMPLES = 999
 _NUMBERS_AT_ONCE = 1 << 21  # 16 MB
@@ -140,7 +140,7 @@ def assured_gains(gains_SN: Values) -> Values:
     (Westfall and Young 1993, Romano and Wolf 2005). They keep the settings' correlation, so that similar ones cost
     little. Settings that clearly lose take no part, as Hansen advises: they cannot be the best, and would hide it.
 
-    The means of all settings are at least so large, except in a share of all samples; see ``ERROR``.
+    All true means are at least the returned ones, except in a share of all samples; see ``ERROR``.
     """
     count = gains_SN.shape[1]
     squares_S = np.mean(gains_SN**2, axis=1)

@@ -230,7 +230,7 @@ def _values(found: Mapping[str, Sequence[Hit]], data: BeirSet, measure: str) -> 
 
 
 def choose(values: Mapping[Setting, Values]) -> Setting:
-    """Return the setting to search with: the best one, if it beats plain hybrid search beyond chance, else that.
+    """Return the best setting if it beats plain hybrid search beyond chance, else plain hybrid search.
 
     The best setting has the largest assured gain: the mean gain, less as many standard errors as the greatest t of all
     settings reaches by chance. It must be positive, and the same choice must gain on the left-out queries of a

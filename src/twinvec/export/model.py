@@ -61,7 +61,8 @@ class ExportReport:
         precision: "float32" or "int8".
         passed: Whether ``precision="auto"`` uses the graph.
         quality: For int8, measured on held-out texts: "cosine_mean", "cosine_worst" (cross-encoders: "correlation") and
-            "top10_overlap"; for float32 "difference", the largest on texts of all kinds.
+            "top10_overlap"; of encoders also "unusual_mean" and "unusual_worst", the cosines of texts unlike the
+            sample, which do not decide ``passed``. For float32 "difference", the largest on texts of all kinds.
         calibrated_on: Number of texts that int8 was calibrated on.
         measured_on: Number of held-out texts that int8 was measured on.
     """
@@ -202,7 +203,7 @@ def _add_graph(
     if precision == "int8":
         entry |= {"made_by": f"{entry['made_by']}, nncf {version('nncf')}", "weight_bits": bits}
         entry["quality"] = subject.quality(folder, engine, sample[size:])
-        entry["passed"] = all(value >= BOUNDS[name] for name, value in entry["quality"].items())
+        entry["passed"] = all(entry["quality"][name] >= BOUNDS[name] for name in BOUNDS if name in entry["quality"])
         entry["texts"] = {"calibrated": size, "measured": len(sample) - size}
         _update_manifest(folder, {EXPORTS: exports})
     return entry

@@ -19,6 +19,7 @@ from twinvec.engines.exports import RANGES, ranges_key
 from twinvec.engines.loaded_model import LoadedCrossEncoder, LoadedEncoder, load_cross_encoder, load_encoder
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.export.quantization import cosine_quality, score_quality
+from twinvec.export.unusual_texts import UNUSUAL_TEXTS
 from twinvec.models.cross_encoder_spec import is_classifier, read_classifier
 from twinvec.models.encoder_spec import read_modules, read_spec
 from twinvec.models.finding import find_model
@@ -70,9 +71,13 @@ class EncoderSubject:
         return tables
 
     def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
-        """Return how close the int8 graph for a runtime comes to float32."""
-        found = Encoder(copy, engine=runtime, precision="int8").encode_document(texts)
-        return cosine_quality(self._exact(copy, runtime, texts), found, min(_QUERIES, len(texts)))
+        """Return how close the int8 graph for a runtime comes to float32, also for texts of no usual kind."""
+        encoder = Encoder(copy, engine=runtime, precision="int8")
+        exact, found = self._exact(copy, runtime, texts), encoder.encode_document(texts)
+        quality = cosine_quality(exact, found, min(_QUERIES, len(texts)))
+        exact, found = self._exact(copy, runtime, UNUSUAL_TEXTS), encoder.encode_document(UNUSUAL_TEXTS)
+        unusual = cosine_quality(exact, found, len(UNUSUAL_TEXTS))
+        return quality | {"unusual_mean": unusual["cosine_mean"], "unusual_worst": unusual["cosine_worst"]}
 
     def _exact(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> FloatArray:
         """Return the float32 vectors, each text computed once."""

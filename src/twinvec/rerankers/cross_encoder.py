@@ -22,6 +22,7 @@ from twinvec.retrieval.retrieve_rerank import BatchReranker
 from twinvec.support.checks import integer
 from twinvec.text import check_text
 from twinvec.tokens.pipeline import PipelineSettings, distinct
+from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec.tokens.truncation import TruncationCounter
 
 
@@ -81,6 +82,11 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
 
     def __repr__(self) -> str:
         return f"CrossEncoderReranker({self.name!r}, max_tokens={self.max_tokens})"
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        """The model's tokenizer."""
+        return self._model.tokenizer
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
         """Return the scores of pairs (query, text), float32 of shape (n,). A repeated pair is computed once.

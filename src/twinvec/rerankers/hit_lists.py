@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.errors import InputError
-from twinvec.retrieval.base import Hit, check_limit
-from twinvec.text import check_text, check_texts
+from twinvec.retrieval.base import Hit, check_hits, check_limit
+from twinvec.text import check_texts, is_list
 
 
 def checked_hit_lists(
@@ -25,10 +25,8 @@ def checked_hit_lists(
     if len(lists) != len(checked):
         raise InputError(f"{len(checked)} queries, but {len(lists)} lists of hits")
     for row, hits in enumerate(lists):
+        check_hits(hits, f"query {row}")
         for hit in hits:
-            if not isinstance(hit, Hit):
-                raise InputError(f"query {row}: expected hits, got {type(hit).__name__}")
-            check_text(hit.text, f"query {row}, hit {hit.id!r}")
             if not np.isfinite(hit.score):
                 raise InputError(f"query {row}, hit {hit.id!r}: its score is {hit.score}")
     return checked, lists
@@ -55,6 +53,6 @@ Item = TypeVar("Item")
 
 def as_list(values: Iterable[Item], what: str) -> list[Item]:
     """Return the values as a list; an ``InputError`` names ``what`` they are."""
-    if not isinstance(values, Iterable):
+    if not is_list(values):
         raise InputError(f"{what}: expected a list, got {type(values).__name__}")
     return list(values)

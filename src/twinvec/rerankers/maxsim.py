@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from twinvec.arrays import FloatArray, ScoreArray, standardized
-from twinvec.errors import ConfigurationError
 from twinvec.rerankers.hit_lists import checked_hit_lists, reordered
 from twinvec.retrieval.analysis import NEWEST_ANALYSIS, Analyzer
 from twinvec.retrieval.base import Hit, TokenEncoder
 from twinvec.retrieval.passages import with_state_passages
 from twinvec.retrieval.relevance import relevance_by_states
 from twinvec.retrieval.retrieve_rerank import BatchReranker
+from twinvec.support.checks import number
 from twinvec.support.progress import progress_bar
 from twinvec.support.slicing import sliced_by_weight
 
@@ -45,8 +45,7 @@ class MaxSimReranker(BatchReranker):
     stage = "maxsim"
 
     def __init__(self, encoder: TokenEncoder, *, mix: float = 0.4, analyzer: Analyzer | None = None) -> None:
-        if not 0 <= mix <= 1:
-            raise ConfigurationError(f"mix must lie between 0 and 1, got {mix}")
+        number(mix, "mix", 0, 1)
         self.encoder = encoder
         self._mix = mix
         self._analyzer = analyzer or Analyzer(version=NEWEST_ANALYSIS)

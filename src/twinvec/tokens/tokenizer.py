@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from twinvec.models.integrity import optional_json, read_object
 from twinvec.support.extras import import_extra
 from twinvec.support.slicing import sliced_by_weight
 from twinvec.tokens.batching import Batch
+from twinvec.tokens.scripts import letters_by_script, spelled_scripts
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -87,25 +89,44 @@ class TextTokenizer:
         """Return token ids and segments of pairs; the longer text of a pair is truncated first."""
         return self._encode(pairs, with_types=True)
 
-    def count(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return each text's number of tokens before truncation, special tokens included: shape (n,)."""
+    def count(self, texts: Sequence[str | tuple[str, str]]) -> npt.NDArray[np.int64]:
+        """Return the tokens of each text or pair before truncation, special tokens included: shape (n,)."""
         counts = [len(encoding) for part in _parts(texts) for encoding in self._whole.encode_batch_fast(part)]
         return np.array(counts, dtype=np.int64)
 
     def count_unknown(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Count the tokens of each text, as ``count`` does, and its characters in unknown tokens: shape (n, 2)."""
+        """Count the tokens of each text, as ``count`` does, and its characters in unknown words: shape (n, 2).
+
+        A word is unknown if its token is, or if the vocabulary only spells its script (``tokens.scripts``).
+        """
         counts: list[tuple[int, int]] = []
         for part in _parts(texts):
             found = self._whole.encode_batch_fast(part)
             with_unknown = [row for row, encoding in enumerate(found) if self._unknown_id in encoding.ids]
             placed = self._whole.encode_batch([part[row] for row in with_unknown])
-            unknown = dict(zip(with_unknown, map(self._unknown_characters, placed), strict=True))
-            counts += [(len(encoding), unknown.get(row, 0)) for row, encoding in enumerate(found)]
+            unknown = {
+                row: self._unknown_characters(part[row], each) for row, each in zip(with_unknown, placed, strict=True)
+            }
+            counts += [
+                (len(encoding), unknown.get(row, 0) + self._spelled_characters(part[row]))
+                for row, encoding in enumerate(found)
+            ]
         return np.array(counts, dtype=np.int64).reshape(-1, 2)
 
-    def _unknown_characters(self, encoding: Encoding) -> int:
+    def _unknown_characters(self, text: str, encoding: Encoding) -> int:
+        """Return the characters in unknown tokens, without those that ``_spelled_characters`` counts."""
         places = zip(encoding.ids, encoding.offsets, strict=True)
-        return sum(end - start for each, (start, end) in places if each == self._unknown_id)
+        unknown = [text[start:end] for each, (start, end) in places if each == self._unknown_id]
+        return sum(len(each) - self._spelled_characters(each) for each in unknown)
+
+    def _spelled_characters(self, text: str) -> int:
+        return sum(number for script, number in letters_by_script(text).items() if script in self._spelled)
+
+    @cached_property
+    def _spelled(self) -> frozenset[str]:
+        """The scripts that the vocabulary only spells."""
+        ids = range(self._whole.get_vocab_size(with_added_tokens=False))
+        return spelled_scripts(self._whole.decode_batch([[each] for each in ids]))
 
     def spans(self, texts: Sequence[str]) -> list[npt.NDArray[np.int64]]:
         """Return where each token of ``encode`` stands in its text: shape (tokens, 2); (0, 0) for special tokens."""
@@ -233,7 +254,7 @@ def _pad_id(folder: Path, settings: dict[str, Any], tokenizer: Tokenizer) -> int
 
 
 def _unknown_id(settings: dict[str, Any], tokenizer: Tokenizer) -> int | None:
-    """Return the id of the unknown token; None for a vocabulary of bytes, which lacks nothing."""
+    """Return the id of the unknown token; None for a vocabulary of bytes, which lacks no character."""
     model = tokenizer.model
     return _id_of(model.unk_token if hasattr(model, "unk_token") else settings.get("unk_token"), tokenizer)
 

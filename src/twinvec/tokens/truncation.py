@@ -10,6 +10,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from twinvec.arrays import FloatArray, IntArray
+from twinvec.support.checks import check_methods
 from twinvec.support.progress import Advance, progress_bar
 from twinvec.tokens.batching import Batch
 from twinvec.tokens.pipeline import PipelineSettings, run_batches
@@ -55,6 +56,8 @@ class TruncationCounter:
 
         ``progress`` says whether to show a bar, or is the function that advances a bar whose work ``work_of`` counts.
         """
+        if on_batch is not None:
+            check_methods(on_batch, ("__call__",), "on_batch", "a function")
         truncated = 0
         work = np.array([work_of(item, self.max_tokens) for item in inputs] if progress else [], dtype=np.int64)
 

@@ -63,16 +63,28 @@ def test_every_kind_of_task_is_measured(twinvec, write, model):
 
 def test_runs_are_written_for_other_tools(twinvec, beir, model, tmp_path):
     done = twinvec("evaluate", model, "--ir", beir, "--runs", tmp_path / "runs", "--json")
+    (file,) = (tmp_path / "runs").iterdir()
     figures = json.loads(done.out)["ir"]["small"]
     qrels = [
         ir_measures.Qrel(query, document, int(score))
         for query, document, score in (line.split() for line in (beir / "qrels/test.tsv").read_text().split("\n")[1:-1])
     ]
-    run = ir_measures.read_trec_run(str(tmp_path / "runs" / "small.trec"))
+    run = ir_measures.read_trec_run(str(file))
     by_hand = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)
     assert figures["ndcg@10"] == pytest.approx(100 * by_hand[ir_measures.nDCG @ 10])
-    written = f"run:{tmp_path / 'runs' / 'small.trec'}"
-    assert json.loads(twinvec("evaluate", written, "--ir", beir, "--json").out)["ir"]["small"] == figures
+    assert json.loads(twinvec("evaluate", f"run:{file}", "--ir", beir, "--json").out)["ir"]["small"] == figures
+
+
+def test_the_runs_of_one_folder_keep_their_systems_apart(twinvec, beir, store, tmp_path):
+    runs = ("--ir", beir, "--runs", tmp_path / "runs")
+    collection = ("--collection", "small", "--path", store)
+    for arguments in (["bm25"], [*collection, "--mode", "dense"], [*collection, "--mode", "sparse"]):
+        assert twinvec("evaluate", *arguments, *runs).code == 0
+    files = {path.name.split(".", 1)[1]: path.read_text().splitlines() for path in (tmp_path / "runs").iterdir()}
+    assert len(files) == 3
+    assert "bm25.trec" in files
+    for name, lines in files.items():
+        assert {line.split()[5] + ".trec" for line in lines} == {name}
 
 
 def test_vectors_are_measured_in_fewer_bytes(twinvec, beir, model, tmp_path):

@@ -8,7 +8,7 @@ import ir_measures
 import pytest
 
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.evaluation.measures import measure_run, read_run, write_run
+from twinvec.evaluation.measures import measure_run, read_run, run_tag, write_run
 
 QRELS = {"q1": {"a": 3, "b": 1, "c": 0}, "q2": {"d": 1}, "q3": {"e": 1}}
 RUN = {"q1": {"b": 0.9, "x": 0.8, "a": 0.7}, "q2": {"x": 0.5, "y": 0.4}}
@@ -43,6 +43,16 @@ def test_scores_survive_a_run_file_to_the_last_bit(tmp_path):
     run = {"q": {"a": 0.1 + 0.2, "b": 1e-300, "c": -1 / 3}}
     write_run(run, tmp_path / "run.trec")
     assert read_run(tmp_path / "run.trec") == run
+
+
+def test_tags_fit_a_run_and_a_file_name_and_stay_apart():
+    assert run_tag("org/my model@main") == "org-my-model-main"
+    assert run_tag("articles", "default", "hybrid, words x 0.5") == "articles-default-hybrid-words-x-0.5"
+    assert run_tag("../модель") == "модель"
+    assert run_tag("/") == "twinvec"
+    first, second = (run_tag(f"/{'deep/' * 30}{name}") for name in ("one", "two"))
+    assert first != second
+    assert len(first) == len(second) == 60
 
 
 @pytest.mark.parametrize("name", ["ndcg", "ndcg@0", "ndcg@x", "auc@10", "ndcg@10)", ""])

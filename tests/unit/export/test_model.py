@@ -26,6 +26,7 @@ from twinvec.errors import (
     UnsupportedModelError,
 )
 from twinvec.export.model import LEAST_TEXTS, export_model, sample_texts
+from twinvec.export.unusual_texts import UNUSUAL_TEXTS
 from twinvec.installation import install_line
 from twinvec.models.integrity import MANIFEST, write_manifest
 from twinvec.support.cpu import sums_bytes_exactly
@@ -112,6 +113,14 @@ def test_what_was_measured_is_kept(int8):
     assert report.calibrated_on + report.measured_on == len(set(TEXTS))
     assert 0.97 < report.quality["cosine_worst"] <= report.quality["cosine_mean"] < 1
     assert 0.8 < report.quality["top10_overlap"] <= 1
+
+
+def test_texts_of_no_usual_kind_are_measured_too(int8):
+    folder, report = int8
+    near, exact = (Encoder(folder, precision=precision) for precision in ("int8", "float32"))
+    found = cosines(near.encode_document(UNUSUAL_TEXTS), exact.encode_document(UNUSUAL_TEXTS))
+    assert report.quality["unusual_worst"] == pytest.approx(found.min(), abs=1e-4)
+    assert report.quality["unusual_mean"] == pytest.approx(found.mean(), abs=1e-4)
 
 
 def test_neither_torch_nor_transformers_is_imported(int8, tmp_path):

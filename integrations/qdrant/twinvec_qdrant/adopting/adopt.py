@@ -13,7 +13,7 @@ from twinvec_qdrant.adopting.in_place import FutureSettings, adopt_in_place
 from twinvec_qdrant.adopting.reading import layout_of
 from twinvec_qdrant.adopting.source import ForeignCollection, chosen_vector, found
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.layout import LayoutName
+from twinvec_qdrant.framework_layout import LayoutName
 from twinvec_qdrant.opening import load_space_encoder
 from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace
 from twinvec_qdrant.report import AdoptReport
@@ -82,7 +82,7 @@ def adopt_collection(
         StoreError: the store failed; the next call continues.
     """
     if sum(each is not None for each in (url, client, local_path)) != 1:
-        raise ConfigurationError("adopt from where? give one of url, client and local_path")
+        raise ConfigurationError("where is the collection? give one of url, client and local_path")
     wanted = layout_of(layout, text_key, metadata_key)
     if isinstance(encoder, str):
         encoder = load_space_encoder(encoder)

@@ -49,9 +49,9 @@ _ROUNDS = 5  # only the framework's application makes a point differ from what w
 
 
 class Adoption:
-    """The adoption of one collection, whose description is or will be this.
+    """The adoption of one collection; ``description`` is its description, or will be when the adoption is finished.
 
-    ``finished`` says that it is one of ours already, and ``begun`` that an earlier call has not come to its end.
+    ``finished`` says that the collection is one of ours already, and ``begun`` that an earlier call was interrupted.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Adoption:
         return adopted
 
     def _adopt(self, planner: AdoptionPlanner, page: Sequence[Point]) -> int:
-        """Adopt the points of a page, also as the framework's application changes them meanwhile; return how many."""
+        """Adopt the points of a page, even if the framework's application changes them meanwhile; return how many."""
         adopted = 0
         left = planner.planned(page)
         for _ in range(_ROUNDS):

@@ -13,7 +13,7 @@ from twinvec.support.progress import progress_bar
 from twinvec_qdrant.adopting.reading import document_of, is_ours
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.encoders import checked_vector
-from twinvec_qdrant.layout import Layout
+from twinvec_qdrant.framework_layout import Layout
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.stores.points import Point, pages
 from twinvec_qdrant.stores.server.backend import ServerBackend

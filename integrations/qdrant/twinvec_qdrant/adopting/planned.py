@@ -9,8 +9,8 @@ from typing import Any
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.adopting.reading import ELSEWHERE, added_fields, document_of, is_adopted, is_ours
+from twinvec_qdrant.framework_layout import Layout
 from twinvec_qdrant.ingest.document_gate import DocumentGate
-from twinvec_qdrant.layout import Layout
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.schema import Record
 from twinvec_qdrant.report import AdoptReport

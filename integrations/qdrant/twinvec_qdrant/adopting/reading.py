@@ -16,7 +16,7 @@ from typing import Any
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.checks import check_choice
-from twinvec_qdrant.layout import Layout, LayoutName
+from twinvec_qdrant.framework_layout import Layout, LayoutName
 from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, canonical, digest, json_payload
 
 KIND_FIELDS: Mapping[str, frozenset[str]] = {
@@ -33,13 +33,13 @@ ADDED_FIELDS = frozenset({"kind", "source", "position", "heading", "text", "cont
 """The fields that an adoption adds to a point."""
 
 ADOPTED = "adopted "
-"""What the revision of an adopted point begins with."""
+"""Prefix of the revision of an adopted point."""
 
 ELSEWHERE = "copy its documents into a new collection (into=, twinvec adopt --to-collection)"
 """What to do with a collection that cannot be adopted in place."""
 
 _NODE = "_node_content"
-_READ_BY_US = frozenset({"embedded", "key"})  # fields that only some chunks have: nobody else's may stand there
+_READ_BY_US = frozenset({"embedded", "key"})  # only some chunks have them; no other application may use them
 
 
 def layout_of(name: LayoutName, text_key: str | None, metadata_key: str | None) -> Layout:

@@ -15,7 +15,7 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.adopting.reading import ELSEWHERE, added_fields, document_of, is_adopted, is_ours
 from twinvec_qdrant.adopting.sample import SAMPLE, check_sample
-from twinvec_qdrant.layout import Layout
+from twinvec_qdrant.framework_layout import Layout
 from twinvec_qdrant.opening_store import StorePlace, find_store
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.stores.conditions import Conditions

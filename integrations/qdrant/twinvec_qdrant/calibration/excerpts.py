@@ -16,7 +16,7 @@ from twinvec_qdrant.records.schema import embedded_text
 from twinvec_qdrant.stores.points import Point
 
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
-_WORDS = range(4, 41)  # of an excerpt
+_WORDS = range(4, 41)  # number of words of an excerpt
 _SPAN = 10  # words of an excerpt from text without sentences
 _LEAST_REST = 8  # words that a chunk has to keep
 _SEED = 20

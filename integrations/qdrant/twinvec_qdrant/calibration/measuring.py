@@ -40,7 +40,7 @@ _QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # chunks for each question, and for e
 _EXCERPTS = 48  # at most
 _LOOKED_AT = 4  # chunks for each excerpt wanted: not every chunk has one
 _PRIOR = 20  # questions or excerpts that the landmark of a known model counts for
-_NEAR_SHARE = 0.53  # of the way from the landmark 0 to a cosine of 1, where no excerpt tells more
+_NEAR_SHARE = 0.53  # landmark 1 without excerpts: this share of the way from landmark 0 to a cosine of 1
 _QUERIES = 16  # of both stages, per request
 
 
@@ -196,7 +196,7 @@ def _own_words(
 
 
 def _made_up(query: SparseVector, whole: SparseVector, rest: SparseVector) -> SparseVector:
-    """Return the query with each term's weight times that in the rest over that in the whole chunk."""
+    """Return the query; each term's weight is multiplied by its weight in the rest over that in the whole chunk."""
     before: Mapping[int, float] = dict(zip(whole[0].tolist(), whole[1].tolist(), strict=True))
     after: Mapping[int, float] = dict(zip(rest[0].tolist(), rest[1].tolist(), strict=True))
     weights = [

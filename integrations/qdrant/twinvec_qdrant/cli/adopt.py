@@ -20,7 +20,7 @@ from twinvec_qdrant.cli.options import (
     grpc_options,
     open_from_options,
 )
-from twinvec_qdrant.layout import LayoutName
+from twinvec_qdrant.framework_layout import LayoutName
 
 if TYPE_CHECKING:
     from twinvec.encoder import Encoder

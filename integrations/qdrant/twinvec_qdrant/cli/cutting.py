@@ -58,7 +58,7 @@ def other_chunking(
     collection: Collection, code: bool | None, pages: bool | None, surroundings: int | None
 ) -> ChunkSettings | None:
     """Return the collection's chunk settings with what the options change, or None if they change nothing."""
-    from twinvec_qdrant.ingest.code import installed_languages
+    from twinvec_qdrant.ingest.cutting.code import installed_languages
 
     settings = ChunkSettings.from_dict(collection.info()["chunking"])
     if code is not None:

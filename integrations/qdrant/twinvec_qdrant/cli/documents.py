@@ -182,7 +182,7 @@ def _documents(count: int) -> str:
 def _end(
     missing: Sequence[str], nearest: Mapping[str, Sequence[str]], *, where: str = "the collection has no document"
 ) -> None:
-    """End with 1 if documents are missing, and say which, the first ones with the ids that are nearest."""
+    """Exit with code 1 if documents are missing; name them, and the ids nearest to the first ones."""
     for each in missing[:_SHOWN]:
         hint = f"; the nearest: {', '.join(map(repr, nearest[each]))}" if nearest.get(each) else ""
         complain(f"twinvec: {where} {each!r}{hint}")

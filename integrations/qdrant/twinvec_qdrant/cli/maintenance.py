@@ -25,8 +25,10 @@ from twinvec_qdrant.cli.options import (
     open_from_options,
     payload_indexes,
 )
+from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.opening_store import GRPC_PORT
-from twinvec_qdrant.report import RepairReport
+from twinvec_qdrant.report import RepairReport, VerifyReport
+from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
@@ -52,14 +54,13 @@ def verify_command(
 ) -> None:
     """Check that the store holds all that it acknowledged.
 
-    The exit code is 1 if something is missing.
+    The exit code is 1 if something is missing. If a process serves the store, the process checks the collection;
+    --repair needs the store for itself.
 
     \b
     twinvec verify --collection docs --repair
     """
-    mends: dict[str, Any] = {"repair": True} if repair and url is None else {}
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port), **mends) as opened:
-        report = opened.verify(repair=repair)
+    report = _verified(CollectionPlace(collection, path, url, wait, grpc_port), repair=repair)
     if as_json:
         show_json({**asdict(report), "sound": report.sound})
     else:
@@ -78,6 +79,16 @@ def verify_command(
     if not report.sound and not repair:
         typer.echo("--repair repairs the collection; then ingest the documents named here again", err=True)
         raise typer.Exit(1)
+
+
+def _verified(place: CollectionPlace, *, repair: bool) -> VerifyReport:
+    """Verify a collection; one of a store that a process serves is verified by that process."""
+    if not repair and (client := client_of(place)) is not None:
+        with client:
+            return VerifyReport(**client.get(collection_path(place.name, "/verify")))
+    mends: dict[str, Any] = {"repair": True} if repair and place.url is None else {}
+    with open_from_options(place, **mends) as opened:
+        return opened.verify(repair=repair)
 
 
 def migrate_command(
@@ -170,7 +181,7 @@ def reindex_command(
     with an index. With the options of payload keys or of cutting alone, the index of the vectors stays as it is.
 
     --cut-code, --pages and --surroundings say how documents are cut from now on. "twinvec update" or the next ingest
-    cuts those anew for which that matters, and encodes what has changed.
+    cuts the documents anew that would be cut differently, and encodes what has changed.
 
     \b
     twinvec reindex --collection docs --quantization int8

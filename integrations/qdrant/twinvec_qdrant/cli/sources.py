@@ -120,7 +120,7 @@ def complain_of_empty(roots: Iterable[Root]) -> None:
 
 
 def descriptions(given: Sequence[str] | None, root: Root) -> dict[str, str]:
-    """Return what --describe states, by the path in the root; "" is the whole root."""
+    """Return the descriptions that --describe gives, by path in the root; "" is the whole root."""
     described: dict[str, str] = {}
     for each in given or ():
         place, sign, text = each.partition("=")

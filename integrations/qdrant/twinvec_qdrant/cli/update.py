@@ -133,6 +133,8 @@ def _show(name: str, report: UpdateReport, seconds: float | None = None) -> None
         tell(f"not updated, since their place is unknown or elsewhere: {', '.join(report.placeless)}")
     for source, reason in report.missing:
         complain(f"not updated: {source}: {reason}")
+        if source in report.unexpected:
+            continue
         options = f"-c {quote(name)} --source {quote(source)}"
         complain(f"if it has moved: twinvec ingest NEWPLACE {options}; to remove it: twinvec delete {options}")
     show_not_ingested(report)

@@ -1,4 +1,4 @@
-"""Healing: give the chunks that were saved from damaged files all that can be made from their texts again."""
+"""Healing: chunks that were saved from damaged files get again what can be computed from their texts."""
 
 from __future__ import annotations
 

@@ -26,9 +26,10 @@ from typing import Any
 from twinvec.arrays import unit
 from twinvec.errors import BadVectorError, ConfigurationError, ModelError, StoreLimitError
 from twinvec.retrieval.base import SpaceEncoder
+from twinvec.support.checks import number
 from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec_qdrant.encoders import document_vectors, token_states, truncated
-from twinvec_qdrant.ingest.chunking import Chunker
+from twinvec_qdrant.ingest.cutting.chunking import Chunker
 from twinvec_qdrant.records.description import (
     SAME_VECTOR_COSINE,
     Description,
@@ -65,7 +66,7 @@ class Migration:
         present: Callable[[], SpaceEncoder] | None,
         progress: bool,
     ) -> None:
-        if chunks_per_second is not None and not chunks_per_second > 0:
+        if chunks_per_second is not None and not number(chunks_per_second, "chunks_per_second") > 0:
             raise ConfigurationError(f"chunks_per_second must be above 0, got {chunks_per_second!r}")
         self.report = MigrationReport(encoder.name)
         self._backend = backend

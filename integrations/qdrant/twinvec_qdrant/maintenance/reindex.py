@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError, StoreLimitError
+from twinvec.support.checks import check_settings
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.notes import are_filtered
@@ -51,6 +52,8 @@ def reindex(
     requested = IndexSettings.from_dict(index) if isinstance(index, Mapping) else index
     if not isinstance(requested, IndexSettings | None):
         raise ConfigurationError(f"index: expected IndexSettings or their fields, got {type(index).__name__}")
+    check_settings(cluster, ClusterSettings, "cluster")
+    check_settings(chunking, ChunkSettings, "chunking")
     with backend.writing:
         if cluster is not None and cluster.given():
             backend.change_cluster(cluster)

@@ -30,7 +30,7 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.relevance import MANY, Calibration, completed, known_calibration
 from twinvec.support.checks import field_fault
 from twinvec_qdrant.encoders import document_vectors, states_dim
-from twinvec_qdrant.layout import Layout
+from twinvec_qdrant.framework_layout import Layout
 from twinvec_qdrant.records.schema import tenant_path
 from twinvec_qdrant.settings import AUTOMATIC, DEFAULT_INDEX, ChunkSettings, IndexSettings, PayloadIndexes
 from twinvec_qdrant.stores.base import Backend, NewCollection
@@ -165,7 +165,7 @@ class Description(Generation):
 
     @property
     def scale(self) -> Calibration | None:
-        """How searches fuse scores; None for a collection of before calibrations, until it is calibrated."""
+        """How searches fuse scores; None for a collection of a version without calibrations, until it is calibrated."""
         return self.judged_by(MANY)
 
     def judged_by(self, chunks: int) -> Calibration | None:
@@ -285,5 +285,5 @@ def check_current_model(backend: Backend, vector: str) -> None:
     if now.vector != vector:
         raise SpaceMismatchError(
             f"{backend.location}: was migrated to the model {now.model!r} ({now.dim} dimensions, space "
-            f"{now.space:.12}) meanwhile; ingest again, which goes on with that model"
+            f"{now.space:.12}) meanwhile; ingest again: the ingest then uses that model"
         )

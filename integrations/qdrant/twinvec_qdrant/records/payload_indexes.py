@@ -34,7 +34,7 @@ MAX_PATHS = 64
 """Indexed paths of payload keys, at most; managed clusters of Qdrant permit 100 together with ours."""
 
 LONGEST_TEXT = 256
-"""Characters of a text that is compared as a whole; keys with longer ones get no index by themselves."""
+"""Characters of a text that is compared as a whole; keys with longer texts get an index on request only."""
 
 SOURCE_KEY = "ref_doc_id"
 """The key by which LlamaIndex deletes; it is indexed first."""
@@ -46,8 +46,8 @@ SERVED: dict[PayloadIndexType, FieldIndexType] = {
     "datetime": "datetime",
     "text": "text",
     "geo": "geo",
-    "integer": "float",  # Qdrant's own finds 1.0 and 1.5 no longer in ranges, or finds them by equality
-    "uuid": "keyword",  # Qdrant's own finds the same id in other letters
+    "integer": "float",  # Qdrant's "integer" misses 1.0 and 1.5 in ranges, or finds them by equality
+    "uuid": "keyword",  # Qdrant's "uuid" also finds other spellings of the same id
 }
 """The type of the index that serves a requested type."""
 

@@ -18,7 +18,7 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.records.description import Description
 
 SAME_MODEL_COSINE = 0.9999
-"""Smallest cosine of two vectors that one model gives a text: noise of 1e-4 a component leaves .99997 of 3,072."""
+"""Smallest cosine of two vectors that one model gives a text: noise of 1e-4 in 3,072 components leaves .99997."""
 
 
 class RecordedSpace:
@@ -46,7 +46,7 @@ class RecordedSpace:
 
 
 def in_recorded_space(description: Description, encoder: SpaceEncoder) -> SpaceEncoder:
-    """Return the encoder, under the recorded space if it is foreign, or the collection's is, and its vectors agree."""
+    """Return the encoder: under the recorded space if it or the collection's is foreign, and their vectors agree."""
     is_foreign = isinstance(encoder, ExternalEncoder)
     if not is_foreign and (not description.external or encoder.space == description.space):
         return encoder

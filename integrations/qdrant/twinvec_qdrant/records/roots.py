@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, DocumentError, StoreBusyError
+from twinvec.support.checks import string
 from twinvec.text import check_text
 from twinvec_qdrant.records.schema import RECORDS, note_id
 from twinvec_qdrant.stored_roots import SEPARATOR, StoredRoot, owner
@@ -79,9 +80,9 @@ class Roots:
         return self._read()[0]
 
     def joined(self, other: Point) -> Point:
-        """Return the point of another collection, whose documents come here, with the later roots that only this has.
+        """Return the roots' point of a collection whose documents come here, with the later roots that only this has.
 
-        Otherwise documents of these roots would be taken for those of the first root, and be pruned with it.
+        Without these roots, their documents would count as those of the first root, and be pruned with it.
         """
         coming = [StoredRoot.of_fields(each) for each in other.payload["roots"]]
         named = {each.name: each for each in coming}
@@ -95,7 +96,7 @@ class Roots:
             ConfigurationError: the collection has no root of this name.
         """
         roots = self.all()
-        if name is not None and name not in roots:
+        if name is not None and string(name, "source") not in roots:
             known = f"its sources are {', '.join(map(repr, roots))}" if roots else "it has none"
             raise ConfigurationError(f"{self._backend.location}: there is no source {name!r}; {known}")
         return _membership(roots, name)
@@ -110,7 +111,7 @@ class Roots:
             self._change(lambda roots: {each: root for each, root in roots.items() if each != name})
 
     def descriptions(self, sources: Iterable[str]) -> dict[str, str]:
-        """Return what the described ones of these documents are from, in the user's words, by id."""
+        """Return the descriptions of the sources of these documents, by id; documents without one are left out."""
         roots = self.all()
         found = {source: root.description(source) for source in sources if (root := owner(roots, source))}
         return {source: text for source, text in found.items() if text}
@@ -144,7 +145,7 @@ class Roots:
             result = {**roots, wanted.name: added}
             return result
 
-        with self._backend.writing:
+        with self._backend.writing if write else self._backend.no_writers():
             if write:
                 self._change(add)
             else:
@@ -215,7 +216,7 @@ class Roots:
 
 
 def _is_elsewhere(known: StoredRoot, wanted: StoredRoot) -> bool:
-    """Return whether both have a place, and not the same."""
+    """Return whether both roots have a place, and the places differ."""
     return wanted.location is not None and known.location not in (None, wanted.location)
 
 
@@ -251,7 +252,7 @@ def _check_name(name: str) -> None:
 
 
 def _point(roots: Mapping[str, StoredRoot], revision: str) -> Point:
-    """Return the note that holds the roots, beside the fields of notes, where no filter looks."""
+    """Return the note that holds the roots, in a field of its own that no filter reads."""
     stored: Sequence[Mapping[str, Any]] = [each.as_fields() for each in roots.values()]
     note = {"kind": "note", "namespace": _NAMESPACE, "key": "", "metadata": {}}
     return Point(ROOTS, {**note, "revision": revision, "roots": list(stored)})

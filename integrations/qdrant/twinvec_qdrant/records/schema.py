@@ -116,7 +116,7 @@ def chunk_key(text: str, embedded: str) -> str:
     return digest(text) if embedded == text else digest(text, embedded)
 
 
-@lru_cache(maxsize=4096)  # an ingest asks again for those of a batch
+@lru_cache(maxsize=4096)  # an ingest asks several times for each id of a batch
 def record_id(source: str) -> str:
     """Return the point id of a source's record."""
     return _point_id("record", source)
@@ -149,7 +149,7 @@ def dates_id(key: str) -> str:
 
 
 def _point_id(*parts: str) -> str:
-    """Return ``str(uuid.uuid5(NAMESPACE, ...))``, which makes an object on the way and takes three times as long."""
+    """Return what ``str(uuid.uuid5(NAMESPACE, ...))`` returns, in a third of the time: no UUID object is made."""
     name = "\0".join(parts).encode()
     number = bytearray(hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()[:16])
     number[6] = number[6] & 0x0F | 0x50  # version 5 (RFC 9562, 5.5)

@@ -1,4 +1,4 @@
-"""The tenants of one collection: whose its documents are, so that an ingest for one tenant changes no other's."""
+"""The tenants of one collection: which documents are whose, so that an ingest for one tenant changes no other's."""
 
 from __future__ import annotations
 

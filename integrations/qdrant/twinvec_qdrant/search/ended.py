@@ -13,8 +13,8 @@ So a search may show chunks without reading the records if
 The first rule keeps out what a writer has not committed, also one that comes between the parts of a request: a server
 answers these in any order. It keeps a document's old and new chunks apart too, because a new one is shown only if its
 writer had removed the old ones before. The second rule keeps out what a killed writer has left: its intent stays until
-the next writer has removed that. A search that meets the end of a write may show what this write replaces or removes,
-as if it had come before it.
+the next writer has removed these remains. A search that meets the end of a write may show what this write replaces or
+removes, as if the search had come before the write.
 """
 
 from __future__ import annotations

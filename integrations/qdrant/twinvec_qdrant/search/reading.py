@@ -11,7 +11,7 @@ from twinvec_qdrant.records.words.spelling import corrected
 from twinvec_qdrant.stores.steps import Steps
 
 Knows = Callable[[str], bool]
-"""Whether a word is one, even if the collection lacks it."""
+"""Whether a word is spelt right, even if the collection lacks it."""
 
 
 @dataclass(frozen=True, slots=True)

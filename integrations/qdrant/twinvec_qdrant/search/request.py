@@ -47,6 +47,7 @@ class SearchRequest:
         if least is not None and (not isinstance(least, Real) or not 0 <= least <= 1):
             raise ConfigurationError(f"min_relevance is a number from 0 to 1, got {least!r}")
         parsed = parse_filter(filter)
+        object.__setattr__(self, "exact", bool(self.exact))  # the embedded engine takes nothing else
         object.__setattr__(self, "conditions", filter_conditions(parsed))
         object.__setattr__(self, "named", listed_keys(parsed))
 

@@ -44,11 +44,13 @@ class UpdateReport(IngestReport):
         roots: Names of the sources that were ingested.
         missing: (name, reason) of each source that could not be read, or whose ingest ended with an unexpected error;
             its documents stay.
+        unexpected: Names of those in ``missing`` whose ingest ended with an unexpected error.
         placeless: Names of the sources that have no place, or one on another machine.
     """
 
     roots: list[str] = field(default_factory=list, kw_only=True)
     missing: list[tuple[str, str]] = field(default_factory=list, kw_only=True)
+    unexpected: list[str] = field(default_factory=list, kw_only=True)
     placeless: list[str] = field(default_factory=list, kw_only=True)
 
     @property
@@ -96,6 +98,7 @@ def update_collection(
         except Exception as error:  # one source does not keep the others from being updated, or watched
             logger.debug("%s: the ingest failed", stored.name, exc_info=True)
             report.missing.append((stored.name, f"unexpected {type(error).__name__}: {error}"))
+            report.unexpected.append(stored.name)
     return report
 
 

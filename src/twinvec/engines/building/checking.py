@@ -44,7 +44,7 @@ def largest_difference(
 
 
 def _probe_batches(tokenizer: TextTokenizer, prompt_tokens: int) -> list[Batch]:
-    """Return texts of all kinds and lengths: some alone, and all in one padded batch."""
+    """Return batches of texts of all kinds and lengths: four single texts, and all texts padded."""
     texts = [*SPACE_PROBES, *(" ".join(SPACE_PROBES[2:] * repeats) for repeats in (1, 3))]
     tokens = tokenizer.encode(texts)
     rows = [np.array([index]) for index in (0, 2, 8, len(texts) - 1)]
@@ -52,7 +52,7 @@ def _probe_batches(tokenizer: TextTokenizer, prompt_tokens: int) -> list[Batch]:
 
 
 def _probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
-    """Return pairs of texts of all kinds: one alone, and all in one padded batch."""
+    """Return two batches of pairs of texts of all kinds: a single pair, and all pairs padded."""
     pairs = [
         *zip(SPACE_PROBES, SPACE_PROBES[3:], strict=False),
         (" ".join(SPACE_PROBES[2:]), " ".join(SPACE_PROBES * 2)),

@@ -62,6 +62,7 @@ def test_a_folder_again_and_again(twinvec, folder, place, tiny):
         "encoded": 4,
         "failures": [],
         "empties": [],
+        "warnings": [],
         "roots": ["notes"],
     }
     again = figures(twinvec("ingest", folder, *place, *tiny, "--json"))

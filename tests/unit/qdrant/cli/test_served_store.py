@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("twinvec_serve")
 
 import models
+from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant import IngestReport, Root
 from twinvec_qdrant.cli.served.ingesting import ServedCollection
 from unit.serve.processes import serving
@@ -183,6 +184,11 @@ def test_an_ingest_goes_through_the_process(tiny, folder, tmp_path):
         shown = twinvec(tmp_path, *ingest)
         assert "0 new, 1 updated, 2 unchanged, 0 deleted, 1 failed" in shown.stdout
         assert "failed: rows.jsonl:2" in shown.stderr
+        (tmp_path / "docs" / "rows.jsonl").write_text("no JSON\n")
+        hidden = twinvec(tmp_path, *ingest, "--prune", "--json")
+        (warning,) = json.loads(hidden.stdout)["warnings"]
+        assert warning == "not pruned: 1 missing document, which 1 failure may hide: rows.jsonl/r1"
+        assert warning in hidden.stderr
         (tmp_path / "docs" / "rows.jsonl").unlink()
         pruned = json.loads(twinvec(tmp_path, *ingest, "--prune", "--json").stdout)
         assert (pruned["deleted"], pruned["unchanged"]) == (1, 2)
@@ -228,6 +234,26 @@ def test_an_update_goes_through_the_process(tiny, folder, tmp_path):
         assert "ingest, update (without --watch)" in watched.stderr
 
 
+def test_a_collection_is_verified_by_the_process(tiny, folder, tmp_path):
+    shutil.copytree(folder / "docs", tmp_path / "docs")
+    place = ("-c", "docs", "--path", "store")
+    with serving(tmp_path, tiny) as server:
+        assert twinvec(tmp_path, "ingest", "docs", *place).returncode == 0
+        done = twinvec(tmp_path, "verify", *place, "--json")
+        assert done.returncode == 0, done.stderr
+        by_process = json.loads(done.stdout)
+        assert (by_process["sources"], by_process["chunks"], by_process["sound"]) == (2, 3, True)
+        for command in (("verify", *place, "--repair"), ("backup", "copy", *place)):
+            refused = twinvec(tmp_path, *command)
+            assert refused.returncode == 1
+            assert f"process {server.process.pid} at {server.address}" in refused.stderr
+            assert "for all else, stop that process first" in refused.stderr
+        missing = twinvec(tmp_path, "verify", "-c", "none", "--path", "store")
+        assert "no collection 'none'" in missing.stderr
+        assert server.stop(signal.SIGTERM) == 0
+    assert json.loads(twinvec(tmp_path, "verify", *place, "--json").stdout) == by_process
+
+
 def test_an_ingest_that_the_process_refuses_is_an_error(tiny, folder, tmp_path):
     shutil.copytree(folder / "docs", tmp_path / "docs")
     (tmp_path / "empty").mkdir()
@@ -249,19 +275,35 @@ def test_an_ingest_whose_process_dies_says_what_stays(tiny, tmp_path):
     lines = "".join(json.dumps({"id": f"r{row}", "text": f"row {row}"}) + "\n" for row in range(rows))
     place = ("-c", "rows", "--path", "store")
     with serving(tmp_path, tiny) as server:
-        command = [sys.executable, "-m", "twinvec", "ingest", "-", *place]
+        command = [sys.executable, "-m", "twinvec", "ingest", "-", *place, "--json"]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         with subprocess.Popen(command, cwd=tmp_path, text=True, **pipes) as process:
             process.stdin.write(lines)
             process.stdin.flush()
             assert any(documents_of(server, "rows") for _ in range(100_000)), "nothing was stored"
             server.stop(signal.SIGKILL)
-            _, errors = process.communicate(lines)
+            output, errors = process.communicate(lines)
         assert process.returncode == 1
     assert f"process {server.process.pid} at {server.address}" in errors
     assert "what the process had stored before is kept; run the same command again: it does the rest" in errors
-    assert json.loads(twinvec(tmp_path, "info", *place, "--json").stdout)["sources"] > 0
+    told, stored = json.loads(output), json.loads(twinvec(tmp_path, "info", *place, "--json").stdout)["sources"]
+    assert told["new"] <= stored
+    assert 0 < stored < 2 * rows
     assert "Traceback" not in errors
+
+
+def test_the_report_of_a_lost_process_has_what_it_had_committed(folder):
+    class Lost:
+        def stream(self, path, lines, on_event):
+            on_event("progress", {"done": 2, "report": {"new": 1, "failed": 1, "chunks": 3}})
+            raise StoreUnavailableError("the connection failed")
+
+    report = IngestReport(new=4)  # of another source
+    with pytest.raises(StoreUnavailableError):
+        ServedCollection(Lost(), "docs").ingest(
+            Root(str(folder / "docs")), report=report, source=None, progress=False, allow_all_failed=True
+        )
+    assert report == IngestReport(new=5, failed=1, chunks=3)
 
 
 @contextmanager

@@ -184,9 +184,18 @@ def test_update_tells_of_sources_that_are_gone(twinvec, tree, filled):
     assert done.code == 3
     assert "not updated: guides: the ingest got no documents" in done.err
     assert "(twinvec ingest --prune --allow-empty)" in done.err, "update has no such option"
+    assert "if it has moved: twinvec ingest NEWPLACE -c notes --source guides; to remove it:" in done.err
     (tree / "minutes").rename(tree / "moved")
     assert twinvec("update", *filled).code == 1
     assert len(figures(twinvec("search", "tea", *filled, "--json"))["hits"]) == 3
+
+
+def test_update_gives_no_advice_after_an_unexpected_error(twinvec, filled, monkeypatch):
+    monkeypatch.setattr(Root, "read", lambda *_: 1 / 0)
+    done = twinvec("update", *filled)
+    assert done.code == 1
+    assert "not updated: guides: unexpected ZeroDivisionError: division by zero" in done.err
+    assert "if it has moved" not in done.err
 
 
 def test_get_names_the_first_unknown_ids_and_counts_the_others(twinvec, filled):

@@ -169,7 +169,7 @@ def test_what_does_not_belong_there_is_refused(guides, other, place, tmp_path):
         guides.push(name="whole", **other)
     with pytest.raises(ConfigurationError, match="onto itself"):
         guides.push(**place)
-    with pytest.raises(ConfigurationError, match="where to"):
+    with pytest.raises(ConfigurationError, match="where is the other store"):
         guides.push()
 
 

@@ -64,6 +64,7 @@ def test_a_folder_that_is_gone_or_empty_removes_nothing(collection, folders, emp
     report = update_collection(collection)
     assert (counts(report), report.roots) == ((1, 0, 1, 0), ["guides"])
     assert [name for name, _ in report.missing] == ["minutes"]
+    assert report.unexpected == []
     assert sorted(collection.find()) == sorted([*ALL, "new.md"])
 
 
@@ -87,5 +88,6 @@ def test_an_unexpected_error_of_a_source_stops_no_other(collection, folders, mon
     (folders[1] / "README.md").write_text("changed")
     report = update_collection(collection)
     assert report.missing == [("guides", "unexpected ZeroDivisionError: by a defect")]
+    assert report.unexpected == ["guides"]
     assert counts(report) == (0, 1, 1, 0)
     assert sorted(collection.find()) == ALL

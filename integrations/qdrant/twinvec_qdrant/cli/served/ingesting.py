@@ -24,7 +24,7 @@ from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.ingest.lines import written_line
 from twinvec_qdrant.ingest.reading import Reading, Root
 from twinvec_qdrant.ingest.registration import stored_root
-from twinvec_qdrant.report import IngestReport, unknown_warning
+from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.settings import ChunkSettings
@@ -125,14 +125,19 @@ class ServedCollection:
                 raise DocumentError(str(error)) from error
             finally:
                 _add(report, told.report)
-        if unknown := told.report.get("unknown"):
-            logger.warning(unknown_warning(unknown))
+        for warning in told.report.get("warnings", ()):
+            logger.warning(warning)
         if report.all_failed and not allow_all_failed:
             raise IngestError("every document failed", report)
 
 
 class _Told:
-    """What the events of an ingest have told."""
+    """What the events of an ingest have told.
+
+    Attributes:
+        report: The report; until it has come, or if it never comes, the counts of what the process has committed.
+        received: Whether the process has all documents.
+    """
 
     def __init__(self, advance: Advance) -> None:
         self.report: dict[str, Any] = {}
@@ -147,6 +152,7 @@ class _Told:
             self._advance(values["done"] - self._done)
             self._done = values["done"]
             self.received = values.get("received", False)
+            self.report = values.get("report", {})
             if values.get("waiting") and not self._has_waited:
                 logger.warning("waiting for other ingests, which the process carries out first")
                 self._has_waited = True
@@ -165,7 +171,7 @@ def _add(report: IngestReport, told: Mapping[str, Any]) -> None:
     for each in fields(report):
         value = told.get(each.name, 0)
         if isinstance(value, list):
-            getattr(report, each.name).extend(tuple(pair) for pair in value)
+            getattr(report, each.name).extend(tuple(item) if isinstance(item, list) else item for item in value)
         elif value:
             setattr(report, each.name, getattr(report, each.name) + value)
 

@@ -74,7 +74,7 @@ class Speller:
 
 
 def corrected(query: str, corrections: Sequence[Correction], knows: Callable[[str], bool]) -> str:
-    """Return the query with the right words, except for words that ``knows`` knows."""
+    """Return the query with its words corrected; a word for which ``knows`` is true stays."""
     parts, end = [], 0
     for each in corrections:
         if not knows(each.word):

@@ -25,7 +25,7 @@ VOCABULARY = note_id(_NAMESPACE, "")
 """Id of the point."""
 
 _MOST_COUNTED = 200_000  # chunks; counting more of them again would take minutes
-_MOST_SEEN = 200_000  # ways to write words, before they become words
+_MOST_SEEN = 200_000  # written forms of words; more of them are merged into words
 _PAGE = 1000
 
 
@@ -34,7 +34,7 @@ class Vocabulary:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._seen: Counter[str] = Counter()  # as they are written
+        self._seen: Counter[str] = Counter()  # words as texts write them
         self._new: Counter[str] = Counter()
         self._written = 0  # chunks written less chunks removed
         self._stored: Mapping[str, object] | None = None
@@ -121,7 +121,7 @@ class Vocabulary:
 
 
 def _point(words: Mapping[str, int], chunks: int) -> Point:
-    """Return the note that holds the words, beside the fields of notes, where no filter looks."""
+    """Return the note that holds the words, in a field of its own that no filter reads."""
     lines = "\n".join(f"{word} {count}" for word, count in words.items())
     packed = base64.b85encode(zlib.compress(lines.encode())).decode()
     note = {"kind": "note", "namespace": _NAMESPACE, "key": "", "metadata": {}}

@@ -1,0 +1,111 @@
+"""Arguments of wrong types at the entry points of collections: an error of twinvec names each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from twinvec.errors import TwinvecError
+from twinvec_qdrant import (
+    Chunker,
+    ChunkSettings,
+    Collection,
+    Root,
+    adopt_collection,
+    backup_collection,
+    list_collections,
+    read_source,
+    restore_collection,
+    search_collections,
+    serving_process,
+)
+from words import WordEncoder
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    with Collection.open(
+        "notes", tmp_path_factory.mktemp("store"), encoder=WordEncoder(), chunking=False
+    ) as collection:
+        collection.ingest([("tea", "green tea"), ("rain", "heavy rain")])
+        yield collection
+
+
+def refused(said: str, function, *arguments, **options):
+    with pytest.raises(TwinvecError, match=re.escape(said)):
+        function(*arguments, **options)
+
+
+@pytest.mark.parametrize("path", [5, b"bytes", "\ud800", "a\0b"], ids=repr)
+def test_paths(collection, path, tmp_path):
+    refused("path ", Collection.open, "notes", path, encoder=WordEncoder())
+    refused("path ", collection.push, path)
+    refused("path ", list_collections, path)
+    refused("path ", serving_process, path)
+    refused("to ", backup_collection, "notes", path, tmp_path)
+    refused("source ", restore_collection, path, tmp_path)
+
+
+@pytest.mark.parametrize("seconds", ["5", None, float("nan"), np.array([1.0, 2.0]), -1], ids=repr)
+def test_seconds(seconds, tmp_path):
+    refused("wait_seconds must be", Collection.open, "notes", tmp_path, encoder=WordEncoder(), wait_seconds=seconds)
+    refused("wait_seconds must be", list_collections, tmp_path, wait_seconds=seconds)
+    refused("wait_seconds must be", backup_collection, "notes", tmp_path / "to", tmp_path, wait_seconds=seconds)
+
+
+@pytest.mark.parametrize("value", [5, None, "default", b"bytes", [1], np.array(3), Path("model")], ids=repr)
+def test_a_migration_takes_an_encoder(collection, value):
+    refused("encoder: expected an encoder, such as Encoder(...), got", collection.migrate, value)
+
+
+@pytest.mark.parametrize("value", [5, "x", b"bytes", [[1.0, 2.0]], np.array(3), {"a"}, (1, "a")], ids=repr)
+def test_arguments_of_an_ingest(collection, value):
+    refused("vectors: expected vectors by the documents' ids", collection.ingest, [], vectors=value)
+    refused("report: expected IngestReport(...)", collection.ingest, [], report=value)
+    refused("helpers: expected helpers", collection.ingest, [], helpers=value)
+
+
+@pytest.mark.parametrize("value", [5, [1], {}, {"s"}, b"bytes", np.array(3), "\ud800"], ids=repr)
+def test_names_of_sources_and_spaces(collection, value):
+    refused("source ", collection.find, source=value)
+    refused("source ", collection.delete_source, value)
+    refused("space ", collection.search_vector, np.ones(collection.info()["dim"]), space=value)
+
+
+@pytest.mark.parametrize("value", ["*.md", 5, None, b"bytes", [1], np.array(3), Path("a")], ids=repr)
+def test_patterns_and_languages(tmp_path, value):
+    for name in ("include", "exclude"):
+        refused(f"{name}: expected a list of patterns", read_source, tmp_path, **{name: value})
+        refused(f"{name}: expected a list of patterns", Root, str(tmp_path), **{name: value})
+    if value is not None:
+        refused("code must be names of languages", ChunkSettings, code=value)
+
+
+def test_settings_and_names(collection, tmp_path):
+    for value in (5, b"bytes", "\ud800", "a\0b"):
+        refused("path ", Root(value).read)
+        refused("source ", read_source, value)
+        refused("local_path ", adopt_collection, "x", layout="langchain", local_path=value)
+    for value in ("5", 1.5, True, [1]):
+        refused("max_tokens must be a whole number", ChunkSettings, max_tokens=value)
+        refused("overlap must be a whole number", ChunkSettings, overlap=value)
+        refused("settings: expected ChunkSettings(...)", Chunker, WordEncoder(), value)
+    for value in (5, "notes", [1], np.array(3)):
+        refused("expected a", search_collections, "tea", path=tmp_path, names=value)
+    for value in (5, b"bytes", [1], np.array(3), Path("model"), WordEncoder):
+        refused("encoder: expected an encoder", Collection.open, "notes", tmp_path / "new", encoder=value)
+
+
+def test_other_arguments(collection):
+    for value in (5, "x", b"bytes", np.array(3), None):
+        refused("expected an iterable of documents", collection.ingest, value)
+        refused("hits: expected a list of hits", collection.with_passages, "tea", value)
+    for value in (5, "x", [1], {"a": 1}):
+        refused("cluster: expected ClusterSettings(...)", collection.reindex, cluster=value)
+        refused("chunking: expected ChunkSettings(...)", collection.reindex, chunking=value)
+    refused("chunks_per_second must be a number", collection.migrate, WordEncoder(seed=1), chunks_per_second="x")
+    refused("grpc_port must be a whole number", Collection.open, "notes", "store", grpc_port=None)
+    assert collection.search("tea", exact=1)[0].id == "tea"
