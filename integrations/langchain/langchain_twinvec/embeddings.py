@@ -97,7 +97,10 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         return {name: value for name, value in model_kwargs.items() if name not in ("token", "use_auth_token")}
 
     def _describe(self, encoder: Encoder) -> None:
-        """Set the fields to the settings of a given encoder, so that their dump, and ``model_name``, mean its model."""
+        """Set the fields to a given encoder's model, size, length and prompts, so that their dump gives its vectors.
+
+        No field stands for a default prompt, which the vectors of queries and documents do not depend on.
+        """
         self.model_name = encoder.name
         self.dimensions, self.max_tokens = (encoder.overrides.get(name) for name in ("dim", "max_tokens"))
         if "prompts" in encoder.overrides:

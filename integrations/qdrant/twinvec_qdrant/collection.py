@@ -489,8 +489,8 @@ class Collection:
         Raises:
             TextError: as for ``search``.
         """
-        check_hits(hits, "hits")
-        return self._run(self._serving.with_passages(check_text(query, "query"), hits))
+        checked = check_hits(hits, "hits")
+        return self._run(self._serving.with_passages(check_text(query, "query"), checked))
 
     @property
     def analyzer(self) -> Analyzer:

@@ -1,7 +1,7 @@
 """JSON bodies, parsed so that the server answers other requests meanwhile.
 
 A large body is parsed in a thread. Python's parser holds up all other threads except while it calls a function, so it
-calls one for each object of a large body. A text with many lists is read by ``SteppedDecoder``, whose lists are read in
+calls one for each object of a large body. A text with many lists, or many items, is read by ``SteppedDecoder`` in
 Python: that takes longer, and holds up nobody.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine
-from functools import partial
 from json.decoder import JSONArray  # type: ignore[attr-defined]  # it is not in typeshed
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any
@@ -25,9 +24,10 @@ SMALL_BYTES = 64 * 1024
 """Largest text that is parsed on the event loop."""
 
 MOST_LISTS = 500_000
-"""Most lists in one JSON text."""
+"""Most lists in one JSON text, and most items of a list in a body that a form describes."""
 
 _MANY_LISTS = 20_000  # read in a few milliseconds by Python's parser
+_MANY_COMMAS = 100_000  # if they part numbers, read in a few milliseconds too; those within texts take no time
 _MOST_FIELDS = 1000  # of a body that a form describes
 
 
@@ -53,7 +53,8 @@ class SteppedDecoder(json.JSONDecoder):
 
 def decoder_for(text: bytes) -> type[json.JSONDecoder]:
     """Return the decoder that reads a JSON text without holding up other threads for long."""
-    return SteppedDecoder if text.count(b"[") > _MANY_LISTS else json.JSONDecoder
+    is_long = text.count(b"[") > _MANY_LISTS or text.count(b",") > _MANY_COMMAS
+    return SteppedDecoder if is_long else json.JSONDecoder
 
 
 def itself(value: dict[str, Any]) -> dict[str, Any]:
@@ -65,19 +66,33 @@ async def parsed_body(body: bytes) -> Any:
     """Return what a body says that a form describes.
 
     Raises:
-        HTTPException: the body has too many lists or fields (400).
+        HTTPException: the body has too many lists or fields, or a list with too many items (400).
         ValueError, RecursionError: the body is not JSON, or is nested too deeply.
     """
     if len(body) <= SMALL_BYTES:
         return json.loads(body)
-    parse = partial(json.loads, body, cls=decoder_for(body), object_hook=itself)
     try:
-        value = await to_thread.run_sync(parse)
+        value = await to_thread.run_sync(_parsed, body)
     except DocumentError as error:
         raise HTTPException(400, f"the body is {error}") from None
-    if isinstance(value, dict) and len(value) > _MOST_FIELDS:
-        raise HTTPException(400, f"the body has {len(value):,} fields, more than any request has")
+    if isinstance(value, dict):
+        _check_sizes(value)
     return value
+
+
+def _parsed(body: bytes) -> Any:
+    return json.loads(body, cls=decoder_for(body), object_hook=itself)
+
+
+def _check_sizes(fields: dict[str, Any]) -> None:
+    """Raise HTTPException for a body whose validation would hold up other requests."""
+    if len(fields) > _MOST_FIELDS:
+        raise HTTPException(400, f"the body has {len(fields):,} fields, more than any request has")
+    longest = max((len(each) for each in fields.values() if isinstance(each, list)), default=0)
+    if longest > MOST_LISTS:
+        raise HTTPException(
+            400, f"the body has a list of {longest:,} items, more than {MOST_LISTS:,}; send it in parts"
+        )
 
 
 class JsonRoute(APIRoute):

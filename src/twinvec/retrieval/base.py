@@ -170,14 +170,16 @@ class SpaceEncoder(VectorEncoder, Protocol):
         """Digest of everything that decides the vectors."""
 
 
-def check_hits(hits: object, where: str) -> None:
-    """Raise InputError, or TextError for a text, unless hits are given; it begins with ``where``."""
+def check_hits(hits: object, where: str) -> list[Hit]:
+    """Return hits as a list; raise InputError, or TextError for a text, which begins with ``where``, for all else."""
     if not is_list(hits):
         raise InputError(f"{where}: expected a list of hits, got {type(hits).__name__}")
-    for hit in cast("Iterable[object]", hits):
+    found = list(cast("Iterable[Hit]", hits))
+    for hit in found:
         if not isinstance(hit, Hit):
             raise InputError(f"{where}: expected hits, got {type(hit).__name__}")
         check_text(hit.text, f"{where}, hit {hit.id!r}")
+    return found
 
 
 def check_limit(limit: int, name: str = "limit") -> None:

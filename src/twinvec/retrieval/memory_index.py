@@ -167,8 +167,7 @@ class MemoryIndex:
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """Return hits of a search without passages, each with the passage that answers the query."""
         check_text(query, "query")
-        check_hits(hits, "hits")
-        return with_passages(query, hits, self._analyzer)
+        return with_passages(query, check_hits(hits, "hits"), self._analyzer)
 
     def _query_vectors(self, queries: list[str], corpus: _Corpus, mode: Mode) -> FloatArray:
         """Return the vectors of queries, of length 1; zeros if the mode leaves vectors out."""

@@ -84,11 +84,11 @@ def units(text: str, start: int = 0) -> list[Span]:
 
 def _introduces(text: str, line: Span, unit: Span) -> bool:
     """Return whether a line stands directly above a unit that is further indented."""
-    start = text.rfind("\n", 0, line.start) + 1
     between = text[line.end : unit.start]
-    is_line = "\n" not in text[line.start : line.end] and not text[start : line.start].strip()
-    is_above = between.isspace() and between.count("\n") == 1
-    return is_line and is_above and len(between.rpartition("\n")[2]) > line.start - start
+    if not between.isspace() or between.count("\n") != 1 or "\n" in text[line.start : line.end]:
+        return False
+    start = text.rfind("\n", 0, line.start) + 1
+    return not text[start : line.start].strip() and len(between.rpartition("\n")[2]) > line.start - start
 
 
 def windows(spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
@@ -151,7 +151,7 @@ def blocks(text: str, start: int = 0) -> Iterator[Block]:
     for line in _LINE.finditer(text, start):
         words = line[0]
         blank = line.start() > ended + 1 or words.isspace()
-        if begun is not None and not blank and _is_label(text[begun:ended], words):
+        if begun is not None and not blank and _is_label(text, Span(begun, ended), words):
             yield Block(begun, ended, prose=False)
             begun = None
         marks = _FENCE.match(words)
@@ -180,11 +180,13 @@ def _is_alone(line: str) -> bool:
     return is_head or (line.endswith(_ENDS) and not _is_prose(line))
 
 
-def _is_label(above: str, line: str) -> bool:
-    """Return whether the text above a line is a short line that introduces it: less indented, and no item of a list."""
-    if "\n" in above or _ITEM.match(above) or _columns(above, Span(0, len(above))) >= _PROSE_LINE:
+def _is_label(text: str, above: Span, line: str) -> bool:
+    """Return whether ``above`` is a short line that introduces the next one: less indented, and no item of a list."""
+    if text.find("\n", above.start, above.end) >= 0:  # before it is copied: prose may be long
         return False
-    return _indentation(line) > _indentation(above)
+    if _ITEM.match(text, above.start, above.end) or _columns(text, above) >= _PROSE_LINE:
+        return False
+    return _indentation(line) > _indentation(text[above.start : above.end])
 
 
 def _indentation(line: str) -> int:

@@ -69,16 +69,26 @@ def string(value: str, name: str) -> str:
     return value
 
 
-def file_path(value: str | Path, name: str) -> Path:
-    """Return a path with ``~`` as the home; raise ConfigurationError for another type, or one that no file can have."""
-    if not isinstance(value, (str, Path)):
+def file_path(value: str | os.PathLike[str], name: str) -> Path:
+    """Return a path with ``~`` as the home; raise ConfigurationError as ``path_text`` does."""
+    text = path_text(value, name)
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # the home of an unknown user
+        raise ConfigurationError(f"{name} cannot be a path: {text!r}: {error}") from None
+
+
+def path_text(value: str | os.PathLike[str], name: str) -> str:
+    """Return a path as it is; raise ConfigurationError for another type, or one that no file can have."""
+    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(text, str):
         raise ConfigurationError(f"{name} must be a path, got {value!r}")
     try:
-        if b"\0" in os.fsencode(value):
-            raise ConfigurationError(f"{name} has a NUL character: {str(value)!r}")
-        return Path(value).expanduser()
-    except (UnicodeEncodeError, RuntimeError) as error:  # a lone surrogate, or the home of an unknown user
-        raise ConfigurationError(f"{name} cannot be a path: {str(value)!r}: {error}") from None
+        if b"\0" in os.fsencode(text):
+            raise ConfigurationError(f"{name} has a NUL character: {text!r}")
+    except UnicodeEncodeError as error:  # a lone surrogate
+        raise ConfigurationError(f"{name} cannot be a path: {text!r}: {error}") from None
+    return text
 
 
 def check_methods(value: object, methods: Iterable[str], name: str, expected: str) -> None:

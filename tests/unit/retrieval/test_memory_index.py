@@ -64,6 +64,8 @@ def test_hits_have_the_passage_that_answers_unless_it_is_left_out(encoder):
     assert "Holidays are requested two weeks ahead." in hit.passage.text
     assert [hit.passage.text[start:end] for start, end in hit.passage.matches] == ["Holidays", "requested"]
     assert index.search_many(["holidays"], passages=False)[0][0].passage is None
+    bare = index.search("holidays", passages=False)
+    assert index.with_passages("holidays", iter(bare)) == index.with_passages("holidays", bare) != []
 
 
 def test_sparse_search_finds_only_what_shares_a_term(index):

@@ -253,3 +253,21 @@ def test_the_page_of_a_hit_is_that_of_its_passage():
     assert hit.page == 3
     assert replace(hit, passage=Passage("two", 5, 8)).page == 4
     assert Hit("a", "one", 1.0).page is None
+
+
+class Copied(str):
+    """A text that counts the characters which are copied out of it."""
+
+    count = 0
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        self.count += len(found)
+        return found
+
+
+@pytest.mark.parametrize("line", ["a line of prose that goes on in the next line of the text\n", "A short sentence. "])
+def test_long_texts_are_copied_a_few_times_only(line):
+    text = Copied(line * 1000)
+    assert len(units(text)) > 100
+    assert text.count < 10 * len(text)

@@ -40,6 +40,7 @@ async def test_the_stepped_decoder_reads_what_pythons_reads(text):
 def test_too_many_lists_are_refused(monkeypatch):
     assert decoder_for(MANY) is SteppedDecoder
     assert decoder_for(b'["a"]') is json.JSONDecoder
+    assert decoder_for(b"[" + b"1," * 200_000 + b"1]") is SteppedDecoder, "a flat list holds up other threads too"
     assert len(parse_json(MANY, decoder=SteppedDecoder)) == 30_000
     monkeypatch.setattr(json_texts, "MOST_LISTS", 30_000)
     with pytest.raises(DocumentError, match="too large: it has more than 30,000 lists; send it in parts"):
@@ -89,6 +90,9 @@ async def test_bodies_with_too_much_are_refused(monkeypatch):
     monkeypatch.setattr(json_texts, "MOST_LISTS", 3)
     with pytest.raises(HTTPException, match="the body is too large: it has more than 3 lists"):
         await parsed_body(padded(MANY))
+    assert await parsed_body(padded(b'{"input": ["a", "b", "c"]}')) == {"input": ["a", "b", "c"]}
+    with pytest.raises(HTTPException, match="the body has a list of 4 items, more than 3; send it in parts"):
+        await parsed_body(padded(b'{"input": ["a", "b", "c", "d"]}'))
 
 
 @pytest.fixture(scope="module")

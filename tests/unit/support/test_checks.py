@@ -92,6 +92,19 @@ def test_paths_that_no_file_can_have_are_refused(tmp_path):
             file_path(value, "path")
 
 
+def test_paths_of_other_libraries_are_paths(tmp_path):
+    class Place:
+        def __init__(self, place):
+            self._place = place
+
+        def __fspath__(self):
+            return self._place
+
+    assert file_path(Place(str(tmp_path)), "path") == tmp_path
+    with pytest.raises(ConfigurationError, match=r"^path must be a path"):
+        file_path(Place(b"bytes"), "path")
+
+
 def test_objects_need_their_methods():
     check_methods([], ("append",), "items", "a list")
     for value in (5, list):

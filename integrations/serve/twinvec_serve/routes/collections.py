@@ -48,13 +48,13 @@ async def describe(name: str, shared: Served) -> dict[str, Any]:
 
 @router.get(
     "/collections/{name}/verify",
-    dependencies=[Depends(reads)],
+    dependencies=[Depends(writes)],
     responses=ERRORS,
     response_model=Verified,
     summary="Verify a collection",
 )
 async def verify(name: str, shared: Served) -> Response:
-    """Check that a collection holds all that it acknowledged, between its ingests."""
+    """Check that a collection holds all that it acknowledged. Its ingests and searches wait meanwhile."""
     opened = await shared.collections.open(name)
     return json_answer(asdict(await shared.collections.ingests.write(opened, opened.verify)))
 

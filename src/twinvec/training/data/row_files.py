@@ -115,13 +115,13 @@ def _json_lines(path: Path, cache: Path) -> Any:
     copy = cache / f"{identity[:32]}.arrow"
     if not copy.is_file():
         cache.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=cache, delete=False) as file:  # each process of a run writes its own
-            try:
+        file = NamedTemporaryFile(dir=cache, delete=False)  # noqa: SIM115  # each process of a run writes its own
+        try:
+            with file:
                 _write_json(_objects(path), names, file)
-                file.flush()
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        except BaseException:
+            os.unlink(file.name)
+            raise
         put_in_place(Path(file.name), copy)
     return datasets.Dataset.from_file(str(copy)).with_transform(_from_json)
 

@@ -120,6 +120,14 @@ def test_a_single_file_of_records_may_have_any_name(tmp_path):
     assert read(path) == {"a": "b"}
 
 
+def test_a_name_may_begin_like_the_home_of_a_user(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("~$letter.md").write_text("Dear all")
+    assert [document.id for document in read_source("~$letter.md")] == ["~$letter.md"]
+    (entry,) = os.scandir()
+    assert [document.text for document in read_source(entry)] == ["Dear all"]
+
+
 def test_a_folder_that_cannot_be_listed_hides_documents(folder, monkeypatch):
     real = os.scandir
 

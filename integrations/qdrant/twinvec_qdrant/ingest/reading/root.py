@@ -15,7 +15,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.documents import Document
-from twinvec.support.checks import check_settings, file_path
+from twinvec.support.checks import check_settings, path_text
 from twinvec_qdrant.ingest.reading.calls import HelperCall, WithResults
 from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, FileBytes, parse_file, read_file, take_file
@@ -116,8 +116,7 @@ class Root:
         """
         if self.path == STANDARD_INPUT:
             return Reading(read_lines(sys.stdin.buffer, "", "", self.columns))
-        file_path(self.path, "path")
-        path = Path(self.path)
+        path = Path(path_text(self.path, "path"))
         try:
             status = path.stat()
         except OSError as error:
@@ -281,5 +280,4 @@ def read_source(
     """
     patterns = pattern_list(include, "include"), pattern_list(exclude, "exclude")
     check_settings(columns, RecordColumns, "columns")
-    file_path(source, "source")
-    return Root(str(source), *patterns, gitignore, records, columns or USUAL_COLUMNS).read()
+    return Root(path_text(source, "source"), *patterns, gitignore, records, columns or USUAL_COLUMNS).read()

@@ -86,10 +86,22 @@ class SharedEngine:
             self._check_open()
             if self._copy is not None:
                 self._open(was_given=True, is_alone=False)
-            elif self._original.exists() and (obstacle := self._original.obstacle()) is not None:
+            elif (obstacle := self._obstacle()) is not None:
                 self._begin_on_copy(obstacle)
             else:
                 self._begin_in_place(create)
+
+    def _obstacle(self) -> Obstacle | None:
+        """Return why the engine cannot open the files where they are; None if it can, or if there are none.
+
+        While another process has them open, they look as after a kill, which needs more room: look again in its pause.
+        """
+        if not self._original.exists() or (obstacle := self._original.obstacle()) is None:
+            return None
+        if self._copy is not None or self._original.closed.is_file():
+            return obstacle
+        with self._turns.held(self._wait_seconds):
+            return self._original.obstacle()
 
     def _begin_in_place(self, create: Callable[[], None] | None) -> None:
         was_given = self._turns.take(self._wait_seconds)
@@ -163,8 +175,7 @@ class SharedEngine:
         with self._turn:
             self._check_open()
             if self._copy is not None or self._opened is None:
-                is_there = self._original.exists()
-                if is_there and (obstacle := self._original.obstacle()) is not None:
+                if (obstacle := self._obstacle()) is not None:
                     raise StoreUnavailableError(f"{self.location}: {obstacle.reason}; {obstacle.remedy}")
                 self._leave_copy()
             else:

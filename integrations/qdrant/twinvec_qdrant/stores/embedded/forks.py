@@ -43,8 +43,9 @@ def watch_forks() -> None:
 
 def _leave_to_parent() -> None:
     for path, backend in open_backends.items():
-        for folder in {path, backend._folder.path}:  # of the collection, and of a copy to read from
-            _close_files(folder)
+        _close_files(path)
+        if backend._copy is not None:
+            _close_files(backend._copy.place)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(backend))  # never freed: that would release the parent's locks
         backend.__class__ = InheritedBackend
     open_backends.clear()

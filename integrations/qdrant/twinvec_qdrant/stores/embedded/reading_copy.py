@@ -42,6 +42,7 @@ class ReadingCopy:
     Raises ``StoreUnavailableError`` if no folder for temporary files has room.
 
     Attributes:
+        place: The folder for temporary files that holds the copy.
         folder: The copy.
     """
 
@@ -50,9 +51,9 @@ class ReadingCopy:
         self._stamp = _stamp(original)
         place = _place_with_room(original, obstacle)
         try:
-            self._place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-            self._held = _hold(self._place)
-            self.folder = original.copied_to(self._place)
+            self.place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+            self._held = _hold(self.place)
+            self.folder = original.copied_to(self.place)
         except OSError as error:
             self.remove()
             raise StoreUnavailableError(
@@ -67,7 +68,7 @@ class ReadingCopy:
             original.path,
             obstacle,
             size,
-            self._place,
+            self.place,
         )
 
     def is_outdated(self) -> bool:
@@ -78,10 +79,10 @@ class ReadingCopy:
 
     def remove(self) -> None:
         """Remove the copy."""
-        if (place := getattr(self, "_place", None)) is not None:
-            shutil.rmtree(place, ignore_errors=True)
         if (held := getattr(self, "_held", None)) is not None:
-            held.close()
+            held.close()  # first: Windows removes no open file
+        if (place := getattr(self, "place", None)) is not None:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _stamp(folder: CollectionFolder) -> tuple[int, int] | None:

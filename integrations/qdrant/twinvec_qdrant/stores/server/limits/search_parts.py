@@ -148,8 +148,9 @@ def lost(
             scores, seen, size = [], set(), request.limit or 0
         twice = [point.score for point in points if point.id in seen]
         if twice and request.prefetch is None:
-            start = next(rank for rank, score in enumerate(scores) if score <= max(twice) + _ROUNDING)
-            yield row, request.model_copy(update={"offset": start or None, "limit": size})
+            start = next((rank for rank, score in enumerate(scores) if score <= max(twice) + _ROUNDING), None)
+            if start is not None:  # else a writer has changed the scores between the pages
+                yield row, request.model_copy(update={"offset": start or None, "limit": size})
         scores += [point.score for point in points]
         seen.update(point.id for point in points)
 
