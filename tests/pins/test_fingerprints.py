@@ -183,6 +183,8 @@ def test_an_export_says_of_itself_what_it_said_before(tmp_path):
         )
     now = _manifest(tmp_path / "new")
     then["exports"] = {key: entry for key, entry in then["exports"].items() if key.startswith("onnx")}
+    for added in ("unusual_mean", "unusual_worst"):  # since; nothing else has changed
+        del now["exports"]["onnx-int8"]["quality"][added]
     for manifest in (then, now):
         hashes = manifest["sha256"]
         manifest["sha256"] = dict.fromkeys((name for name in hashes if not name.startswith("openvino")), "")
