@@ -178,6 +178,7 @@ def test_every_route_says_which_right_it_needs():
             if answer.status_code == 403:
                 refused.add((method, path))
     writing = {
+        ("get", "/v1/collections/{name}/verify"),  # searches and ingests wait for it
         ("post", "/v1/collections"),
         ("post", "/v1/collections/{name}/documents"),
         ("post", "/v1/collections/{name}/documents/delete"),
