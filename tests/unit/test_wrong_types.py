@@ -1,4 +1,4 @@
-"""Arguments of wrong types at the entry points of the core: an error of twinvec names each."""
+"""Wrong types at the core's entry points: twinvec raises its own error, which names the argument."""
 
 from __future__ import annotations
 

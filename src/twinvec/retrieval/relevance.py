@@ -50,7 +50,7 @@ _LARGEST = 30.0  # of log-odds; the logistic function of it is 1 in all digits t
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How the scores of a collection lie; a calibration without landmarks takes those of its model, if known.
+    """The scale of a collection's scores. Without landmarks of its own, the collection takes those of a known model.
 
     Attributes:
         version: Version of the way of measuring.

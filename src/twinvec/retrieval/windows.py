@@ -254,7 +254,7 @@ def _pieces(text: str, word: Span) -> Iterator[Span]:
 
 
 def _part_size(span: Span, columns: int) -> int:
-    """Return the characters of each part if a stretch of so many columns is cut into parts of the same size."""
+    """Return the number of characters a part has when a stretch of ``columns`` columns is cut into equal parts."""
     parts = -(-columns // _PART)
     return -(-(span.end - span.start) // parts)
 

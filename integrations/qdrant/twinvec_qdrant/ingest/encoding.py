@@ -95,7 +95,7 @@ class Encoding:
 
 
 class LastingErrors(Iterator[T]):
-    """An iterator that raises an error again at every later call; a generator that has failed would seem to have ended.
+    """An iterator that, after an error, raises the same error at each call. A failed generator would seem exhausted.
 
     An ingest that starts over with another model thus still raises the error of its documents.
     """

@@ -165,7 +165,7 @@ class Description(Generation):
 
     @property
     def scale(self) -> Calibration | None:
-        """How searches fuse scores; None for a collection of a version without calibrations, until it is calibrated."""
+        """How searches fuse scores; None until a collection that an older version made is calibrated."""
         return self.judged_by(MANY)
 
     def judged_by(self, chunks: int) -> Calibration | None:

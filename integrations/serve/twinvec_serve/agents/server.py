@@ -29,7 +29,7 @@ _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent
 class _Server(MCPServer[object]):
     """Refuses arguments that a tool does not have; the SDK ignores them, and a search would go without its filter.
 
-    Invalid values are described as those of HTTP requests are.
+    An invalid value gets the same message as in an HTTP request.
     """
 
     async def call_tool(

@@ -29,7 +29,7 @@ _PATIENCE = 0.25
 def are_truncated(items: Sequence[str | tuple[str, str]], tokens_N: IntArray, tokenizer: TextTokenizer) -> list[bool]:
     """Return which texts or pairs the model has truncated, by the number of tokens that it has read of each.
 
-    Only those that fill the model are counted once more, without truncation.
+    A text that reaches the model's limit is tokenised again, without truncation; a shorter one cannot be truncated.
     """
     truncated_N = tokens_N >= tokenizer.max_tokens
     full: list[int] = np.flatnonzero(truncated_N).tolist()

@@ -13,7 +13,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 _MOST = 10_000
 
 Texts = Annotated[list[str], Field(fail_fast=True)]
-"""Texts of a request; of millions that are none, only the first is an error."""
+"""Texts of a request. Validation stops at the first item that is not a text, since there may be millions of them."""
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request is not valid; the message says why."},

@@ -73,7 +73,7 @@ class SharedEngine:
     def _begin(self, create: Callable[[], None] | None = None) -> None:
         """Take the turn and open the engine, if this process has not; check the files before.
 
-        Where the files cannot be opened, open a copy of them, which needs no turn; see ``reading_copy``.
+        If the files cannot be opened in place, open a copy, which needs no turn; see ``reading_copy``.
 
         Raise ``StoreBusyError`` if other processes do not give their turn, ``StoreCorruptError`` if files are damaged,
         and ``StoreError`` after ``end``.
@@ -92,9 +92,10 @@ class SharedEngine:
                 self._begin_in_place(create)
 
     def _obstacle(self) -> Obstacle | None:
-        """Return why the engine cannot open the files where they are; None if it can, or if there are none.
+        """Return what keeps the engine from opening the files in place; None if nothing does, or if no file exists.
 
-        While another process has them open, they look as after a kill, which needs more room: look again in its pause.
+        Files that another process has open look like those that a kill has left, and opening these needs more room. So
+        this process waits until the other one pauses, and looks again.
         """
         if not self._original.exists() or (obstacle := self._original.obstacle()) is None:
             return None
@@ -121,7 +122,7 @@ class SharedEngine:
 
     def _begin_on_copy(self, obstacle: Obstacle) -> None:
         if self._repairs or self.writer.depth:  # a copy is for reading only
-            raise StoreUnavailableError(f"{self.location}: {obstacle.reason}; {obstacle.remedy}")
+            raise obstacle.error(self.location)
         with self._turns.held(self._wait_seconds) as was_given:
             self._copy = ReadingCopy(self._original, obstacle.reason)
         self._folder = self._copy.folder
@@ -176,7 +177,7 @@ class SharedEngine:
             self._check_open()
             if self._copy is not None or self._opened is None:
                 if (obstacle := self._obstacle()) is not None:
-                    raise StoreUnavailableError(f"{self.location}: {obstacle.reason}; {obstacle.remedy}")
+                    raise obstacle.error(self.location)
                 self._leave_copy()
             else:
                 check_room(self._original.path, OPEN_ROOM)

@@ -40,15 +40,19 @@ class Obstacle(NamedTuple):
     reason: str
     remedy: str
 
+    def error(self, place: object) -> StoreUnavailableError:
+        """Return the error for an action that the obstacle prevents."""
+        return StoreUnavailableError(f"{place}: {self.reason}; {self.remedy}")
+
 
 def check_room(place: Path, needed: int, action: str = "write") -> None:
     """Raise ``StoreUnavailableError`` if fewer than ``needed`` bytes are free on the disk of ``place``."""
     if (lacking := lacking_room(place, needed, action)) is not None:
-        raise StoreUnavailableError(f"{place}: {lacking.reason}; {lacking.remedy}")
+        raise lacking.error(place)
 
 
 def lacking_room(place: Path, needed: int, action: str) -> Obstacle | None:
-    """Return how much room there is, and how much ``action`` needs; None if there is enough."""
+    """Return an obstacle if fewer than ``needed`` bytes, or hardly any inodes, are free for ``action``, else None."""
     free = free_room(place)
     if free >= needed:
         if (files := _files_left(place)) >= _OPEN_FILES:

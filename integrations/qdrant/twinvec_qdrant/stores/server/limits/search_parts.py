@@ -137,8 +137,8 @@ def lost(
 ) -> Iterator[tuple[int, models.QueryRequest]]:
     """Yield requests for what may be missing between two pages of a search, each with the row of the later page.
 
-    Points of equal scores have no order: at the border of two pages, one may be on both, and another one on neither.
-    A page that begins with the first of them has them all, if they are no more than its size.
+    A server returns points of equal score in any order. Where two pages meet, one such point may be on both pages, and
+    another one on neither. A page that begins with the first point of that score has them all, if they fit on a page.
     """
     scores: list[float] = []
     size = 0
