@@ -84,7 +84,7 @@ class Calibration:
 
 
 LEAST_MEASURED = 40
-"""A collection of fewer chunks is not measured: what is known of its model serves it."""
+"""Least number of chunks to measure. A smaller collection takes the landmarks of its model, if known."""
 
 MODELS = {"default": Calibration(unrelated=0.25, near=0.65)}
 """Landmarks of models, by name: the medians over many collections of ``MANY`` texts or more."""
@@ -98,7 +98,7 @@ The best of many unrelated texts is nearer than the best of a few (``benchmarks/
 
 
 STATES = {"default": Calibration(unrelated=0.34, near=0.66)}
-"""Landmarks of MaxSim, by the name of the model: what unrelated texts and judged ones reach."""
+"""Landmarks of MaxSim, by the name of the model: the scores of unrelated texts, and those of judged answers."""
 
 
 def model_calibration(encoder: object, texts: int = MANY) -> Calibration:

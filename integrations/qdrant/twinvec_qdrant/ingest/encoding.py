@@ -212,7 +212,7 @@ class _Batch:
         self._done.update(each.key for each in taken)
 
     def _move(self, left: float) -> None:
-        """Move the progress bar to where this weight of the batch's texts is left to encode."""
+        """Advance the progress bar: ``left`` is the weight of the batch's texts that are still to encode."""
         share = 1 - left / self._weight
         if self._work * share < self._moved_work:
             return  # after a bad text, the documents of a call are encoded again
