@@ -54,7 +54,7 @@ def pages() -> list[Path]:
     return sorted(
         page
         for page in ROOT.rglob("*.md")
-        if not {"build", "dist"} & set(page.relative_to(ROOT).parts)
+        if not {"build", "dist", "tuned"} & set(page.relative_to(ROOT).parts)  # made by make, and by an example
         and not any(part.startswith(".") for part in page.relative_to(ROOT).parts)
     )
 
