@@ -11,6 +11,8 @@ CLIENTS_STAMP := $(VENV)/.clients-installed
 RELEASE := build/release
 RELEASE_STAMP := $(RELEASE)/.installed
 INSTALLED := build/installed
+LOWEST := build/lowest
+LOWEST_STAMP := $(LOWEST)/.installed
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml $(wildcard integrations/*/pyproject.toml)
 EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[code,documents]" -e integrations/langchain -e integrations/llama_index -e integrations/serve -e integrations/ray
@@ -26,7 +28,7 @@ QUESTIONS := \
 	"read a spreadsheet saved with commas between the values" \
 	"run a shell command and capture what it prints"
 
-.PHONY: help demo test test-all coverage check lint types install screenshots docs dist benchmark-retrieval clean
+.PHONY: help demo test test-all test-lowest coverage check lint types install screenshots docs dist benchmark-retrieval clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -53,6 +55,16 @@ test-all: $(CLIENTS_STAMP)  ## Run all tests; those marked slow only: make test-
 
 $(CLIENTS_STAMP): $(STAMP)
 	$(BIN)/python $(INSTALL) -e ".[clients]" -e "integrations/ray[lance]"
+	@touch $@
+
+test-lowest: $(LOWEST_STAMP)  ## Run the quick tests with the lowest versions that the projects allow, but for torch
+	PYTHONDONTWRITEBYTECODE= $(LOWEST)/bin/python -m pytest -q $(PARALLEL) -m "not slow"
+
+$(LOWEST_STAMP): $(STAMP)
+	$(BIN)/python -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python $(INSTALL) torch
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --only-binary :all: --no-binary twinvec \
+		$(EDITABLE) "torch==$$($(LOWEST)/bin/python -c 'import importlib.metadata as m; print(m.version("torch"))')"
 	@touch $@
 
 coverage: $(STAMP)  ## Show which share of lines and branches the tests run, in all their processes
