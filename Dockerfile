@@ -20,10 +20,12 @@ FROM python:3.11-slim
 
 RUN useradd --create-home --uid 1000 twinvec && install -d -o twinvec -g twinvec /data
 COPY --from=build /venv /venv
-ENV PATH=/venv/bin:$PATH
-USER twinvec
+# a home also for other users: --user 2000
+ENV PATH=/venv/bin:$PATH HOME=/home/twinvec
+# the number, by which Kubernetes sees that it is not root
+USER 1000
 WORKDIR /data
-RUN twinvec export default -o /home/twinvec/default
+RUN twinvec export default -o /home/twinvec/default && rm -r /home/twinvec/.cache
 VOLUME /data
 EXPOSE 6380
 HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:6380/readyz', timeout=3)"]

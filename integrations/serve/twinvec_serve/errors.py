@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from twinvec.errors import (
     CollectionNotFoundError,
@@ -91,6 +92,13 @@ class ServerStopsError(RequestError):
             status=503,
             headers={"Retry-After": "10"},
         )
+
+
+class ClientGoneError(RequestError):
+    """The client closed the connection before it was answered; nobody reads this answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the client went away", code="client_gone", status=499)
 
 
 class UnknownModel(RequestError):  # noqa: N818 - what was asked for
@@ -192,6 +200,8 @@ def as_request_error(error: Exception) -> RequestError | None:
         return _invalid(error)
     if isinstance(error, HTTPException):
         return _http_error(error)
+    if isinstance(error, ClientDisconnect):
+        return ClientGoneError()
     for kind, (status, code, seconds) in _TABLE.items():
         if isinstance(error, kind):
             headers = {} if seconds is None else {"Retry-After": str(math.ceil(seconds))}

@@ -153,6 +153,15 @@ def test_a_server_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
             ServerClient(process, 1.0)
 
 
+def test_a_server_that_speaks_no_tls_is_told_by_the_error_of_tls(tmp_path):
+    with (
+        answering(lambda: "plain") as address,
+        announced(tmp_path, address.replace("http:", "https:")),
+        pytest.raises(StoreBusyError, match=r"does not answer: .*SSL"),
+    ):
+        ServerClient(serving_process(tmp_path), 1.0)
+
+
 def test_errors_of_the_server_are_those_of_the_library(tmp_path, monkeypatch):
     found = {}
     with answering(lambda: found["process"].instance, 404) as address, announced(tmp_path, address):

@@ -107,3 +107,22 @@ async def test_a_client_that_goes_away_while_it_is_computed_for_harms_nobody(tin
         reader, writer = await post(port, "/v1/embeddings", {"input": "text"})
         assert (await reader.read()).startswith(b"HTTP/1.1 200")
         writer.close()
+
+
+async def test_an_agent_that_goes_away_in_the_middle_of_its_request_is_no_fault_of_the_server(
+    tiny_model, tmp_path, monkeypatch, caplog
+) -> None:
+    app = create_app(ServeSettings(models={"a": str(tiny_model("bert"))}, path=tmp_path))
+    statuses: list[tuple[str, int]] = []
+    metrics = app.state.services.metrics
+    monkeypatch.setattr(metrics, "requests", lambda route, status, seconds: statuses.append((route, status)))
+    async with listening(app, JoinedProtocol) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        accepted = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+        head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{accepted}Content-Length: 500\r\n\r\n"
+        writer.write(head.encode() + b'{"jsonrpc": "2.0"')
+        await writer.drain()
+        writer.close()
+        await until(lambda: statuses)
+    assert statuses == [("/mcp", 499)]
+    assert "failed" not in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import subprocess
@@ -13,6 +14,7 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from twinvec.errors import ConfigurationError
+from twinvec_qdrant.serving.process import serving_process
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.safety.exposure import check_exposure
 from twinvec_serve.safety.key_files import find_keys
@@ -67,6 +69,54 @@ def test_a_certificate_must_be_usable(tmp_path):
     check_exposure(
         ServeSettings(host="0.0.0.0", read_keys=(KEY,), tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")
     )
+
+
+def refusal(folder: Path, cert: str, key: str) -> str:
+    """What the server says about a certificate and a key of a folder."""
+    with pytest.raises(ConfigurationError) as refused:
+        check_exposure(ServeSettings(tls_cert=folder / cert, tls_key=folder / key))
+    return str(refused.value).replace(f"{folder}/", "")
+
+
+def test_what_is_wrong_with_a_certificate_or_its_key_is_said(tmp_path):
+    certificate(tmp_path)
+    (tmp_path / "other").mkdir()
+    certificate(tmp_path / "other")
+    (tmp_path / "nonsense.pem").write_text("nonsense")
+    assert refusal(tmp_path, "none.pem", "key.pem") == "none.pem: cannot be read: No such file or directory"
+    assert refusal(tmp_path, "cert.pem", "none.pem") == "none.pem: cannot be read: No such file or directory"
+    assert "key.pem: it is the key of another certificate" in refusal(tmp_path, "cert.pem", "other/key.pem")
+    for cert, key in (("nonsense.pem", "key.pem"), ("cert.pem", "nonsense.pem"), ("key.pem", "cert.pem")):
+        assert "expected a certificate and a private key in PEM" in refusal(tmp_path, cert, key)
+
+
+def test_a_key_with_a_pass_phrase_is_refused_and_asks_for_none(tmp_path):
+    certificate(tmp_path)
+    command = "openssl pkey -in key.pem -aes256 -passout pass:secret -out encrypted.pem"
+    subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    said = refusal(tmp_path, "cert.pem", "encrypted.pem")
+    assert "encrypted.pem: the key has a pass phrase" in said
+    assert "openssl pkey -in encrypted.pem -out FILE" in said
+
+
+def test_a_certificate_with_words_before_it_is_announced(tmp_path):
+    certificate(tmp_path)
+    cert = tmp_path / "cert.pem"
+    cert.write_text(f"friendlyName: Zürich\n{cert.read_text()}", encoding="utf-8")
+    settings = ServeSettings(
+        path=tmp_path / "store", address="https://127.0.0.1:1", tls_cert=cert, tls_key=tmp_path / "key.pem"
+    )
+    check_exposure(settings)
+    collections = create_app(settings).state.services.collections
+
+    async def announced() -> None:
+        await collections.start()
+        try:
+            serving_process(tmp_path / "store").tls_context()
+        finally:
+            await collections.stop()
+
+    asyncio.run(announced())
 
 
 def certificate(folder: Path) -> None:

@@ -293,8 +293,10 @@ def _connected(host: str, port: int | None, tls: Any) -> HTTPConnection:
         from http.client import HTTPSConnection
 
         connection = HTTPSConnection(host, port, timeout=_CONNECT_SECONDS, context=tls)
-    with suppress(OSError):  # the first request raises it again
+    try:
         connection.connect()
+    except OSError:
+        connection.close()  # the first request connects again, and raises it
     return connection
 
 

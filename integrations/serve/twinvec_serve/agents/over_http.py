@@ -8,13 +8,13 @@ path (``twinvec_serve.safety``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from twinvec_serve.errors import RequestError
 
@@ -60,8 +60,19 @@ class _Endpoint:
         sessions: _Sessions | None = getattr(scope["app"].state, "agents", None)
         if sessions is None:
             raise RequestError("the server is not running", code="stopping", status=503, headers={"Retry-After": "1"})
+        body = await Request(scope, receive).body()  # the SDK would answer a client that goes away here with 500
         manager = await sessions.manager()
-        await manager.handle_request(scope, receive, send)
+        await manager.handle_request(scope, _again(body, receive), send)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return what receives a body that has been read already, and then what comes after it."""
+    messages: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def received() -> Message:
+        return next(messages, None) or await receive()
+
+    return received
 
 
 class _Sessions:

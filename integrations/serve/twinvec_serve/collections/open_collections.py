@@ -96,7 +96,9 @@ class OpenCollections:
         """
         settings = self._settings
         if settings.url is None and settings.address is not None:
-            certificate = None if settings.tls_cert is None else settings.tls_cert.read_text(encoding="ascii")
+            certificate = None
+            if settings.tls_cert is not None:  # words before a certificate may have other letters
+                certificate = settings.tls_cert.read_text(encoding="ascii", errors="ignore")
             self._announcement = Announcement(settings.path or DEFAULT_PATH, settings.address, certificate)
 
     def stop_in(self, seconds: float) -> None:

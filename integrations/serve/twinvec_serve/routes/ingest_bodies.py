@@ -19,10 +19,9 @@ from twinvec.retrieval.documents import parse_json
 from twinvec_qdrant import RootElsewhere, read_source
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain, plain_line, read_by_command, save_files
-from twinvec_serve.errors import RequestError
+from twinvec_serve.errors import ClientGoneError, RequestError
 from twinvec_serve.json_texts import decoder_for, itself
 from twinvec_serve.routes.answers import knows_secret
-from twinvec_serve.routes.presence import ClientGoneError
 from twinvec_serve.services import Services
 
 _IDLE_SECONDS = 60.0

@@ -7,15 +7,7 @@ from types import TracebackType
 
 from fastapi import Request
 
-from twinvec_serve.errors import RequestError
-
-
-class ClientGoneError(RequestError):
-    """The client closed the connection before it was answered; nobody reads this answer."""
-
-    def __init__(self) -> None:
-        super().__init__("the client went away", code="client_gone", status=499)
-
+from twinvec_serve.errors import ClientGoneError
 
 _SHORT = 0.02
 """Seconds before a request is watched: watching costs a short one a tenth of the event loop's time for it."""

@@ -8,6 +8,12 @@ from twinvec.errors import ConfigurationError
 from twinvec_serve.safety.addresses import is_loopback, parse_origin
 from twinvec_serve.settings import ServeSettings
 
+_REASONS = {
+    None: "expected a certificate and a private key in PEM",
+    "KEY_VALUES_MISMATCH": "it is the key of another certificate",
+}
+"""OpenSSL's reasons -> words; other reasons are quoted."""
+
 
 def check_exposure(settings: ServeSettings) -> None:
     """Refuse settings under which keys or texts could be read by others.
@@ -34,14 +40,24 @@ def check_exposure(settings: ServeSettings) -> None:
 
 
 def _check_tls(settings: ServeSettings) -> None:
-    if (settings.tls_cert is None) != (settings.tls_key is None):
+    cert, key = settings.tls_cert, settings.tls_key
+    if (cert is None) != (key is None):
         raise ConfigurationError("give both --tls-cert FILE and --tls-key FILE")
-    if settings.tls_cert is None:
+    if cert is None or key is None:
         return
-    try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(settings.tls_cert, settings.tls_key)
-    except (OSError, ssl.SSLError) as error:
+
+    def refuse_pass_phrase() -> str:  # OpenSSL would ask for it at the terminal
         raise ConfigurationError(
-            f"the certificate {settings.tls_cert} cannot be used with the key {settings.tls_key}: "
-            f"{error.strerror or error}"
-        ) from error
+            f"{key}: the key has a pass phrase; give a file without one, as openssl pkey -in {key} -out FILE makes it"
+        )
+
+    for file in (cert, key):
+        try:
+            file.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from error
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, refuse_pass_phrase)
+    except ssl.SSLError as error:
+        reason = _REASONS.get(error.reason, error.strerror)
+        raise ConfigurationError(f"the certificate {cert} cannot be used with the key {key}: {reason}") from error
