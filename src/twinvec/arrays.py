@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 ScoreArray = npt.NDArray[np.floating]
 
 _SMALLEST = 1e-12  # as torch.nn.functional.normalize

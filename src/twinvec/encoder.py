@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.arrays import FloatArray, IntArray
+from twinvec.arrays import BoolArray, FloatArray, IntArray
 from twinvec.engines.base import Engine, check_finite
 from twinvec.engines.exports import find_ranges
 from twinvec.engines.loaded_model import load_encoder
@@ -187,14 +187,16 @@ class Encoder(TruncationCounter):
         prefix = self._prompt_text(prompt)
         limit = self.max_text_bytes
         checked = [check_text(texts, "text", limit)] if isinstance(texts, str) else check_texts(texts, limit)
-        vectors, _ = self._vectors(checked, prefix, advance or progress, on_batch)
+        vectors, _, _ = self._vectors(checked, prefix, advance or progress, on_batch)
         return self._stored(vectors[0] if isinstance(texts, str) else vectors, storage)
 
-    def encode_counted(self, texts: Sequence[str], *, prompt: str | None = None) -> tuple[FloatArray, IntArray]:
-        """Return the vectors of ``encode``, shape (n, dim), and how many tokens the model read of each text, (n,).
+    def encode_counted(
+        self, texts: Sequence[str], *, prompt: str | None = None
+    ) -> tuple[FloatArray, IntArray, BoolArray]:
+        """Return the vectors of ``encode``, (n, dim), and for each text its tokens and whether it is truncated, (n,).
 
-        The tokens are those of the prompt and of the text after truncation, special tokens included. Errors are as for
-        ``encode``.
+        The tokens are those that the model read: of the prompt and of the text after truncation, special tokens
+        included. Errors are as for ``encode``.
         """
         return self._vectors(check_texts(texts, self.max_text_bytes), self._prompt_text(prompt), False, None)
 
@@ -258,7 +260,7 @@ class Encoder(TruncationCounter):
         unique, inverse = distinct(check_texts(texts, self.max_text_bytes))
         states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)
         prefix = self._prompt_text(prompt)
-        for indices, lengths, states_BTD in self._run(
+        for indices, lengths, _, states_BTD in self._run(
             self.engine.states, unique, prefix, advance or progress, on_batch
         ):
             norms_BT1 = np.linalg.norm(states_BTD, axis=-1, keepdims=True)
@@ -293,19 +295,31 @@ class Encoder(TruncationCounter):
         """Count the tokens of each text before truncation, special tokens included, without a prompt: shape (n,)."""
         return self.tokenizer.count(check_texts(texts, self.max_text_bytes))
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, *_: object) -> NoReturn:
+        """Leave an encoder out of the JSON schema of a pydantic model that holds one."""
+        from pydantic_core import PydanticOmit
+
+        raise PydanticOmit
+
     def _vectors(
         self, texts: list[str], prefix: str, progress: bool | Advance, on_batch: Callable[[int], None] | None
-    ) -> tuple[FloatArray, IntArray]:
+    ) -> tuple[FloatArray, IntArray, BoolArray]:
         unique, inverse = distinct(texts)
         vectors = np.empty((len(unique), self.dim), dtype=np.float32)
         tokens = np.empty(len(unique), dtype=np.int64)
-        for indices, lengths, vectors_BD in self._run(self.engine.vectors, unique, prefix, progress, on_batch):
+        truncated = np.zeros(len(unique), dtype=np.bool_)
+        for indices, lengths, truncated_B, vectors_BD in self._run(
+            self.engine.vectors, unique, prefix, progress, on_batch
+        ):
             size = vectors_BD.shape[1:]
             if size != (self.dim,):
                 raise BadVectorError(f"engine {self.engine.name}: vectors of size {size}, expected {self.dim}")
             vectors[indices] = check_finite(vectors_BD, self.engine.name)
             tokens[indices] = lengths
-        return (vectors[inverse], tokens[inverse]) if len(unique) < len(texts) else (vectors, tokens)
+            truncated[indices] = truncated_B
+        vectors = vectors[inverse] if len(unique) < len(texts) else vectors
+        return vectors, tokens[inverse], truncated[inverse]
 
     def _run(
         self,
@@ -314,8 +328,8 @@ class Encoder(TruncationCounter):
         prefix: str,
         progress: bool | Advance,
         on_batch: Callable[[int], None] | None,
-    ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-        """Yield the indices, lengths and results of batches of texts, each after the prompt ``prefix``."""
+    ) -> Iterator[tuple[IntArray, IntArray, BoolArray, FloatArray]]:
+        """Yield what ``run_batches`` does, for batches of texts, each after the prompt ``prefix``."""
 
         def tokenize(part: list[str]) -> TokenIds:
             return self.tokenizer.encode([prefix + text for text in part] if prefix else part)

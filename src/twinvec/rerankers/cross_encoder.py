@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, IntArray
+from twinvec.arrays import BoolArray, FloatArray, IntArray
 from twinvec.engines.base import check_finite
 from twinvec.engines.loaded_model import load_cross_encoder
 from twinvec.engines.multi_device import check_devices
@@ -98,13 +98,14 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         """
         return self._score(_checked_pairs(pairs))[0]
 
-    def relevance_counted(self, pairs: Sequence[tuple[str, str]]) -> tuple[FloatArray, IntArray]:
+    def relevance_counted(self, pairs: Sequence[tuple[str, str]]) -> tuple[FloatArray, IntArray, BoolArray]:
         """Return how relevant each text is to its query, from 0 to 1, and how many tokens the model read of each pair.
 
-        Both have shape (n,). The relevance is the logistic function of the logit. Errors are as for ``score``.
+        The third array says which pairs are truncated. All have shape (n,). The relevance is the logistic function of
+        the logit. Errors are as for ``score``.
         """
-        scores, tokens = self._score(_checked_pairs(pairs))
-        return self._model.spec.probabilities(scores), tokens
+        scores, tokens, truncated = self._score(_checked_pairs(pairs))
+        return self._model.spec.probabilities(scores), tokens, truncated
 
     def rerank_many(
         self,
@@ -127,19 +128,21 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
             for hits, part, relevance in zip(lists, parts, found, strict=True)
         ]
 
-    def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> tuple[FloatArray, IntArray]:
+    def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> tuple[FloatArray, IntArray, BoolArray]:
         unique, inverse = distinct(pairs)
         scores = np.empty(len(unique), dtype=np.float32)
         tokens = np.empty(len(unique), dtype=np.int64)
+        truncated = np.zeros(len(unique), dtype=np.bool_)
         budget = self._token_budget or self.engine.token_budget
         spec, tokenizer = self._model.spec, self._model.tokenizer
         settings = PipelineSettings(budget, self.engine.workers, tokenizer.pad_id)
-        for indices, lengths, logits_BL in self._run_batches(
+        for indices, lengths, truncated_B, logits_BL in self._run_batches(
             unique, tokenizer.encode_pairs, self.engine.logits, settings, progress
         ):
             scores[indices] = spec.activate(logits_BL[:, 0])
             tokens[indices] = lengths
-        return check_finite(scores, self.engine.name, "score")[inverse], tokens[inverse]
+            truncated[indices] = truncated_B
+        return check_finite(scores, self.engine.name, "score")[inverse], tokens[inverse], truncated[inverse]
 
 
 def _checked_pairs(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, IntArray
+from twinvec.arrays import BoolArray, FloatArray, IntArray
 from twinvec.tokens.batching import Batch, worker_batches
 from twinvec.tokens.tokenizer import TokenIds
 
@@ -49,10 +49,11 @@ def run_batches(
     tokenize: Callable[[list[Item]], TokenIds],
     compute: Callable[[Batch], FloatArray],
     settings: PipelineSettings,
-) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
+) -> Iterator[tuple[IntArray, IntArray, BoolArray, FloatArray]]:
     """Yield, for each batch of texts or pairs, the indices of its inputs, their lengths in tokens, and its result.
 
-    ``tokenize`` gets one window of inputs at a time. ``settings.workers`` threads call ``compute`` at once.
+    The third of four says which of the inputs are truncated. ``tokenize`` gets one window of inputs at a time.
+    ``settings.workers`` threads call ``compute`` at once.
     """
     windows = list(_growing(inputs, min(FIRST_WINDOW_TEXTS, settings.window), settings.window))
     start = 0
@@ -68,7 +69,7 @@ def run_batches(
 
         results = map(run, plan) if workers == 1 else _threaded(run, plan, workers, 4 * workers, "engine")
         for indices, result in zip(plan, results, strict=True):
-            yield start + indices, lengths[indices], result
+            yield start + indices, lengths[indices], tokens.truncated[indices], result
         start += len(lengths)
 
 

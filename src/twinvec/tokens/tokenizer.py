@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from twinvec.arrays import BoolArray
 from twinvec.errors import ModelIntegrityError
 from twinvec.models.integrity import optional_json, read_object
 from twinvec.support.extras import import_extra
@@ -36,13 +37,13 @@ _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.m
 class TokenIds:
     """Ragged token ids of n texts: text i has ``ids[offsets[i]:offsets[i + 1]]``.
 
-    ``types`` has the segment of each id, or is None. ``truncated`` is the number of truncated texts.
+    ``types`` has the segment of each id, or is None. ``truncated`` says which texts are truncated, shape (n,).
     """
 
     ids: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
     types: npt.NDArray[np.int8] | None
-    truncated: int
+    truncated: BoolArray
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -160,18 +161,18 @@ class TextTokenizer:
     def _encode(self, inputs: Sequence[Any], *, with_types: bool) -> TokenIds:
         ids: list[npt.NDArray[np.int32]] = []
         types: list[npt.NDArray[np.int8]] = []
-        truncated = 0
+        truncated: list[bool] = []
         for part in _parts(inputs):
             for encoding in self._truncating.encode_batch_fast(part):
                 ids.append(np.array(encoding.ids, dtype=np.int32))
-                truncated += bool(encoding.overflowing)
+                truncated.append(bool(encoding.overflowing))
                 if with_types:
                     types.append(np.array(encoding.type_ids, dtype=np.int8))
         return TokenIds(
             np.concatenate(ids) if ids else np.empty(0, dtype=np.int32),
             np.cumsum([0, *map(len, ids)], dtype=np.int64),
             np.concatenate(types) if types else None,
-            truncated,
+            np.array(truncated, dtype=np.bool_),
         )
 
 

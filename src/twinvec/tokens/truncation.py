@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, IntArray
+from twinvec.arrays import BoolArray, FloatArray, IntArray
 from twinvec.support.checks import check_methods
 from twinvec.support.progress import Advance, progress_bar
 from twinvec.tokens.batching import Batch
@@ -51,7 +51,7 @@ class TruncationCounter:
         settings: PipelineSettings,
         progress: bool | Advance,
         on_batch: Callable[[int], None] | None = None,
-    ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
+    ) -> Iterator[tuple[IntArray, IntArray, BoolArray, FloatArray]]:
         """Run ``run_batches``, count the truncated inputs and log at the end how many there are.
 
         ``progress`` says whether to show a bar, or is the function that advances a bar whose work ``work_of`` counts.
@@ -61,19 +61,14 @@ class TruncationCounter:
         truncated = 0
         work = np.array([work_of(item, self.max_tokens) for item in inputs] if progress else [], dtype=np.int64)
 
-        def counting(part: list[Item]) -> TokenIds:
-            nonlocal truncated
-            tokens = tokenize(part)
-            truncated += tokens.truncated
-            return tokens
-
         with (
             nullcontext(progress)
             if callable(progress)
             else progress_bar(self._activity, len(inputs), self._inputs, work=int(work.sum()), shown=progress)
         ) as advance:
-            for indices, lengths, result in run_batches(inputs, counting, compute, settings):
-                yield indices, lengths, result
+            for indices, lengths, truncated_B, result in run_batches(inputs, tokenize, compute, settings):
+                truncated += int(truncated_B.sum())
+                yield indices, lengths, truncated_B, result
                 advance(len(indices), work=int(work[indices].sum()) if progress else None)
                 if on_batch is not None:
                     on_batch(len(indices))

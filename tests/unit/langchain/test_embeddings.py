@@ -186,6 +186,12 @@ def test_copies_and_pickles_give_the_same_vectors(embeddings) -> None:
         assert asyncio.run(other.aembed_query("a text")) == expected
 
 
+def test_the_fields_have_a_schema() -> None:
+    schema = TwinvecEmbeddings.model_json_schema()
+    assert {"model", "query_prompt", "model_kwargs"} <= set(schema["properties"])
+    assert "encoder" not in schema["properties"]
+
+
 def test_settings_are_read_back_from_their_own_dump(prompted) -> None:
     ours = TwinvecEmbeddings(model=prompted, query_prompt="q: ", dimensions=16, normalize=True)
     again = TwinvecEmbeddings(**ours.model_dump())

@@ -97,6 +97,23 @@ def test_a_query_of_filters_alone_names_its_tenant_too(store, mode) -> None:
             store.query(query)
 
 
+@pytest.mark.parametrize("mode", ["default", "sparse", "hybrid", "mmr"])
+def test_an_empty_query_with_a_vector_of_zeros_is_one_of_filters_alone(store, mode) -> None:
+    """LlamaIndex' ``VectorIndexAutoRetriever`` asks so, with its ``default_empty_query_vector``."""
+    filters = many(ADA, one("row", "<", 2))
+    zeros = [0.0] * store.client.info()["dim"]
+    found = store.query(
+        VectorStoreQuery(
+            query_embedding=zeros,
+            query_str="",
+            similarity_top_k=50,
+            filters=filters,
+            mode=VectorStoreQueryMode(mode),
+        )
+    )
+    assert found.ids == ["ada0", "ada1"]
+
+
 def test_clearing_removes_the_nodes_of_all_tenants(store) -> None:
     store.clear()
     assert store.get_nodes() == []

@@ -305,6 +305,31 @@ async def test_a_size_holds_for_ids_and_metadata_too(shelf):
     assert found["left_out_count"] == 6
 
 
+async def test_a_pattern_that_fits_thousands_of_ids_has_a_short_answer(shelf):
+    (await shelf.open("docs")).ingest([(f"n/{number}", "x") for number in range(2000)])
+    result = await asked(shelf, "get_documents", pattern="n/*")
+    found = result.structured_content
+    assert [each["id"] for each in found["documents"]] == sorted(f"n/{number}" for number in range(2000))[:50]
+    assert (len(found["left_out"]), found["left_out_count"]) == (100, 1950)
+    assert len(result.content[0].text) < 40_000
+
+
+async def test_a_long_title_is_cut(shelf):
+    (await shelf.open("docs")).ingest([{"id": "t", "title": "certificate " * 5000, "text": "A certificate."}])
+    result = await asked(shelf, "search", queries=["certificate"])
+    assert "t" in [each["source"] for each in result.structured_content["results"]]
+    assert len(result.content[0].text) < 10_000
+
+
+async def test_a_model_learns_by_what_it_can_filter(shelf):
+    listed = (await answer(shelf, "list_collections"))["collections"]
+    assert {each["name"]: each["metadata"] for each in listed} == {"docs": {"lang": "keyword"}, "mail": {}}
+    found = await answer(shelf, "search", queries=["certificate"], filter={"language": "en"})
+    assert found["results"] == []
+    assert "list_collections names the keys" in found["hint"]
+    assert (await answer(shelf, "search", queries=["certificate"], filter={"lang": "en"}))["hint"] is None
+
+
 async def test_in_a_pattern_only_the_star_is_special(shelf):
     (await shelf.open("docs")).ingest(
         [("app/[slug]/a?.md", "one"), ("app/s/ab.md", "two"), ("app/[slug]/b.md", "three")]
@@ -327,6 +352,13 @@ async def test_in_a_pattern_only_the_star_is_special(shelf):
         ("search", {"queries": ["x"], "filter": {"year": {"around": 3}}}, "around"),
         ("search", {"queries": ["x"], "limit": 1000}, "limit"),
         ("get_document", {"id": "1", "collection": "none"}, "none"),
+        ("get_document", {"id": "x" * 100_000}, "id: should have at most 4000 characters"),
+        ("get_documents", {"pattern": "x" * 100_000}, "pattern: should have at most 4000 characters"),
+        (
+            "search",
+            {"queries": ["x"]} | {f"{'k' * 1000}{i}": 1 for i in range(1000)},
+            "; it takes queries, collections",
+        ),
     ],
 )
 async def test_a_model_learns_what_was_wrong(shelf, tool, arguments, message):
@@ -334,6 +366,7 @@ async def test_a_model_learns_what_was_wrong(shelf, tool, arguments, message):
     assert result.is_error
     assert message in result.content[0].text
     assert "Traceback" not in result.content[0].text
+    assert len(result.content[0].text) < 1000
 
 
 async def test_an_error_of_the_server_says_nothing_of_its_text(shelf, monkeypatch, caplog):
@@ -431,6 +464,18 @@ async def test_keys_hosts_and_origins_are_checked_for_agents_too(served, headers
         answer = await web.post("http://127.0.0.1:6380/mcp", json=CALL)
         assert answer.status_code == status
         assert (await web.get("http://127.0.0.1:6380/mcp")).status_code in (405, status)
+
+
+async def test_a_request_that_no_tool_needs_is_refused_unread(served):
+    query = "\N{CJK UNIFIED IDEOGRAPH-6587}" * 4000
+    kinds = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    async with http(served, **kinds) as web:
+        for queries, status in (([query] * 8, 200), ([query] * 16, 413)):
+            call = {"name": "search", "arguments": {"queries": queries}}
+            body = json.dumps(CALL | {"method": "tools/call", "params": call})  # escaped: six bytes a letter
+            answer = await web.post("http://127.0.0.1:6380/mcp", content=body)
+            assert answer.status_code == status, answer.text
+        assert "larger than the 262,144 bytes" in answer.json()["error"]["message"]
 
 
 async def test_before_the_start_agents_are_told_to_wait():

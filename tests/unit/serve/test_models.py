@@ -14,6 +14,7 @@ import pytest
 
 from twinvec import CrossEncoderReranker, Encoder, MaxSimReranker
 from twinvec.errors import ConfigurationError, TextError
+from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_serve import create_app
 from twinvec_serve.errors import Overloaded, RequestError, UnknownModel
 from twinvec_serve.models import batching
@@ -114,6 +115,22 @@ async def test_truncated_texts_are_counted_and_full_ones_are_not(prompted, tiny_
         left = reranker.max_tokens - reranker.tokenizer.count([("a", "")])[0]
         texts = ["a", "a " * left, "a " * (left + 1)]
         assert (await models.rerank("x", "a", texts)).truncated == 1
+
+
+async def test_texts_are_tokenised_once(prompted, tiny_cross_encoder, monkeypatch) -> None:
+    long, calls = "file " * 500, []
+    usual = TextTokenizer._encode
+
+    def noting(self, inputs, **options):
+        calls.append(list(inputs))
+        return usual(self, inputs, **options)
+
+    async with serving(models={"small": prompted}, rerankers={"x": str(tiny_cross_encoder("bert"))}) as (models, _):
+        monkeypatch.setattr(TextTokenizer, "_encode", noting)
+        monkeypatch.setattr(TextTokenizer, "count", lambda _, texts: pytest.fail(f"{len(texts)} texts again"))
+        assert (await models.encode("small", [long, "a"])).truncated == 1
+        assert (await models.rerank("x", "a", [long])).truncated == 1
+    assert [len(each) for each in calls] == [2, 1]
 
 
 async def test_dimensions_truncate_and_normalise_again_where_the_model_does(tiny_model, prompted) -> None:

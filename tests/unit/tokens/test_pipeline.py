@@ -15,9 +15,9 @@ from twinvec.tokens.tokenizer import TokenIds
 
 
 def tokenize(parts):
-    """Numbers instead of texts: the number n becomes n tokens of value n."""
+    """Numbers instead of texts: the number n becomes n tokens of value n, truncated if it is odd."""
     lengths = np.array([0, *parts])
-    return TokenIds(np.repeat(parts, parts).astype(np.int32), np.cumsum(lengths), None, 0)
+    return TokenIds(np.repeat(parts, parts).astype(np.int32), np.cumsum(lengths), None, lengths[1:] % 2 == 1)
 
 
 def sums(batch):
@@ -28,8 +28,9 @@ def collect(numbers, compute=sums, **options):
     found = np.full(len(numbers), np.nan)
     lengths_found = np.full(len(numbers), -1)
     options = {"token_budget": 64, "workers": 1, "pad_id": 0} | options
-    for indices, lengths, result in run_batches(numbers, tokenize, compute, PipelineSettings(**options)):
+    for indices, lengths, truncated, result in run_batches(numbers, tokenize, compute, PipelineSettings(**options)):
         assert np.isnan(found[indices]).all(), "an input came twice"
+        assert truncated.tolist() == [numbers[index] % 2 == 1 for index in indices]
         found[indices], lengths_found[indices] = result[:, 0], lengths
     return found, lengths_found
 
@@ -111,7 +112,7 @@ def test_the_next_window_is_tokenised_meanwhile():
     settings = PipelineSettings(token_budget=64, workers=1, pad_id=0, window=1)
     results = list(run_batches([1, 2, 3, 4], tokenize_and_tell, compute, settings))
     assert windows == [1, 1, 1, 1]
-    assert [indices.tolist() for indices, _, _ in results] == [[0], [1], [2], [3]]
+    assert [indices.tolist() for indices, *_ in results] == [[0], [1], [2], [3]]
 
 
 def test_the_engine_need_not_wait_until_many_texts_are_tokenised():

@@ -26,6 +26,9 @@ class CollectionInfo(BaseModel):
     model: str = Field(description="The model that embeds its texts.")
     language: str = Field(description="The language of its words.")
     sources: list[SourceInfo] = Field(default_factory=list, description="What the documents are from.")
+    metadata: dict[str, str] = Field(
+        default_factory=dict, description="Keys that the filter of search takes, each with the kind of its values."
+    )
 
 
 class Collections(BaseModel):
@@ -56,6 +59,7 @@ class Search(BaseModel):
 
     results: list[Found] = Field(description="The passages, best first.")
     left_out: int = Field(default=0, description="Passages that were found and left out at the limit of size.")
+    hint: str | None = Field(default=None, description="What to do next, if nothing was found.")
     failed: dict[str, str] = Field(default_factory=dict, description="Why a collection could not be read, by name.")
 
 

@@ -25,6 +25,9 @@ _INSTRUCTIONS = (
 )
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
+_NAME_CHARS = 100
+_MOST_NAMES = 5
+
 
 class _Server(MCPServer[object]):
     """Refuses arguments that a tool does not have; the SDK ignores them, and a search would go without its filter.
@@ -38,7 +41,8 @@ class _Server(MCPServer[object]):
         for tool in await self.list_tools():
             known = list(tool.input_schema.get("properties", {}))
             if tool.name == name and (unknown := sorted(set(arguments) - set(known))):
-                raise ToolError(f"{name} has no argument {', '.join(unknown)}; it takes {', '.join(known) or 'none'}")
+                named = ", ".join(each[:_NAME_CHARS] for each in unknown[:_MOST_NAMES])
+                raise ToolError(f"{name} has no argument {named}; it takes {', '.join(known) or 'none'}")
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:

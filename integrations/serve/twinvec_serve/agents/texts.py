@@ -12,6 +12,7 @@ from twinvec.retrieval.windows import whole_lines
 
 _PLACE = re.compile(r"(?P<id>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?(?:, .*)?|#\d{1,9})", re.DOTALL)
 _METADATA_CHARS = 2000
+_HEADING_CHARS = 300
 
 
 class Place(NamedTuple):
@@ -70,7 +71,7 @@ def place_of(hit: Hit, lines: tuple[int, int] | None) -> str:
         place += f":{first}" if first == last else f":{first}-{last}"
     pages, heading = pages_of(hit, body_start(hit), len(hit.text)), hit.payload.get("heading")
     on = "" if pages is None else f"page {pages[0]}" if pages[0] == pages[1] else f"pages {pages[0]}-{pages[1]}"
-    parts = [place, on, heading if isinstance(heading, str) else ""]
+    parts = [place, on, heading[:_HEADING_CHARS] if isinstance(heading, str) else ""]
     return ", ".join(filter(None, parts))
 
 

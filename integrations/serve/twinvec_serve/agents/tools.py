@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Coroutine, Sequence
 from fnmatch import fnmatchcase
 from functools import wraps
+from itertools import islice
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from mcp.server.mcpserver.exceptions import ToolError
@@ -46,12 +47,19 @@ _PASSAGE_CHARS = 3_000
 _MOST_QUERIES = 8
 _MOST_RESULTS = 50
 _MOST_IDS = 100
+_MOST_DOCUMENTS = 50  # of one answer, whose fields take some 300 characters for each
+_MOST_KEYS = 50
+_TITLE_CHARS = 300
 _SUGGESTIONS = 5
 _WILD = re.compile(r"[?[]")  # characters that are special for fnmatch, besides *
 
+_FILTERED = (
+    "No passage fits the filter. list_collections names the keys of each collection and the kind of their values."
+)
+
 Query = Annotated[str, Field(min_length=1, max_length=4_000)]
 OneCollection = Annotated[
-    str | None, Field(description="Name of the collection; default: the one that has the document.")
+    str | None, Field(max_length=4_000, description="Name of the collection; default: the one that has the document.")
 ]
 
 
@@ -114,7 +122,10 @@ class Tools:
         ] = None,
         filter: Annotated[
             dict[str, Any] | None,
-            Field(description='Conditions on metadata, such as {"lang": "en"} or {"year": {"gte": 2020}}.'),
+            Field(
+                description='Conditions on metadata, such as {"lang": "en"} or {"year": {"gte": 2020}}; '
+                "list_collections names the keys."
+            ),
         ] = None,
     ) -> Search:
         """Search by meaning and by words, and return the passages that answer, with their source, place and score.
@@ -134,7 +145,9 @@ class Tools:
                     for rank, hit in enumerate(hits):
                         _keep_better(best, rank, CollectionHit(name, hit))
         failures.raise_if_all(names)
-        return await self._shown(best_first(best.values())[:limit], failures)
+        found = await self._shown(best_first(best.values())[:limit], failures)
+        found.hint = _FILTERED if filter and not best else None
+        return found
 
     async def _shown(self, ranked: Sequence[CollectionHit], failures: Failures) -> Search:
         result = Search(results=[])
@@ -158,7 +171,10 @@ class Tools:
         self,
         id: Annotated[
             str,
-            Field(description="Id of the document, or a place of search with lines, such as guides/tls.md:12-15."),
+            Field(
+                max_length=4_000,
+                description="Id of the document, or a place of search with lines, such as guides/tls.md:12-15.",
+            ),
         ],
         collection: OneCollection = None,
         from_line: Annotated[int | None, Field(ge=1, description="First line to return; default: 1.")] = None,
@@ -194,7 +210,12 @@ class Tools:
     async def get_documents(
         self,
         pattern: Annotated[
-            str, Field(min_length=1, description="Ids to return: * stands for any characters, as in guides/*.md.")
+            str,
+            Field(
+                min_length=1,
+                max_length=4_000,
+                description="Ids to return: * stands for any characters, as in guides/*.md.",
+            ),
         ],
         collection: OneCollection = None,
         max_chars: Annotated[
@@ -222,7 +243,7 @@ class Tools:
         escaped = _WILD.sub(r"[\g<0>]", pattern)
         left = max_chars - sum(map(_size, found.documents))
         for fitting in sorted(each for each in await opened.afind(None) if fnmatchcase(each, escaped)):
-            if left <= 0:
+            if left <= 0 or len(found.documents) >= _MOST_DOCUMENTS:
                 found.left_out_count += 1
                 found.left_out += [fitting] if len(found.left_out) < _MOST_IDS else []
                 continue
@@ -257,6 +278,7 @@ def _described(info: dict[str, Any]) -> CollectionInfo:
         model=info["model"],
         language=info["language"],
         sources=sources,
+        metadata=dict(islice(info.get("payload_indexes", {}).items(), _MOST_KEYS)),
     )
 
 
@@ -274,7 +296,7 @@ def _found(name: str, hit: Hit, text: str, place: str, described: str | None) ->
         collection=name,
         source=hit.id,
         place=place,
-        title=title if isinstance(title, str) else None,
+        title=title[:_TITLE_CHARS] if isinstance(title, str) else None,
         relevance=None if hit.relevance is None else round(hit.relevance, 3),
         score=round(hit.score, 4),
         text=text,

@@ -6,12 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-import numpy as np
-
 from twinvec.adapters.coalescing import Coalescer
-from twinvec.arrays import IntArray
 from twinvec.support.slicing import sliced_by_weight
-from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec.tokens.truncation import work_of
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
@@ -24,18 +20,6 @@ BATCH_WORK = 16 * 1024
 
 _MOST_ITEMS = 2048
 _PATIENCE = 0.25
-
-
-def are_truncated(items: Sequence[str | tuple[str, str]], tokens_N: IntArray, tokenizer: TextTokenizer) -> list[bool]:
-    """Return which texts or pairs the model has truncated, by the number of tokens that it has read of each.
-
-    A text that reaches the model's limit is tokenised again, without truncation; a shorter one cannot be truncated.
-    """
-    truncated_N = tokens_N >= tokenizer.max_tokens
-    full: list[int] = np.flatnonzero(truncated_N).tolist()
-    truncated_N[full] = tokenizer.count([items[row] for row in full]) > tokenizer.max_tokens
-    found: list[bool] = truncated_N.tolist()
-    return found
 
 
 class Batches(Generic[Item, Row]):

@@ -12,7 +12,7 @@ import numpy as np
 from twinvec import Encoder
 from twinvec.arrays import FloatArray, unit
 from twinvec_serve.errors import RequestError
-from twinvec_serve.models.batching import Batches, are_truncated
+from twinvec_serve.models.batching import Batches
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
 
@@ -71,7 +71,5 @@ class EmbeddingModel:
             batches.close()
 
     def _compute(self, kind: Kind, texts: list[str]) -> tuple[list[Row], list[int]]:
-        vectors_ND, tokens_N = self.encoder.encode_counted(texts, prompt=kind)
-        prompt = self.encoder.prompts[kind]
-        truncated = are_truncated([prompt + text for text in texts], tokens_N, self.encoder.tokenizer)
-        return list(zip(vectors_ND, truncated, strict=True)), tokens_N.tolist()
+        vectors_ND, tokens_N, truncated_N = self.encoder.encode_counted(texts, prompt=kind)
+        return list(zip(vectors_ND, truncated_N.tolist(), strict=True)), tokens_N.tolist()

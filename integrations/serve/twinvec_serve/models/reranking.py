@@ -13,10 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from twinvec import CrossEncoderReranker, Encoder, Hit, MaxSimReranker
-from twinvec.arrays import IntArray
 from twinvec.retrieval.base import Reranker
 from twinvec.retrieval.relevance import model_calibration, relevance, relevance_by_states
-from twinvec_serve.models.batching import Batches, are_truncated
+from twinvec_serve.models.batching import Batches
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
 
@@ -68,9 +67,8 @@ class RerankingModel:
 
 def _by_cross_encoder(reranker: CrossEncoderReranker) -> Callable[[list[Pair]], Scored]:
     def compute(pairs: list[Pair]) -> Scored:
-        relevance_N, tokens_N = reranker.relevance_counted(pairs)
-        truncated = are_truncated(pairs, tokens_N, reranker.tokenizer)
-        return list(zip(relevance_N.tolist(), truncated, strict=True)), tokens_N.tolist()
+        relevance_N, tokens_N, truncated_N = reranker.relevance_counted(pairs)
+        return list(zip(relevance_N.tolist(), truncated_N.tolist(), strict=True)), tokens_N.tolist()
 
     return compute
 
@@ -82,8 +80,8 @@ def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder) -> Callable[[list[Pai
         for query, text in pairs:
             by_query.setdefault(query, []).append(text)
         queries, texts = list(by_query), list(dict.fromkeys(text for _, text in pairs))
-        queries_QD, query_tokens_Q = encoder.encode_counted(queries, prompt="query")
-        texts_ND, text_tokens_N = encoder.encode_counted(texts, prompt="document")
+        queries_QD, query_tokens_Q, truncated_Q = encoder.encode_counted(queries, prompt="query")
+        texts_ND, text_tokens_N, truncated_N = encoder.encode_counted(texts, prompt="document")
         cosines_QN = encoder.similarity(queries_QD, texts_ND)
         lists = [[Hit("", text, 0.0) for text in of_query] for of_query in by_query.values()]
         maxsim = {
@@ -92,23 +90,16 @@ def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder) -> Callable[[list[Pai
         }
         row_of, column_of = ({each: at for at, each in enumerate(items)} for items in (queries, texts))
         uncounted = dict(zip(queries, query_tokens_Q.tolist(), strict=True))
-        cut_queries = _truncated(encoder, "query", queries, query_tokens_Q)
-        cut_texts = _truncated(encoder, "document", texts, text_tokens_N)
         rows: list[Row] = []
         tokens = []
         for query, text in pairs:
             row, column = row_of[query], column_of[text]
             relevant = _relevance(float(cosines_QN[row, column]), next(maxsim[query]), encoder)
-            rows.append((relevant, cut_queries[row] or cut_texts[column]))
+            rows.append((relevant, bool(truncated_Q[row] or truncated_N[column])))
             tokens.append(int(text_tokens_N[column]) + uncounted.pop(query, 0))
         return rows, tokens
 
     return compute
-
-
-def _truncated(encoder: Encoder, kind: str, texts: Sequence[str], tokens_N: IntArray) -> list[bool]:
-    prompt = encoder.prompts[kind]
-    return are_truncated([prompt + text for text in texts], tokens_N, encoder.tokenizer)
 
 
 def _relevance(cosine: float, maxsim: float, encoder: Encoder) -> float:

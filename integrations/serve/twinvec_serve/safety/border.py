@@ -20,6 +20,9 @@ Every other path is closed, whether a route is there or not.
 
 _STREAMED = re.compile(r"/v1/collections/[^/]+/documents/?")
 _STREAMED_TYPES = ("application/x-ndjson", "multipart/form-data")
+_AGENTS = "/mcp"
+_AGENT_BYTES = 256 * 1024
+"""Largest request of an agent, which the SDK parses on the event loop; the longest search has 32,000 characters."""
 
 
 class Border:
@@ -46,6 +49,8 @@ class Border:
         await self._app(scope, _Counted(receive, limit), send)
 
     def _limit(self, path: str, headers: Headers) -> int:
+        if path == _AGENTS:
+            return min(_AGENT_BYTES, self._settings.max_body_bytes)
         streamed = _STREAMED.fullmatch(path) and headers.get("content-type", "").lower().startswith(_STREAMED_TYPES)
         return self._settings.max_ingest_bytes if streamed else self._settings.max_body_bytes
 

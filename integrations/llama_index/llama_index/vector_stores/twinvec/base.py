@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.schema import BaseNode
@@ -260,7 +261,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         Args:
             query: The query; the collection's model embeds a query without an embedding. A query with neither text nor
                 embedding finds the nodes that satisfy its filters, in the order of their ids and with similarity 0;
-                without filters it finds nothing.
+                without filters it finds nothing. An embedding of zeros counts as none where there is no text.
             kwargs: ``mmr_threshold``, for mmr: weight of relevance against difference, from 0 to 1 (default: 0.5);
                 ``mmr_prefetch_factor`` or ``mmr_prefetch_k``: how many times as many candidates, or how many;
                 ``qdrant_filters``: a ``qdrant_client.models.Filter`` instead of all conditions of the query;
@@ -314,7 +315,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         check_limit(query.similarity_top_k, "similarity_top_k")
         limit = _limit(query)
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
-        if query.query_embedding is None and not (query.query_str or "").strip():
+        if not (query.query_str or "").strip() and (query.query_embedding is None or not np.any(query.query_embedding)):
             return self._filtered(conditions, limit)
         if mode in _SPARSE:
             return self._collection.search(query.query_str or "", limit, "sparse", conditions, passages=False)
