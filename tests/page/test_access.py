@@ -49,6 +49,13 @@ def test_a_busy_server_is_asked_again_when_it_says_so(visit, server):
     assert len(answers) == 3
 
 
+def test_the_page_of_a_proxy_is_no_answer(visit, server):
+    page = visit(server, "similarity")
+    page.route("**/v1/embeddings", lambda route: route.fulfill(body="<html>Log in</html>", content_type="text/html"))
+    page.click("#panel-similarity button.main")
+    expect(page.locator("#similarity-outcome [role=alert]")).to_contain_text("a proxy or a login page may stand before")
+
+
 def test_while_it_waits_the_page_says_so_and_a_new_request_takes_the_place_of_the_old(visit, server):
     visit.expected = ("ERR_FAILED",)
     page = visit(server, "similarity")
@@ -176,6 +183,17 @@ def test_a_phone_shows_it_all_without_scrolling_sideways(visit, server, part):
     )
     assert beyond == []
     assert page.evaluate("() => document.documentElement.scrollWidth") == 360
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_narrowest_page_does_not_scroll_sideways(visit, server, part):
+    """320 pixels are what is left of a desk's 1280 at a zoom of 400% (WCAG 1.4.10)."""
+    page = visit(server, part, viewport={"width": 320, "height": 740})
+    expect(page.locator(".chip")).to_have_count(4)
+    if part == "search":
+        page.get_by_text("Filter by metadata").click()
+        expect(page.locator(".condition")).to_be_visible()
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 320
 
 
 UNREADABLE = """() => {

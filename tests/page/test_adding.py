@@ -60,6 +60,15 @@ def test_what_failed_is_named_and_the_rest_is_stored(visit, server, files):
     assert "/tmp" not in page.locator("#add-outcome").inner_text()
 
 
+def test_a_warning_of_the_server_is_shown_with_the_report(visit, server, tmp_path):
+    (tmp_path / "plumber.txt").write_text("配管工が水道管を修理する。" * 5, encoding="utf-8")
+    page = visit(server, "add")
+    page.select_option("#add-collection", "recipes")
+    page.set_input_files("#add-files", [tmp_path / "plumber.txt"])
+    assert counts(page) == {"new": 1}
+    expect(page.locator("#add-outcome .warning")).to_contain_text("1 of 1 chunks")
+
+
 def test_files_are_dropped_and_a_second_time_they_are_known(visit, server):
     page = visit(server, "add")
     page.select_option("#add-collection", "notes")

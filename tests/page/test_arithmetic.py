@@ -126,7 +126,19 @@ def test_percents_are_never_rounded_to_all_or_nothing(visit, files_only, share, 
 
 @pytest.mark.parametrize(
     ("score", "shown"),
-    [(12.714, "12.71"), (0.0, "0.00"), (0.00023, "0.0002"), (0.00000023, "<0.0001"), (-0.004, "-0.0040")],
+    [
+        (12.714, "12.71"),
+        (0.0, "0.00"),
+        (0.00023, "0.0002"),
+        (0.00000023, "<0.0001"),
+        (-0.004, "-0.0040"),
+        (-0.00001, ">-0.0001"),
+    ],
 )
 def test_small_scores_are_never_rounded_to_nothing(visit, files_only, score, shown):
     assert visit(files_only).evaluate(CALL, ["scores", "figure", [score]]) == shown
+
+
+@pytest.mark.parametrize(("cosine", "shown"), [(-0.0001, "0.000"), (-0.25, "-0.250"), (0.99996, "1.000")])
+def test_a_cosine_of_nothing_has_no_sign(visit, files_only, cosine, shown):
+    assert visit(files_only).evaluate(CALL, ["scores", "cosineFigure", [cosine]]) == shown

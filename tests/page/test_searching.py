@@ -148,6 +148,62 @@ def test_a_server_without_collections_says_how_to_begin(visit, files_only):
     expect(page.get_by_role("heading", name="Add documents")).to_be_focused()
 
 
+def conditions(page):
+    """The values of the fields of each condition."""
+    read = "(rows) => rows.map((row) => [...row.querySelectorAll('select, input')].map((field) => field.value))"
+    return page.locator(".condition").evaluate_all(read)
+
+
+def test_conditions_on_metadata_filter_and_are_in_the_address(visit, server):
+    page = visit(server)
+    expect(search(page, "portal")).to_have_count(10)
+    page.get_by_text("Filter by metadata").click()
+    first = page.locator(".condition").first
+    expect(first.get_by_label("Key").locator("option")).to_have_text(["list", "note", "team", "year"])
+    first.get_by_label("Key").select_option("year")
+    first.get_by_label("Relation").select_option("is at least")
+    first.get_by_label("Value").fill("2024")
+    page.keyboard.press("Enter")
+    expect(page.locator(".hits > li")).to_have_count(3)
+    page.get_by_role("button", name="Add a condition").click()
+    second = page.locator(".condition").nth(1)
+    expect(second.get_by_label("Key")).to_be_focused()
+    second.get_by_label("Key").select_option("team")
+    second.get_by_label("Relation").select_option("is not")
+    second.get_by_label("Value").fill("it")
+    page.keyboard.press("Enter")
+    expect(page.locator(".hits .title")).to_have_text(["Time off", "Expenses"])
+    assert settings(page) == [("query", "portal"), ("where", "year >= 2024"), ("where", "team != it")]
+    again = visit(server, page.url.partition("#")[2])
+    expect(again.locator(".hits .title")).to_have_text(["Time off", "Expenses"])
+    assert conditions(again) == [["year", ">=", "2024"], ["team", "!=", "it"]]
+    page.get_by_role("button", name="Remove").first.click()
+    expect(page.locator(".hits > li")).not_to_have_count(2)
+    assert settings(page) == [("query", "portal"), ("where", "team != it")]
+    expect(page.get_by_role("button", name="Add a condition")).to_be_focused()
+    search(page, "holidays")
+    page.go_back()
+    expect(page.locator("#search-query")).to_have_value("portal")
+    assert conditions(page) == [["team", "!=", "it"]]
+
+
+def test_an_address_with_conditions_that_nobody_wrote_is_mended(visit, server):
+    page = visit(server, "search?query=portal&where=rubbish")
+    expect(page.locator(".hits > li")).to_have_count(10)
+    assert settings(page) == [("query", "portal")]
+    page.goto(f"{server}/#search?query=portal&where=nobody+%3D+it")
+    expect(page.locator("#search-outcome .empty")).to_contain_text("fewer conditions")
+    assert conditions(page) == [["nobody", "=", "it"]]
+
+
+def test_a_server_without_metadata_says_so(visit, files_only):
+    page = visit(files_only)
+    expect(page.locator("#search-outcome")).to_contain_text("There are no collections yet")
+    page.get_by_text("Filter by metadata").click()
+    expect(page.locator("#filter-hint")).to_have_text("The collections have no metadata.")
+    expect(page.get_by_role("button", name="Add a condition")).to_be_disabled()
+
+
 def settings(page):
     """The settings in the page's address."""
     return parse_qsl(urlsplit(page.url).fragment.partition("?")[2])
@@ -215,6 +271,7 @@ def test_the_address_names_the_open_document_and_the_way_back_closes_it(visit, s
     expect(page).to_have_url(before)
     again = visit(link.partition("/#")[0], link.partition("/#")[2])
     expect(again.locator("#document .document-text")).to_contain_text("Unused days expire")
+    expect(again.locator("#document-title")).to_have_text("Time off")
     expect(again.locator(".hits > li").first).to_be_attached()
     again.locator("#document").get_by_role("button", name="Close").click()
     expect(again).to_have_url(before)
@@ -233,6 +290,7 @@ def test_a_document_with_thousands_of_keys_shows_its_text_at_once(visit, serving
         expect(page.locator("#document summary", has_text="20,000 characters")).to_have_count(1)
         page.locator("#document summary", has_text="2,983 more").click()
         expect(page.locator("#document dt", has_text="key 2999")).to_be_visible()
+        page.wait_for_load_state("networkidle")
 
 
 HITS = """async (hits) => {

@@ -73,11 +73,12 @@ async function collection(signal) {
 
 /** Send the files, some at a time; the report of all of them. */
 async function uploadAll(name, files, shown, signal) {
-  const whole = { failures: [], ...Object.fromEntries(COUNTS.map((each) => [each, 0])) };
+  const whole = { failures: [], warnings: [], ...Object.fromEntries(COUNTS.map((each) => [each, 0])) };
   for (let start = 0; start < files.length; start += FILES_A_REQUEST) {
     const report = await upload(name, files.slice(start, start + FILES_A_REQUEST), shown, signal);
     for (const each of COUNTS) whole[each] += report[each] ?? 0;
     whole.failures.push(...report.failures, ...(report.empties ?? []));
+    whole.warnings.push(...(report.warnings ?? []));
   }
   return whole;
 }
@@ -121,7 +122,8 @@ function summary(name, report) {
   const list = counts.map((each) => make("div", { class: each === "failed" ? "failed-count" : "" }, make("dt", {}, each), make("dd", {}, report[each].toLocaleString("en"))));
   const nothing = !counts.length && make("p", {}, "The files hold no documents.");
   const search = make("a", { href: addressOf("search", [["in", name]]), class: "button" }, "Search them");
-  return [make("div", { class: "report results" }, make("h2", {}, name), nothing || make("dl", { class: "counts" }, list), search), ...failures(report.failures)];
+  const warnings = report.warnings.map((text) => make("p", { class: "warning" }, sentence(text)));
+  return [make("div", { class: "report results" }, make("h2", {}, name), nothing || make("dl", { class: "counts" }, list), search, ...warnings), ...failures(report.failures)];
 }
 
 function failures(all) {

@@ -3,7 +3,7 @@
 import { ask, embed } from "./api.js";
 import { find, make } from "./dom.js";
 import { ANSWERS } from "./examples.js";
-import { percent, row } from "./scores.js";
+import { cosineFigure, percent, row } from "./scores.js";
 import { announce, Mistake, onSubmit, showEmpty } from "./states.js";
 import { cosine } from "./vectors.js";
 
@@ -44,15 +44,15 @@ async function scoresOf(model, query, documents, signal) {
 
 function encodingOf(same) {
   if (same > SAME) return "This model encodes a question and a document in the same way.";
-  return `As a query, this question has another vector than as a document: their cosine is ${same.toFixed(3)}.`;
+  return `As a query, this question has another vector than as a document: their cosine is ${cosineFigure(same)}.`;
 }
 
 function results(found, rerank) {
-  if (!rerank) return make("ol", { class: "results ranked bars" }, found.map(({ text, cosine: score }) => row(text, score, score.toFixed(3))));
+  if (!rerank) return make("ol", { class: "results ranked bars" }, found.map(({ text, cosine: score }) => row(text, score, cosineFigure(score))));
   return make("ol", { class: "results hits" }, found.map((each) => item(each, rerank)));
 }
 
 function item({ text, cosine: score, reranked }, rerank) {
-  const rows = [row(`relevance (${rerank})`, reranked, percent(reranked), "lead-row"), row("cosine", score, score.toFixed(3))];
+  const rows = [row(`relevance (${rerank})`, reranked, percent(reranked), "lead-row"), row("cosine", score, cosineFigure(score))];
   return make("li", {}, make("article", { class: "hit" }, make("blockquote", { class: "passage" }, text), make("ul", { class: "bars", "aria-label": "Scores" }, rows)));
 }

@@ -2,6 +2,7 @@
 
 import { askForKey, currentKey } from "./key.js";
 
+const SILENT = "The server does not answer. It may have been stopped, or the connection is lost.";
 const TRIES = 4;
 const LONGEST_PAUSE = 15; // seconds
 const TEXTS_A_CALL = 64;
@@ -20,7 +21,17 @@ export class Cancelled extends Error {}
 /** The answer to a request, as JSON. */
 export async function ask(path, body, { signal } = {}) {
   const response = await send(path, body === undefined ? { signal } : posted(body, signal));
-  return response.json();
+  return contentOf(response);
+}
+
+/** The JSON of an answer. Between the page and the server may stand a proxy that answers with a page of its own. */
+async function contentOf(response) {
+  try {
+    return await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw new Cancelled();
+    throw new Refused(0, error instanceof SyntaxError ? "The answer does not come from this server; a proxy or a login page may stand before it." : SILENT);
+  }
 }
 
 function posted(body, signal) {
@@ -47,7 +58,7 @@ async function reach(path, options) {
     return await fetch(path, { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw new Cancelled();
-    throw new Refused(0, "The server does not answer. It may have been stopped, or the connection is lost.");
+    throw new Refused(0, SILENT);
   }
 }
 
@@ -88,7 +99,7 @@ export async function embed(model, texts, kind, run) {
     const body = { model: model || undefined, input, input_type: kind, encoding_format: "float" };
     const response = await send("/v1/embeddings", posted(body, run.signal));
     run.truncated += Number(response.headers.get("Twinvec-Truncated"));
-    const answer = await response.json();
+    const answer = await contentOf(response);
     vectors.push(...answer.data.sort((a, b) => a.index - b.index).map((each) => Float32Array.from(each.embedding)));
   }
   return vectors;

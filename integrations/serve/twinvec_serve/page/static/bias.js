@@ -52,10 +52,12 @@ function chart(leans, [, female, male]) {
 function row({ occupation, lean }, widest, pronoun) {
   const filledPart = make("i", { class: lean < 0 ? "to-left" : "to-right" });
   filledPart.style.width = `${(50 * Math.abs(lean)) / widest}%`;
-  const value = make("span", { class: "bar-value" }, make("span", { class: "hidden" }, `${Math.abs(lean).toFixed(2)} towards ${pronoun}`), make("span", { "aria-hidden": "true" }, signed(lean)));
+  const side = signed(lean) === "0.00" ? "" : ` towards ${pronoun}`;
+  const value = make("span", { class: "bar-value" }, make("span", { class: "hidden" }, Math.abs(lean).toFixed(2) + side), make("span", { "aria-hidden": "true" }, signed(lean)));
   return make("li", {}, make("span", { class: "bar-name clamped" }, occupation), make("span", { class: "lean", "aria-hidden": "true" }, filledPart), value);
 }
 
 function signed(value) {
-  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+  const figure = Math.abs(value).toFixed(2);
+  return figure === "0.00" ? figure : `${value < 0 ? "−" : "+"}${figure}`;
 }

@@ -54,11 +54,12 @@ async function show(hit) {
     const shown = readable(document_.text, document_.payload);
     if (open !== hit) return;
     body.replaceChildren(metadata(hit, document_), text(shown, ...placeOf(hit, document_.text)));
+    if (!hit.payload) showTitle(hit);
     find("document-passage").hidden = !body.querySelector("mark");
   } catch (error) {
     if (open === hit) showError(body, error, () => show(hit));
   } finally {
-    body.removeAttribute("aria-busy");
+    if (open === hit) body.removeAttribute("aria-busy");
   }
 }
 
@@ -68,6 +69,14 @@ async function read(hit) {
   const { documents } = await ask(path, { ids: [...new Set(wanted)] });
   if (!documents.length) throw new Error("This document is no longer in the collection.");
   return documents[0];
+}
+
+/** Show the title of a document that a link has opened: chunks know it, and a document of the API does not. */
+async function showTitle(hit) {
+  const wanted = { query: hit.id, filter: { id: hit.id }, limit: 1, mode: "dense", rerank: "none", passages: "words" };
+  const { results } = await ask(`/v1/collections/${encodeURIComponent(hit.collection)}/search`, wanted).catch(() => ({ results: [] }));
+  const [chunk] = results[0]?.hits ?? [];
+  if (chunk && open === hit) find("document-title").textContent = titleOf(chunk);
 }
 
 function metadata(hit, { id, payload = {} }) {

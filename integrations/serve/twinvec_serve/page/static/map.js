@@ -4,7 +4,7 @@ import { embed } from "./api.js";
 import { counted, draw, find, linesOf, make } from "./dom.js";
 import { MAP } from "./examples.js";
 import { plot, sign } from "./plot.js";
-import { row } from "./scores.js";
+import { cosineFigure, row } from "./scores.js";
 import { announce, Mistake, onSubmit, showEmpty } from "./states.js";
 import { clustersOf, cosine, kmeans, principal } from "./vectors.js";
 
@@ -97,5 +97,5 @@ function moveByArrows(list) {
 function nearestList(points, { query, vector }) {
   const scored = points.map(({ text, vector: other }) => [text, cosine(vector, other)]).sort((a, b) => b[1] - a[1]).slice(0, NEAREST);
   const title = make("h2", {}, make("span", { class: "asked-sign", "aria-hidden": "true" }), `Nearest to “${query}”`);
-  return make("section", { class: "nearest" }, title, make("ol", { class: "ranked bars" }, scored.map(([text, score]) => row(text, score, score.toFixed(3)))));
+  return make("section", { class: "nearest" }, title, make("ol", { class: "ranked bars" }, scored.map(([text, score]) => row(text, score, cosineFigure(score)))));
 }

@@ -31,8 +31,13 @@ export function scoreBars(hit, range) {
 
 /** A score in two decimals, a small one in four, so that what is not nothing is never 0.00. */
 export function figure(value) {
-  if (value > 0 && value < 0.0001) return "<0.0001";
+  if (value && Math.abs(value) < 0.0001) return value > 0 ? "<0.0001" : ">-0.0001";
   return value.toFixed(value && Math.abs(value) < 0.01 ? 4 : 2);
+}
+
+/** A cosine in three decimals; one that is rounded to nothing has no sign. */
+export function cosineFigure(value) {
+  return (Math.round(1000 * value) / 1000 || 0).toFixed(3);
 }
 
 /** One bar: its name, how much of it is filled (0 to 1), and what is written beside it. */

@@ -3,6 +3,7 @@
 import { addressOf, documentOf, settingsOf, withDocument } from "./address.js";
 import { ask } from "./api.js";
 import { counted, find, make } from "./dom.js";
+import { conditions, fillConditions, filterOf, start as startFilters } from "./filters.js";
 import { hitList } from "./hits.js";
 import { showOnMap } from "./map.js";
 import { loaded, served, whenChanged } from "./served.js";
@@ -27,6 +28,7 @@ export function start() {
     if (event.target.name !== "query" && outcome.querySelector(".results, .empty.none")) form.requestSubmit();
   });
   whenChanged((collections) => showCollections(collections, outcome));
+  startFilters();
 }
 
 /** A search begins: its settings go into the address. The way back leads to another query, not to each setting tried. */
@@ -39,7 +41,8 @@ function begun({ target: form }) {
   const names = some ? fields.getAll("collection").map((name) => ["in", name]) : [];
   const relevance = fields.get("relevance");
   const rest = [["mode", fields.get("mode")], ["rerank", fields.get("rerank")], ["relevance", relevance === "0" ? "" : relevance]];
-  address = addressOf("search", [["query", query], ...names, ...rest]);
+  const where = conditions().map((each) => ["where", each]);
+  address = addressOf("search", [["query", query], ...names, ...rest, ...where]);
   if (address === withDocument(location.hash, null)) return;
   const same = query === settingsOf(location.hash).get("query");
   if (following || same) history.replaceState(history.state, "", withDocument(address, documentOf(location.hash)));
@@ -72,6 +75,7 @@ function fill(form, settings) {
   form.elements.rerank.value = settings.get("rerank") ?? "";
   form.elements.relevance.value = Number(settings.get("relevance")) || 0;
   if (find("search-rerank").selectedIndex < 0) find("search-rerank").value = "";
+  fillConditions(settings.getAll("where"));
   showRelevance();
 }
 
@@ -111,10 +115,11 @@ async function search(fields, signal, more) {
   const names = [...find("search-collections").querySelectorAll("input:checked")].map((each) => each.value);
   if (!names.length) throw new Mistake(served.collections.length ? "Choose at least one collection." : "There are no collections yet. Add documents first.");
   const began = performance.now();
-  const { hits, failed } = await hitsOf(names, bodyOf(query, fields), signal);
+  const filter = await filterOf(conditions());
+  const { hits, failed } = await hitsOf(names, { ...bodyOf(query, fields), filter }, signal);
   const took = `${Math.round(performance.now() - began)} ms`;
   announce(`${counted(hits.length, "hit")} for ${query}`);
-  return [...warnings(failed), ...found(hits, took, more)];
+  return [...warnings(failed), ...found(hits, took, more, filter)];
 }
 
 function bodyOf(query, fields) {
@@ -151,9 +156,10 @@ function warnings(failed) {
   return Object.entries(failed).map(([name, why]) => make("p", { class: "warning", role: "alert" }, `${name} was not searched: ${why}`));
 }
 
-function found(hits, took, more) {
+function found(hits, took, more, filter) {
   if (!hits.length) {
-    return [make("div", { class: "empty none" }, make("p", { class: "empty-title" }, "Nothing found"), make("p", {}, "Try other words, a lower relevance, or another collection."))];
+    const advice = filter ? "Try other words, fewer conditions, or another collection." : "Try other words, a lower relevance, or another collection.";
+    return [make("div", { class: "empty none" }, make("p", { class: "empty-title" }, "Nothing found"), make("p", {}, advice))];
   }
   const texts = hits.map((hit) => (hit.passage?.text ?? hit.text).replace(/\s+/g, " "));
   const summary = make(

@@ -3,7 +3,7 @@
 import { embed } from "./api.js";
 import { find, linesOf, make } from "./dom.js";
 import { SIMILARITY } from "./examples.js";
-import { row } from "./scores.js";
+import { cosineFigure, row } from "./scores.js";
 import { announce, Mistake, onSubmit, showEmpty } from "./states.js";
 import { cosine } from "./vectors.js";
 
@@ -22,5 +22,5 @@ async function compare(fields, run) {
   const [first, ...rest] = await embed(fields.get("model"), [text, ...others], "document", run);
   const scored = others.map((other, index) => [other, cosine(first, rest[index])]).sort((a, b) => b[1] - a[1]);
   announce(`The nearest of ${others.length}: ${scored[0][0]}`);
-  return [make("ol", { class: "results ranked bars" }, scored.map(([other, score]) => row(other, score, score.toFixed(3))))];
+  return [make("ol", { class: "results ranked bars" }, scored.map(([other, score]) => row(other, score, cosineFigure(score))))];
 }
