@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 Role = Literal["anchor", "positive", "negative", "negatives", "sentence1", "sentence2", "label", "score"]
 
@@ -194,6 +202,13 @@ class Evaluation(Section):
     """Steps between measurements, each with a checkpoint; default: measure only before and after training."""
     patience: int | None = Field(default=None, ge=1)
     """Stop after this many measurements without a gain."""
+    columns: dict[Role, str | list[str]] = {}
+    """Role -> column of the files; default: the column with the role's name."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out ``columns`` if there are none, as versions did whose unfinished runs go on."""
+        return {name: value for name, value in dump(self).items() if name != "columns" or value}
 
     @model_validator(mode="after")
     def _something(self) -> Evaluation:
@@ -201,6 +216,12 @@ class Evaluation(Section):
             raise ValueError("give 'pairs', 'sts' or both")
         if self.patience is not None and self.every is None:
             raise ValueError("'patience' counts measurements, so it needs 'every'")
+        measured = [ROLES[rows] for rows, path in (("info_nce", self.pairs), ("sts", self.sts)) if path is not None]
+        known = [role for roles in measured for role in (*roles.needed, *roles.optional)]
+        if unknown := sorted(set(self.columns) - set(known)):
+            raise ValueError(
+                f"columns: {unknown[0]!r} is not a column of the files to measure on, which have {', '.join(known)}"
+            )
         return self
 
 

@@ -164,7 +164,7 @@ class _Reader:
             if missing and (named or role in roles.needed):
                 raise ConfigurationError(
                     f"{source.path}: has no column {missing[0]!r} for {role!r}; its columns are {', '.join(columns)} "
-                    "(for a dataset of 'data', columns: {role: column} maps them)"
+                    "(columns: {role: column} maps them)"
                 )
             if len(wanted) > 1 and role != "negatives":
                 raise ConfigurationError(f"{source.path}: {role!r} takes one column, got {', '.join(wanted)}")

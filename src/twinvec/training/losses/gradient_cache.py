@@ -63,9 +63,7 @@ class _Chunks:
 
     def __init__(self, model: nn.Module, arms: Sequence[Features], token_budget: int) -> None:
         self._model = model
-        # a tokenizer that pads on the left keeps its tokens at the right end
-        self._left = any(bool((arm["attention_mask"][:, :1] == 0).any()) for arm in arms)
-        self._features = _concatenate(arms, self._left)
+        self._features = _concatenate(arms)
         mask_MT = self._features["attention_mask"]
         lengths_M = mask_MT.sum(1).clamp(min=1).cpu().numpy()
         self._device = mask_MT.device
@@ -116,8 +114,7 @@ class _Chunks:
 
     def _run(self, index: int) -> Tensor:
         rows, width = self._chunks[index], self._widths[index]
-        columns = slice(-width, None) if self._left else slice(0, width)
-        cut = {name: values[rows, columns] for name, values in self._features.items()}
+        cut = {name: values[rows, :width] for name, values in self._features.items()}
         with self._fast_ops():
             vectors: Tensor = self._model({**self._settings[index], **cut})["sentence_embedding"]
         return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
@@ -158,16 +155,15 @@ def _groups(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
     return [(settings, torch.cat(rows)) for settings, rows in groups]
 
 
-def _concatenate(arms: Sequence[Features], left: bool) -> dict[str, Tensor]:
+def _concatenate(arms: Sequence[Features]) -> dict[str, Tensor]:
+    """Return the features of all texts, each padded on the right, as an ``Encoder`` pads it, to the longest arm."""
     width = max(arm["input_ids"].shape[1] for arm in arms)
 
-    def widened(values: Tensor) -> Tensor:
+    def padded(arm: Features, name: str) -> Tensor:
+        tokens_first_MT = arm["attention_mask"].argsort(dim=1, descending=True, stable=True)
+        values_MT = arm[name].gather(1, tokens_first_MT)
         # zeros are right for every key: the mask is 0 there, and the model ignores what it hides
-        missing = width - values.shape[1]
-        return functional.pad(values, (missing, 0) if left else (0, missing))
+        return functional.pad(values_MT, (0, width - values_MT.shape[1]))
 
-    return {
-        name: torch.cat([widened(arm[name]) for arm in arms])
-        for name, value in arms[0].items()
-        if isinstance(value, Tensor)
-    }
+    names = [name for name, value in arms[0].items() if isinstance(value, Tensor)]
+    return {name: torch.cat([padded(arm, name) for arm in arms]) for name in names}

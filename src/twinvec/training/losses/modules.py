@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from twinvec.errors import ConfigurationError
 from twinvec.training import objectives
+from twinvec.training.data.truncation import TruncationNotice
 from twinvec.training.losses.distributed import average, gather, share_of_batch, world_size
 from twinvec.training.losses.gradient_cache import embed_in_two_passes
 from twinvec.training.losses.negatives_mask import PairTexts
@@ -183,10 +184,13 @@ class PairScoreLoss(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model: Any = model
+        self._notice = TruncationNotice(model)
 
     def forward(self, inputs: Sequence[Sequence[str]], labels: Tensor, **reading: str | None) -> Tensor:
         """Return the loss over two columns of texts and labels from 0 to 1; ``reading`` goes to ``preprocess``."""
-        features = self.model.preprocess(list(zip(*inputs, strict=True)), **reading)
+        pairs: list[tuple[str, str]] = list(zip(*inputs, strict=True))
+        features = self.model.preprocess(pairs, **reading)
+        self._notice.look(pairs, features, "")
         moved = {
             name: value.to(labels.device) if isinstance(value, Tensor) else value for name, value in features.items()
         }

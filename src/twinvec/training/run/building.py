@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
@@ -19,14 +20,16 @@ from transformers import PrinterCallback, set_seed
 from transformers.integrations.integration_utils import TensorBoardCallback
 
 from twinvec.errors import ConfigurationError
-from twinvec.models.backbone import max_input_tokens, position_limit, read_transformer_config
-from twinvec.models.encoder_spec import NO_PROMPTS, read_modules
+from twinvec.models.backbone import read_backbone, read_transformer_config
+from twinvec.models.cross_encoder_spec import read_classifier
+from twinvec.models.encoder_spec import NO_PROMPTS, read_modules, read_spec
 from twinvec.models.finding import find_model
 from twinvec.models.integrity import read_object
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
 from twinvec.training.data.batch_sampler import BatchPlan
 from twinvec.training.data.rows import PairRows, Rows
+from twinvec.training.data.truncation import TruncationNotice
 from twinvec.training.losses import modules as losses
 from twinvec.training.losses.tiled_info_nce import InfoNCESettings
 from twinvec.training.run.config import TrainConfig
@@ -109,6 +112,7 @@ def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: Ba
 
 def _build_encoder(config: TrainConfig) -> SentenceTransformer:
     folder = find_model(config.model).path
+    read_spec(folder)  # what an Encoder refuses is not trained
     limit = _input_limit(config, folder)
     model = SentenceTransformer(
         str(folder), device=config.device, local_files_only=True, model_kwargs={"dtype": torch.float32}
@@ -140,10 +144,13 @@ def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[
     The prompt is ``query`` for anchors, ``document`` for positives and negatives, the default prompt for other roles.
     """
     pooled = any(isinstance(module, Pooling) and module.include_prompt for module in model)
+    notice = TruncationNotice(model)
 
     def preprocess(texts: list[str], role: str) -> dict[str, Any]:
         name = _PROMPT_OF.get(role, model.default_prompt_name)
-        features = dict(model.preprocess(texts, prompt=model.prompts[name] if name else None))
+        prompt = model.prompts[name] if name else None
+        features = dict(model.preprocess(texts, prompt=prompt))
+        notice.look(texts, features, prompt or "")
         if pooled:
             features.pop("prompt_length", None)  # arms with different lengths could not share a chunk
         return features
@@ -175,6 +182,8 @@ def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
     described = read_object(read_modules(folder)[0][1] / "config.json")
     classifier = any(str(name).endswith("ForSequenceClassification") for name in described.get("architectures") or ())
     other_head = classifier and len(described.get("id2label") or (0, 1)) != 1  # 2 is the library's default
+    if classifier and not other_head:
+        read_classifier(folder)  # what a CrossEncoderReranker refuses is not trained
     model: CrossEncoder = CrossEncoder(
         str(folder),
         num_labels=1,
@@ -185,6 +194,14 @@ def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
         model_kwargs={"ignore_mismatched_sizes": other_head, "dtype": torch.float32},
     )
     return model
+
+
+def save_model(model: Any, folder: Path) -> None:
+    """Save a model, with ``do_lower_case``, which sentence-transformers reads but does not write."""
+    model.save_pretrained(str(folder), create_model_card=False)
+    if model[0].do_lower_case:
+        path = folder / "sentence_bert_config.json"
+        path.write_text(json.dumps(read_object(path) | {"do_lower_case": True}, indent=4), encoding="utf-8")
 
 
 def merge_adapters(model: SentenceTransformer) -> None:
@@ -214,13 +231,12 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
 
 def _input_limit(config: TrainConfig, folder: Path) -> int:
     """Return the token limit: as configured, or as the model is served."""
-    backbone = read_modules(folder)[0][1]
-    described = read_object(backbone / "config.json")
-    positions = position_limit(described)
+    transformer = read_modules(folder)[0][1]
+    backbone = read_backbone(transformer, read_transformer_config(transformer))
     if config.max_tokens is None:
-        return max_input_tokens(backbone, described, read_transformer_config(backbone))
-    if config.max_tokens > positions:
-        raise ConfigurationError(f"max_tokens is {config.max_tokens}, but the model has {positions} positions")
+        return backbone.max_tokens
+    if config.max_tokens > backbone.positions:
+        raise ConfigurationError(f"max_tokens is {config.max_tokens}, but the model has {backbone.positions} positions")
     return config.max_tokens
 
 

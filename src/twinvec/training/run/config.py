@@ -136,11 +136,13 @@ _OTHER_NAMES = {
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Read and check a YAML file; relative paths count from its folder.
+    """Read and check a YAML file, which may be JSON; relative paths count from its folder.
 
     Raises:
         ConfigurationError: the message names the file and the field.
     """
+    if path.suffix == ".toml":
+        raise ConfigurationError(f"{path}: a training configuration is YAML or JSON, not TOML")
     import_extra("yaml", "train", "reading a training configuration")
     import yaml
 

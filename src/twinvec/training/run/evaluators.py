@@ -33,7 +33,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
     """Measure a bi-encoder by cosine: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``."""
     parts: list[_Part] = []
     if evaluation.pairs is not None:
-        rows = _all_rows(Source(path=evaluation.pairs), "info_nce", cache)
+        rows = _all_rows(Source(path=evaluation.pairs, columns=evaluation.columns), "info_nce", cache)
         passages = {text: str(number) for number, text in enumerate(dict.fromkeys(row["positive"] for row in rows))}
         wanted: dict[str, set[str]] = {}
         for row in rows:
@@ -49,7 +49,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
         )
         parts.append(("pairs", retrieval, {"mrr@10": "cosine_mrr@10", "accuracy@1": "cosine_accuracy@1"}))
     if evaluation.sts is not None:
-        first, second, scores = _scored(evaluation.sts, cache)
+        first, second, scores = _scored(evaluation.sts, evaluation, cache)
         similarity = EmbeddingSimilarityEvaluator(
             first, second, scores, similarity_fn_names=["cosine"], write_csv=False, batch_size=64
         )
@@ -61,10 +61,11 @@ def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Pa
     """Measure a cross-encoder: ``pairs.mrr@10``, ``pairs.ndcg@10``, ``sts.spearman``, ``sts.pearson``."""
     parts: list[_Part] = []
     if evaluation.pairs is not None:
-        reranking = CrossEncoderRerankingEvaluator(_candidates(evaluation.pairs, cache), at_k=10, write_csv=False)
+        candidates = _candidates(evaluation.pairs, evaluation, cache)
+        reranking = CrossEncoderRerankingEvaluator(candidates, at_k=10, write_csv=False)
         parts.append(("pairs", reranking, {"mrr@10": "mrr@10", "ndcg@10": "ndcg@10"}))
     if evaluation.sts is not None:
-        first, second, scores = _scored(evaluation.sts, cache)
+        first, second, scores = _scored(evaluation.sts, evaluation, cache)
         pairs = [[one, other] for one, other in zip(first, second, strict=True)]
         correlation = CrossEncoderCorrelationEvaluator(pairs, scores, write_csv=False)
         parts.append(("sts", correlation, {"spearman": "spearman", "pearson": "pearson"}))
@@ -88,11 +89,11 @@ def _measure(model: Any, parts: list[_Part]) -> Measurement:
     return measure
 
 
-def _candidates(path: Path, cache: Path) -> list[dict[str, Any]]:
+def _candidates(path: Path, evaluation: Evaluation, cache: Path) -> list[dict[str, Any]]:
     """Return the positives and negatives of anchors with negatives; DocumentError if no anchor has any."""
     positives: dict[str, dict[str, None]] = {}
     negatives: dict[str, dict[str, None]] = {}
-    for row in _all_rows(Source(path=path), "binary", cache):
+    for row in _all_rows(Source(path=path, columns=evaluation.columns), "binary", cache):
         positives.setdefault(row["anchor"], {})[row["positive"]] = None
         negatives.setdefault(row["anchor"], {}).update(dict.fromkeys(row.get("negatives", ())))
     samples = [
@@ -112,8 +113,10 @@ def _without(texts: Iterable[str], known: Iterable[str]) -> list[str]:
     return [text for text in texts if text_hash(text) not in hashes]
 
 
-def _scored(path: Path, cache: Path) -> tuple[list[str], list[str], list[float]]:
-    rows = _all_rows(Source(path=path, score_range=None), "sts", cache)
+def _scored(path: Path, evaluation: Evaluation, cache: Path) -> tuple[list[str], list[str], list[float]]:
+    rows = _all_rows(Source(path=path, columns=evaluation.columns, score_range=None), "sts", cache)
+    if len(rows) < 2:
+        raise DocumentError(f"{path}: has one row, but a correlation of scores needs at least two")
     return [row["sentence1"] for row in rows], [row["sentence2"] for row in rows], [row["score"] for row in rows]
 
 

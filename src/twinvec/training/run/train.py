@@ -112,8 +112,10 @@ class _Run:
         return time.perf_counter() - started
 
     def _save(self, report: TrainReport) -> None:
+        from twinvec.training.run.building import save_model
+
         def write_model(target: Path) -> None:
-            self._parts.model.save_pretrained(str(target), create_model_card=False)
+            save_model(self._parts.model, target)
             save_head(getattr(self._trainer.loss, "loss", self._trainer.loss), target)
             write_card(target, self._config, self._parts.rows, report, self._trainer.state.log_history)
 
@@ -145,4 +147,24 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         raise ConfigurationError(f"data: two datasets are called {repeated!r}; give each its own name")
+    if isinstance(config.objective, InfoNCE):
+        _require_negatives(sources, config.objective.mask_texts or config.batches.unique_texts)
     return [replace(rows, labels=labels) for rows in sources]
+
+
+def _require_negatives(sources: list[Rows], equal_texts_are_left_out: bool) -> None:
+    """Raise ConfigurationError if no row could be another's negative, so that the loss would be 0 from the start."""
+    if any(rows.negatives.any() for rows in sources):
+        return
+    first = sources[0].hashes[0]
+    alike = np.all([(rows.hashes == first).all(axis=0) for rows in sources], axis=0)
+    if sum(map(len, sources)) == 1:
+        reason = "there is one row"
+    elif alike.any() and equal_texts_are_left_out:
+        reason = f"all rows have the same {'anchor' if alike[0] else 'positive'}"
+    else:
+        return
+    raise ConfigurationError(
+        f"data: info_nce takes the texts of other rows as negatives, but {reason}; add rows with other texts, or "
+        "'negatives' ('twinvec mine' finds some)"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import re
 from pathlib import Path
@@ -72,6 +73,10 @@ WRONG = {
     "no data": (changed(data=[]), "data: should have at least 1"),
     "a file that is not there": (changed(data=[{"path": "lost.jsonl"}]), r"data\.0\.path: no such file: .*lost\.jsonl"),
     "dev data that is not there": (changed(evaluation={"sts": "lost.tsv"}), r"evaluation\.sts: no such file"),
+    "a role that is not measured": (
+        changed(evaluation={"pairs": "dev.jsonl", "columns": {"score": "x"}}),
+        "evaluation: columns: 'score' is not a column of the files .*, which have anchor, positive, negatives",
+    ),
     "nothing to evaluate": (changed(evaluation={"every": 10}), "evaluation: .*'pairs', 'sts' or both"),
     "patience without measurements": (
         changed(evaluation={"pairs": "dev.jsonl", "patience": 2}),
@@ -225,6 +230,14 @@ def test_what_is_no_yaml_is_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"run\.yaml"):
         read_config(path)
+
+
+def test_json_is_read_and_toml_is_not(folder):
+    (folder / "run.json").write_text(json.dumps(GOOD))
+    assert read_config(folder / "run.json") == check_config(GOOD, folder, "run.yaml")
+    (folder / "run.toml").write_text('objective = {name = "info_nce"}\n')
+    with pytest.raises(ConfigurationError, match=r"run\.toml: .* is YAML or JSON, not TOML"):
+        read_config(folder / "run.toml")
 
 
 def test_a_file_that_does_not_exist_is_refused(tmp_path):

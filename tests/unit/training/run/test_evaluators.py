@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from twinvec.errors import DocumentError
-from twinvec.training.run.evaluators import cross_encoder_measure
+from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.training.run.evaluators import cross_encoder_measure, encoder_measure
 from twinvec.training.settings import Evaluation
 
 
@@ -16,3 +16,17 @@ def test_a_negative_that_is_a_positive_in_other_case_is_none(tmp_path):
     (tmp_path / "dev.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(DocumentError, match="has no negatives"):
         cross_encoder_measure(None, Evaluation(pairs=tmp_path / "dev.jsonl"), tmp_path / "cache")
+
+
+@pytest.mark.parametrize("measure", [encoder_measure, cross_encoder_measure])
+def test_one_scored_pair_has_no_correlation(tmp_path, measure):
+    (tmp_path / "dev.tsv").write_text("score\tsentence1\tsentence2\n1\ta\tb\n")
+    with pytest.raises(DocumentError, match=r"dev\.tsv: has one row, but a correlation of scores needs at least two"):
+        measure(None, Evaluation(sts=tmp_path / "dev.tsv"), tmp_path / "cache")
+
+
+def test_a_column_that_the_files_lack_is_named(tmp_path):
+    (tmp_path / "dev.jsonl").write_text('{"question": "a", "answer": "b"}\n')
+    evaluation = Evaluation(pairs=tmp_path / "dev.jsonl", columns={"anchor": "asked"})
+    with pytest.raises(ConfigurationError, match=r"dev\.jsonl: has no column 'asked' for 'anchor'; .*\(columns: \{"):
+        encoder_measure(None, evaluation, tmp_path / "cache")

@@ -10,7 +10,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from twinvec.errors import ConfigurationError
-from twinvec.training.run.run_folder import RunFolder, mark_complete
+from twinvec.training.run.config import check_config
+from twinvec.training.run.run_folder import RunFolder, mark_complete, run_fingerprint
 
 
 def checkpoint(run, step, *, complete):
@@ -31,6 +32,16 @@ def test_the_newest_complete_checkpoint_counts_and_half_written_ones_go(tmp_path
     run.drop_incomplete()
     assert run.last_checkpoint() == newest
     assert not torn.exists()
+
+
+def test_other_columns_to_measure_on_make_another_run(tmp_path, tiny_model):
+    (tmp_path / "rows.jsonl").write_text('{"anchor": "a", "positive": "b"}\n')
+    values = {"model": str(tiny_model("bert")), "objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}]}
+    digests = {
+        run_fingerprint(check_config(values | {"evaluation": {"pairs": "rows.jsonl"} | columns}, tmp_path, "run.yaml"))
+        for columns in ({}, {"columns": {}}, {"columns": {"anchor": "positive"}}, {"columns": {"positive": "anchor"}})
+    }
+    assert len(digests) == 3
 
 
 def test_a_new_run_has_no_checkpoint(tmp_path):

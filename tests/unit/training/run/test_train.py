@@ -18,10 +18,17 @@ from safetensors.torch import load_file, save_file
 
 from models import LONGEST, build, build_cross_encoder
 from twinvec import CrossEncoderReranker, Encoder
-from twinvec.errors import ConfigurationError, DocumentError, MissingExtraError, ModelIntegrityError
+from twinvec.errors import (
+    ConfigurationError,
+    DocumentError,
+    MissingExtraError,
+    ModelIntegrityError,
+    UnsupportedModelError,
+)
 from twinvec.models.integrity import read_json
 from twinvec.training.objectives import cosine_regression
 from twinvec.training.run import model_card
+from twinvec.training.run.building import with_prompts
 from twinvec.training.run.config import check_config
 from twinvec.training.run.model_card import TrainReport
 from twinvec.training.run.softmax_head import PairClassifier
@@ -37,6 +44,7 @@ SCORED = [
     {"sentence1": f"{one} {n}", "sentence2": f"{other} again", "score": 5.0 if one == other else 1.0}
     for n, (one, other) in enumerate([*pairwise(TOPICS), *((topic, topic) for topic in TOPICS)])
 ]
+SCORED_TO_1 = [row | {"score": row["score"] / 5} for row in SCORED]
 FAST = {"steps": 4, "learning_rate": 1e-3, "log_every": 1}
 
 
@@ -148,6 +156,103 @@ def run_usage(card, folder):
         for snippet in snippets:
             exec(snippet, {})
     return len(snippets)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (PAIRS[:1], "there is one row"),
+        ([{"anchor": "the same", "positive": row["positive"]} for row in PAIRS], "all rows have the same anchor"),
+        ([{"anchor": row["anchor"], "positive": "The  SAME"[n % 2 :]} for n, row in enumerate(PAIRS)], None),
+        ([{"anchor": row["anchor"], "positive": "the same"} for row in PAIRS], "all rows have the same positive"),
+        ([row | {"negatives": ["no answer"]} for row in PAIRS[:1]], None),
+    ],
+    ids=["one row", "one anchor", "two positives", "one positive", "a negative"],
+)
+def test_info_nce_needs_texts_to_tell_apart(run, tmp_path, rows, reason):
+    if reason is None:
+        assert run(rows, objective={"name": "info_nce"}).loss > 0.01
+        return
+    with pytest.raises(ConfigurationError, match=rf"data: info_nce .*, but {reason}; add rows"):
+        run(rows, objective={"name": "info_nce"})
+    assert not (tmp_path / "model" / "checkpoints" / "config.json").exists()
+
+
+def test_equal_anchors_teach_where_equal_texts_count(run):
+    rows = [{"anchor": "the same", "positive": row["positive"]} for row in PAIRS[:8]]
+    batches = {"size": 8, "unique_texts": False}
+    assert run(rows, objective={"name": "info_nce", "mask_texts": False}, batches=batches).loss > 1
+
+
+@pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
+def test_texts_that_training_truncates_are_told_once(run, caplog, kind):
+    rows = [row | {"negatives": ["nothing"]} for row in PAIRS[:16]]
+    objective = {"name": "info_nce" if kind == "bi-encoder" else "binary"}
+    run(rows, "whole", kind=kind, objective=objective)
+    assert "truncated" not in caplog.text
+    for row in rows[:12]:
+        row["positive"] += " and so on" * 40
+    run(rows, "truncated", kind=kind, objective=objective)
+    told = [each.getMessage() for each in caplog.records if "truncated" in each.getMessage()]
+    assert len(told) == 1
+    assert re.match(r"\d of \d+ (texts|pairs) of a batch exceed the 66-token limit of the model and are", told[0])
+
+
+def test_a_text_that_just_fits_is_not_truncated(tiny_model, caplog):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(tiny_model("bert")), device="cpu")
+    preprocess = with_prompts(model)
+    model.max_seq_length = len(model.tokenizer("just fits")["input_ids"])
+    preprocess(["just fits", "x"], "anchor")
+    assert "truncated" not in caplog.text
+    preprocess(["just fits", "just fits not"], "anchor")
+    assert "1 of 2 texts of a batch exceed the" in caplog.text
+
+
+def test_a_model_that_lower_cases_does_so_in_both_libraries(run, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    built = build(tmp_path / "lower", "roberta", lower_case=True)
+    run(PAIRS, model=str(built), objective={"name": "info_nce"})
+    texts = ["HOW do Files Work", "how do files work"]
+    ours = Encoder(tmp_path / "model", engine="torch").encode(texts)
+    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(texts)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    np.testing.assert_allclose(ours[0], ours[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
+def test_what_could_not_be_served_is_not_trained(run, tmp_path, kind):
+    """A backbone that sentence-transformers trains, but that neither an Encoder nor a reranker takes."""
+    built = build(tmp_path / "other", "bert")
+    config = read_json(built / "config.json")
+    (built / "config.json").write_text(json.dumps(config | {"model_type": "deberta-v2"}))
+    objective = {"name": "info_nce" if kind == "bi-encoder" else "graded"}
+    with pytest.raises(UnsupportedModelError, match="backbone 'deberta-v2' is not supported"):
+        run(PAIRS if kind == "bi-encoder" else SCORED_TO_1, kind=kind, model=str(built), objective=objective)
+
+
+def test_a_cross_encoder_whose_scores_could_not_be_served_is_not_trained_further(run, tmp_path):
+    built = build_cross_encoder(tmp_path / "tanh", "bert", activation_fn=torch.nn.Tanh())
+    with pytest.raises(UnsupportedModelError, match=r"activation '.*Tanh' is not supported"):
+        run(SCORED_TO_1, kind="cross-encoder", model=str(built), objective={"name": "graded"})
+
+
+def test_files_to_measure_on_may_have_other_columns(run, tmp_path):
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:8]))
+    other = [{"question": row["anchor"], "answer": row["positive"]} for row in PAIRS[:8]]
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in other))
+    (tmp_path / "sts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in SCORED))
+    lines = ["a\tb\tgold", *(f"{row['sentence1']}\t{row['sentence2']}\t{row['score']}" for row in SCORED)]
+    (tmp_path / "other.tsv").write_text("\n".join(lines) + "\n")
+    objective = {"name": "info_nce"}
+    columns = {"anchor": "question", "positive": "answer", "sentence1": "a", "sentence2": "b", "score": "gold"}
+    plain = run(PAIRS, "plain", objective=objective, evaluation={"pairs": "dev.jsonl", "sts": "sts.jsonl"})
+    evaluation = {"pairs": "other.jsonl", "sts": "other.tsv", "columns": columns}
+    named = run(PAIRS, "named", objective=objective, evaluation=evaluation)
+    assert set(plain.before) == {"pairs.mrr@10", "pairs.accuracy@1", "sts.spearman", "sts.pearson"}
+    assert (named.before, named.after) == (plain.before, plain.after)
 
 
 def test_the_card_says_which_step_the_model_is_of():
