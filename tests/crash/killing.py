@@ -23,13 +23,13 @@ Work = Callable[[Path, int, int], None]
 """What a process does: takes a folder, a seed and the step."""
 
 _START_SECONDS = 120.0
-_processes = multiprocessing.get_context("forkserver")
+processes = multiprocessing.get_context("forkserver")
 
 
 def killed(work: Work, folder: Path, seed: int, step: int, delay: float) -> bool:
     """Let a process do its work ``step`` for ``delay`` seconds; False where it was done before."""
-    ours, theirs = _processes.Pipe(duplex=False)
-    process = _processes.Process(target=_begin, args=(theirs, work, folder, seed, step))
+    ours, theirs = processes.Pipe(duplex=False)
+    process = processes.Process(target=_begin, args=(theirs, work, folder, seed, step))
     process.start()
     theirs.close()
     assert ours.poll(_START_SECONDS), "the process has not started"
@@ -80,6 +80,6 @@ def command_line(description: str | None, run: Callable[[Path, int, int], Any], 
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # with which the server process finds the script
-    _processes.set_forkserver_preload([Path(sys.argv[0]).stem])  # by its name: Python 3.11 ignores "__main__" here
+    processes.set_forkserver_preload([Path(sys.argv[0]).stem])  # by its name: Python 3.11 ignores "__main__" here
     with TemporaryDirectory() as folder:
         print(json.dumps(asdict(run(Path(folder), options.kills, options.seed))))

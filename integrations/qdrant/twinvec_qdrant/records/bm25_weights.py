@@ -200,8 +200,11 @@ class BM25Weights:
         return terms > 0 and abs(terms / chunks - self.average_length) > DRIFT * self.average_length
 
     def _counted(self) -> tuple[int, int]:
-        records = list(self._backend.scroll([RECORDS], ["terms", "size"]))
-        return sum(each.payload["size"] for each in records), sum(each.payload["terms"] for each in records)
+        chunks = terms = 0
+        for record in self._backend.scroll([RECORDS], ["terms", "size"]):
+            chunks += record.payload["size"]
+            terms += record.payload["terms"]
+        return chunks, terms
 
     def _weigh(self, page: Sequence[Point], average: float) -> None:
         terms = self.terms([embedded_text(point.payload) for point in page])

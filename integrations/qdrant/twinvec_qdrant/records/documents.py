@@ -9,8 +9,10 @@ from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record, filter_conditions, record_id, user_payload
 from twinvec_qdrant.stores.base import Backend
-from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.stores.points import Point, pages
 from twinvec_qdrant.stores.steps import Steps
+
+_PAGE = 512
 
 
 def stored_documents(backend: Backend, ids: Sequence[str]) -> Steps[list[Document]]:
@@ -44,12 +46,12 @@ def find_documents(catalog: Catalog, filter: Filter | None) -> list[str]:
     if filter is None:
         return list(catalog.sources())
     conditions = filter_conditions(parse_filter(filter))
-    found = [  # the chunks hold the payload; the record holds it if the document has no chunks
-        *catalog.backend.scroll([CHUNKS, *conditions], ["source"]),
-        *catalog.backend.scroll([RECORDS, *conditions], ["source"]),
-    ]
-    committed = catalog.records(dict.fromkeys(point.payload["source"] for point in found))
-    there = {point.id for point in found}
-    return [
-        source for source, record in committed.items() if not there.isdisjoint(record.chunks or (record_id(source),))
-    ]
+    found: dict[str, None] = {}
+    for kind in (CHUNKS, RECORDS):  # chunks hold the payload; the record holds it if the document has no chunks
+        for page in pages(catalog.backend.scroll([kind, *conditions], ["source"]), _PAGE):
+            there = {point.id for point in page}
+            sources = dict.fromkeys(point.payload["source"] for point in page)
+            for source, record in catalog.records(each for each in sources if each not in found).items():
+                if not there.isdisjoint(record.chunks or (record_id(source),)):
+                    found[source] = None
+    return list(found)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from twinvec import Document
+from twinvec_qdrant.records import documents
 from twinvec_qdrant.records.schema import record_id
 
 
@@ -47,3 +49,20 @@ def test_a_document_that_has_lost_chunks_is_what_is_left_of_it(collection):
     (chunk,) = collection._backend.retrieve([record_id("tea")])[record_id("tea")].payload["chunks"]
     collection._backend.delete([chunk])
     assert [(each.id, each.text) for each in collection.get(["tea"])] == [("tea", "")]
+
+
+def test_the_ids_of_many_documents_are_found_a_page_at_a_time(collection, monkeypatch):
+    monkeypatch.setattr(documents, "_PAGE", 4)
+    notes = [Document(f"n{row}", "tea", payload={"drink": True}) for row in range(11)]
+    collection.ingest([*notes, Document("beer", "beer", payload={"drink": False})])
+    asked: list[int] = []
+    retrieve = collection._backend.retrieve
+
+    def noted(ids, *arguments):
+        asked.append(len(ids))
+        return retrieve(ids, *arguments)
+
+    monkeypatch.setattr(collection._backend, "retrieve", noted)
+    found = collection.find({"drink": True})
+    assert sorted(found) == sorted(each.id for each in notes)
+    assert max(asked) == 4, "one request for all would keep searches waiting"

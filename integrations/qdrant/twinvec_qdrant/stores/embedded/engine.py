@@ -36,7 +36,9 @@ from twinvec_qdrant.stores.served_tests import fitted
 logger = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.25
-"""A process that is not idle keeps its turn at least this long, and four times as long as it took to begin it."""
+"""A process that is not idle keeps its turn at least this long, and four times as long as it took to begin it.
+
+But it gives a turn after half of the time that others wait for it, which is taken to be as long as it waits itself."""
 
 _IDLE_SECONDS = 0.05
 _KINDS = ("chunk", "record", "note")
@@ -115,10 +117,11 @@ class SharedEngine:
             self._open(was_given=was_given, is_alone=is_alone)
         except BaseException:
             self._opened = None
-            self._turns.give()
+            self._turns.give(is_settled=was_given)
             raise
+        self._turns.opened()
         self._began = self._ended = time.monotonic()
-        self._least = max(TURN_SECONDS, 4 * (self._began - start))
+        self._least = max(TURN_SECONDS, min(4 * (self._began - start), self._wait_seconds / 2))
 
     def _begin_on_copy(self, obstacle: Obstacle) -> None:
         if self._repairs or self.writer.depth:  # a copy is for reading only
@@ -144,9 +147,12 @@ class SharedEngine:
             self._leave_copy()
             if self._opened is None:
                 return
+            is_closed = False
             try:
+                self._turns.closing()
                 with engine_errors(self.location, "close"):
                     self._note_close()
+                is_closed = True
             except StoreUnavailableError as error:
                 if not is_disk_full(error):
                     raise
@@ -157,7 +163,7 @@ class SharedEngine:
                 )
             finally:
                 self._opened = None
-                self._turns.give()
+                self._turns.give(is_settled=is_closed)
 
     def end(self) -> None:
         """Close the engine, and leave the collection to other processes."""
@@ -199,6 +205,7 @@ class SharedEngine:
         """
         with self._turn:
             self._begin()
+            is_closed = False
             try:
                 try:
                     self._close_at_rest()
@@ -206,15 +213,17 @@ class SharedEngine:
                     if self._copy is not None or not is_disk_full(error):
                         raise
                     self._opened = None
-                    self._turns.give()
+                    self._turns.give(is_settled=False)
                     self._begin()
                     self._close_at_rest()
+                is_closed = True
                 yield self._folder
             finally:
                 self._opened = None
-                self._turns.give()
+                self._turns.give(is_settled=is_closed)
 
     def _close_at_rest(self) -> None:
+        self._turns.closing()
         with engine_errors(self.location, "close"):
             self._note_close(at_rest=True)
         self._opened = None

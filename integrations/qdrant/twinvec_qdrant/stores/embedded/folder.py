@@ -122,7 +122,7 @@ class CollectionFolder:
     def opening_room(self, place: Path) -> int:
         """Return the bytes that must be free in ``place`` for the engine to open the files, or their copy, there."""
         shard = self.newest_shard()
-        return opening_room(shard, place, is_clean=(shard / CLOSED).is_file())
+        return opening_room(shard, place, is_clean=(shard / CLOSED).is_file() or not has_owner(self.path))
 
     def remove(self) -> None:
         """Remove the folder, or raise ``StoreUnavailableError``; a kill in between leaves no collection."""

@@ -64,7 +64,8 @@ class ReadingCopy:
             raise
         size = occupied_bytes(self.folder.path) / 2**20
         logger.warning(
-            "%s: %s; reading from a copy of %.0f MB in %s, where nothing can be changed",
+            "%s: %s; reading from a copy of %.0f MB in %s, where nothing can be changed, and where changes by another "
+            "process show when that process has closed the collection",
             original.path,
             obstacle,
             size,

@@ -1,7 +1,7 @@
 """Turns: which process has an embedded collection open, and which one writes.
 
     lock           held by the process that has the engine open: its turn
-    owner          id of the process that has the turn, empty between turns
+    owner          id of the process that has the turn, with a line break while the engine is open; empty between turns
     turns/users    shared by all processes that have the collection open, with or without a turn; the last one removes
                    the folder
     turns/wait-*   the ticket of a process that waits for its turn, locked by it; the lowest name is the next
@@ -39,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.01
 _SILENT_SECONDS = 1.0  # a longer wait for the writer is logged
+_TICKET_SECONDS = 1.0  # others may take a new ticket for one that is left over, before it is locked, and remove it
+_PATIENCE = 10  # a process waits so many times as long while another one opens or closes the engine
+_IS_OPEN = b"\n"
 _TICKET = "wait-"
 _USERS = "users"
 
@@ -82,6 +85,7 @@ class Turns:
     def alone(self, wait_seconds: float) -> Iterator[None]:
         """Have the turn while no other process has the collection open; else raise ``StoreBusyError``."""
         end = time.monotonic() + wait_seconds
+        is_settled = False
         try:
             self.enter(needs_room=False)
             while self._others():
@@ -91,12 +95,13 @@ class Turns:
                         "to drop, restore or repair it, end the processes that have it open"
                     )
                 time.sleep(_POLL_SECONDS)
-            self._take(max(end - time.monotonic(), 0))
+            is_settled = self._take(max(end - time.monotonic(), 0))
             if self._users is None and self._others():
                 raise StoreBusyError(f"{self._path}: {_holder(self._owner)} has just opened the collection; try again")
             yield
+            is_settled = True
         finally:
-            self.give()
+            self.give(is_settled=is_settled)
             self.leave()
 
     @contextmanager
@@ -110,7 +115,7 @@ class Turns:
         try:
             if self._folder.is_dir():
                 with suppress(OSError, Timeout):
-                    ticket.acquire(timeout=0)
+                    _begin_waiting(ticket)
             with self._read_locked(end, wait_seconds):
                 yield not has_owner(self._path)
         finally:
@@ -159,22 +164,22 @@ class Turns:
     def take(self, wait_seconds: float) -> bool:
         """Take the turn; return whether the last one ended by ``give``, or raise ``StoreBusyError``.
 
-        Those who wait take their turns in the order of their coming.
+        Those who wait take their turns in the order of their coming. They wait ``wait_seconds`` for each process that
+        has the turn before them, and longer while it opens or closes the engine: see ``opened`` and ``closing``.
         """
         self.enter()
         return self._take(wait_seconds)
 
     def _take(self, wait_seconds: float) -> bool:
-        end = time.monotonic() + wait_seconds
+        patience = _Patience(self._owner, wait_seconds)
         ticket = self._new_ticket()
         try:
             if self._users is not None:
-                ticket.acquire(timeout=0)
-            while any(self._waits(each) for each in self._tickets() if each < Path(ticket.lock_file)):
-                if time.monotonic() >= end:
+                self._begin_waiting_if_room(ticket)
+            while self._is_behind(ticket) or not _acquires(self._turn, 0):
+                if not patience.is_left():
                     raise Timeout(ticket.lock_file)
                 time.sleep(_POLL_SECONDS)
-            self._turn.acquire(timeout=max(end - time.monotonic(), 0), poll_interval=_POLL_SECONDS)
             was_given = not has_owner(self._path)
             self._note_owner()
         except Timeout:
@@ -186,6 +191,26 @@ class Turns:
             _end_waiting(ticket)
         return was_given
 
+    def opened(self) -> None:
+        """Tell those who wait that this process has the turn, and has just opened the engine."""
+        with suppress(OSError), self._owner.open("ab") as owner:
+            owner.write(_IS_OPEN)
+
+    def closing(self) -> None:
+        """Tell those who wait that this process begins to close the engine, which may take long too."""
+        with suppress(OSError):  # shortened, not written anew: a full disk would leave nothing, as after ``give``
+            os.truncate(self._owner, len(self._owner.read_bytes().rstrip(_IS_OPEN)))
+
+    def _is_behind(self, ticket: FileLock) -> bool:
+        return any(self._waits(each) for each in self._tickets() if each < Path(ticket.lock_file))
+
+    def _begin_waiting_if_room(self, ticket: FileLock) -> None:
+        try:
+            _begin_waiting(ticket)
+        except OSError as error:
+            if not is_disk_full(error):  # without a ticket, others may come first
+                raise
+
     def _note_owner(self) -> None:
         try:
             self._owner.write_text(str(os.getpid()), encoding="ascii")
@@ -196,11 +221,15 @@ class Turns:
     def _new_ticket(self) -> FileLock:
         return FileLock(self._folder / f"{_TICKET}{time.time_ns():020}-{os.getpid()}", thread_local=False)
 
-    def give(self) -> None:
-        """End the turn, if this process has it."""
+    def give(self, *, is_settled: bool = True) -> None:
+        """End the turn, if this process has it.
+
+        ``is_settled`` is False if the engine may have to read its log again: the turn then looks as after a kill.
+        """
         if self._turn.is_locked:
-            with suppress(OSError):  # also where the folder has just been removed
-                self._owner.write_bytes(b"")
+            if is_settled:
+                with suppress(OSError):  # also where the folder has just been removed
+                    self._owner.write_bytes(b"")
             self._turn.release()
 
     def wanted(self) -> bool:
@@ -227,7 +256,7 @@ class Turns:
         """Become the writer, or raise ``StoreBusyError``. A long wait is logged once."""
         silent_seconds = min(wait_seconds, _SILENT_SECONDS)
         try:
-            if not self._acquires_writer(silent_seconds):
+            if not _acquires(self._writer, silent_seconds):
                 if wait_seconds > silent_seconds:
                     logger.warning(
                         "%s: waiting for %s, which writes this collection", self._path, _holder(self._writing)
@@ -239,13 +268,6 @@ class Turns:
         except OSError as error:
             self._writer.release()
             raise self._unusable(error) from error
-
-    def _acquires_writer(self, wait_seconds: float) -> bool:
-        try:
-            self._writer.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS)
-        except Timeout:
-            return False
-        return True
 
     def may_write(self) -> bool:
         """Return whether no process writes now."""
@@ -269,6 +291,42 @@ class Turns:
     def _unusable(self, error: OSError) -> StoreUnavailableError:
         remedy = f"; {MAKE_ROOM}" if is_disk_full(error) else ""
         return StoreUnavailableError(f"{self._path}: cannot be opened for writing: {error}{remedy}")
+
+
+class _Patience:
+    """The wait for a turn: ``seconds`` since the file ``owner`` has last changed, and longer while the engine opens."""
+
+    def __init__(self, owner: Path, seconds: float) -> None:
+        self._owner = owner
+        self._seconds = seconds
+        self._seen = self._now()
+        self._since = time.monotonic()
+
+    def is_left(self) -> bool:
+        """Return whether to go on waiting."""
+        if (now := self._now()) != self._seen:
+            self._seen, self._since = now, time.monotonic()
+        content, _ = now
+        is_between = bool(content) and not content.endswith(_IS_OPEN)  # it opens or closes the engine
+        return time.monotonic() - self._since < self._seconds * (_PATIENCE if is_between else 1)
+
+    def _now(self) -> tuple[bytes, int]:
+        try:
+            return self._owner.read_bytes(), self._owner.stat().st_mtime_ns
+        except OSError:
+            return b"", 0
+
+
+def _acquires(lock: FileLock, seconds: float) -> bool:
+    try:
+        lock.acquire(timeout=seconds, poll_interval=_POLL_SECONDS)
+    except Timeout:
+        return False
+    return True
+
+
+def _begin_waiting(ticket: FileLock) -> None:
+    ticket.acquire(timeout=_TICKET_SECONDS, poll_interval=_POLL_SECONDS)
 
 
 def _end_waiting(ticket: FileLock) -> None:

@@ -17,7 +17,7 @@ import pytest
 from holders import HOLDER, with_helpers
 from small_disks import HELPERS, on_ext4, on_small_disk, without_rights
 from twinvec.errors import StoreUnavailableError
-from twinvec_qdrant import Collection, restore_collection
+from twinvec_qdrant import Collection, drop_collection, restore_collection
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, copied_tree
 from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, Obstacle
 from words import WordEncoder
@@ -111,6 +111,7 @@ def test_a_full_disk_is_read_and_no_process_dies(on_disk, temporary, tmp_path):
                     assert "the disk is full" in refusal(call) and "twinvec drop" in refusal(call)
             assert len(warnings.told) == 1, warnings.told
             assert "reading from a copy" in warnings.told[0]
+            assert "show when that process has closed the collection" in warnings.told[0]
         backup_collection("notes", backup, place)
         assert [each.name for each in list_collections(place)] == ["notes"]
         assert "the disk is full" in refusal(lambda: opened(Path(place, "other")))
@@ -192,9 +193,9 @@ def test_a_writer_that_is_killed_and_then_a_full_disk_lose_nothing(on_disk, temp
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("options", ["size=64m", "size=64m,nr_inodes=150"])
-def test_a_collection_is_dropped_from_a_full_disk(place, temporary, options):
-    """Without inodes, as on other file systems without room, the folder of the locks cannot be made either."""
+@pytest.mark.parametrize(("options", "free"), [("size=64m", 0), *(("size=64m,nr_inodes=150", free) for free in (1, 2))])
+def test_a_collection_is_dropped_from_a_full_disk(place, temporary, options, free):
+    """Without inodes, as on other file systems without room, the locks cannot be made either, or not all of them."""
     program = """
         with opened(place) as collection:
             collection.ingest(json.loads(notes))
@@ -208,11 +209,13 @@ def test_a_collection_is_dropped_from_a_full_disk(place, temporary, options):
             os.unlink(Path(place, "filler"))
             with opened(place) as collection:
                 assert collection.search("note 7", 1)[0].id == "n07"
+            for number in range(int(free) - 1):
+                os.unlink(Path(place, str(number)))
         drop_collection("notes", place)
         assert not Path(place, "notes").exists()
         assert list_collections(place) == []
     """
-    on_small_disk(program, place, options, notes=json.dumps(NOTES), few_files="nr_inodes" in options)
+    on_small_disk(program, place, options, notes=json.dumps(NOTES), few_files=free > 0, free=free)
 
 
 def test_a_read_only_folder_is_read_and_left_as_it_is(store, temporary, tmp_path):
@@ -295,6 +298,45 @@ def test_a_collection_that_another_process_has_open_needs_no_room_as_after_a_kil
         holder.communicate("")
     assert caplog.messages == [], "no copy was made, not even for one call"
     assert holder.returncode == 0
+
+
+def test_a_writer_between_its_turns_needs_no_room_as_after_a_kill(store, monkeypatch):
+    folder = CollectionFolder(store, "notes")
+    with opened(store) as collection, collection._backend.writing:
+        collection.ingest([("tea", "green tea")])
+        monkeypatch.setattr("twinvec_qdrant.stores.embedded.room.free_room", lambda _: OPEN_ROOM)
+        monkeypatch.setattr("twinvec_qdrant.stores.embedded.room.is_in_memory", lambda _: False)
+        assert folder.obstacle() is not None, "a kill would need room"
+        collection._backend.give()
+        assert not folder.closed.exists(), "the writer goes on"
+        assert folder.obstacle() is None
+        assert collection.count() == 41
+
+
+@pytest.mark.parametrize("attempt", ["open", "drop"])
+def test_an_attempt_after_a_kill_that_fails_leaves_the_need_for_room(store, monkeypatch, attempt):
+    program = """
+        collection = opened(sys.argv[1])
+        collection.ingest([("tea", "green tea")])
+        os.kill(os.getpid(), 9)
+    """
+    command = [sys.executable, "-c", HELPERS + textwrap.dedent(program), str(store)]
+    assert subprocess.run(command, env=with_helpers(), check=False).returncode == -signal.SIGKILL
+    call, fails = {
+        "open": (lambda: opened(store), "mark_opened"),
+        "drop": (lambda: drop_collection("notes", store), "remove"),
+    }[attempt]
+    with monkeypatch.context() as patched:
+        patched.setattr(CollectionFolder, fails, _fail)
+        with pytest.raises(OSError, match="a fault"):
+            call()
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.room.free_room", lambda _: OPEN_ROOM)
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.room.is_in_memory", lambda _: False)
+    assert CollectionFolder(store, "notes").obstacle() is not None
+
+
+def _fail(*_: object) -> None:
+    raise OSError("a fault")
 
 
 def test_the_next_reader_removes_the_copy_of_a_killed_one(store, temporary, closed_to_us):

@@ -11,12 +11,14 @@ import textwrap
 import threading
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
 from holders import HOLDER, with_helpers
 from twinvec.errors import StoreBusyError, StoreUnavailableError
 from twinvec_qdrant import Collection, drop_collection
+from twinvec_qdrant.stores.embedded.engine import TURN_SECONDS
 from twinvec_qdrant.stores.embedded.turns import Turns
 from words import WordEncoder
 
@@ -195,6 +197,64 @@ def test_turns_are_taken_in_order_and_the_wait_is_bounded(tmp_path):
     for turns in (first, second, third):
         turns.leave()
     assert not (tmp_path / "turns").exists()
+
+
+def test_the_wait_for_a_turn_is_longer_while_the_engine_is_opened_and_closed(tmp_path, monkeypatch):
+    first, second = Turns(tmp_path), Turns(tmp_path)
+    for turns in (first, second):
+        turns.enter()
+    first.take(0)
+    now, happens = [0.0], {30: first.opened, 38: first.closing, 70: first.give}
+
+    def sleep(_: float) -> None:
+        now[0] += 1
+        happens.pop(now[0], lambda: None)()
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep, time_ns=time.time_ns)
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.turns.time", clock)
+    second.take(10)
+    assert now == [70]
+    second.opened()
+    with pytest.raises(StoreBusyError, match=f"process {os.getpid()} for more than 10 s"):
+        first.take(10)
+    assert now == [80]
+    second.give()
+    for turns in (first, second):
+        turns.leave()
+
+
+def test_a_turn_on_a_collection_that_opens_slowly_ends_before_others_give_up(folder, monkeypatch):
+    now = [0.0]
+    with opened(folder, wait_seconds=10) as collection:
+        engine = collection._backend
+        engine.give()
+        open_ = engine._open
+        monkeypatch.setattr(engine, "_open", lambda **given: (open_(**given), now.append(now.pop() + 30)))
+        monkeypatch.setattr("twinvec_qdrant.stores.embedded.engine.time", SimpleNamespace(monotonic=lambda: now[0]))
+        engine._begin()
+        assert TURN_SECONDS < engine._least < 10
+
+
+@pytest.mark.parametrize("wait", ["take", "held"])
+def test_a_ticket_that_another_process_looks_at_before_it_is_locked_is_made_again(tmp_path, monkeypatch, wait):
+    turns, make, tries = Turns(tmp_path), Turns._new_ticket, []
+
+    def looked_at(self: Turns) -> object:
+        ticket = make(self)
+        acquire = ticket._acquire
+        monkeypatch.setattr(ticket, "_acquire", lambda: tries.append(0) or (len(tries) > 1 and acquire()))
+        return ticket
+
+    monkeypatch.setattr(Turns, "_new_ticket", looked_at)
+    turns.enter()
+    if wait == "take":
+        assert turns.take(10)
+        turns.give()
+    else:
+        with turns.held(10):
+            assert turns.wanted()
+    assert len(tries) == 2
+    turns.leave()
 
 
 def test_a_writer_that_waits_for_long_says_for_whom(tmp_path, monkeypatch, caplog):
