@@ -1,6 +1,7 @@
-"""Similarity of vectors from any model: exact search, the most similar pairs, and clusters (by scikit-learn).
+"""Similarity of vectors from any model: exact search, the most similar pairs, and clusters.
 
-Search and pairs work in blocks of bounded memory. Legend: N vectors, Q queries, P pairs, D numbers in a vector.
+Search, pairs and clusters by density work in blocks of bounded memory; scikit-learn makes the other clusters. Legend:
+N vectors, Q queries, P pairs, D numbers in a vector.
 """
 
 from __future__ import annotations
@@ -167,16 +168,16 @@ def cluster(
         raise InputError(f"vectors: row {zeros[0]} is zero and has no cosine, which agglomerative needs; leave it out")
     if count < 2:
         return np.zeros(count, dtype=np.int64)
+    if method == "density":
+        return _by_size(_dense_groups(vectors_ND, float(threshold or 0), min_size))
     sklearn = import_extra("sklearn.cluster", "eval", "clustering")
     if method == "kmeans":
         model = sklearn.KMeans(n_clusters=clusters, n_init=4, random_state=_SEED)
-    elif method == "agglomerative":
+    else:
         distance = None if threshold is None else 1 - threshold
         model = sklearn.AgglomerativeClustering(
             n_clusters=clusters, distance_threshold=distance, metric="cosine", linkage="average"
         )
-    else:
-        model = sklearn.DBSCAN(eps=1 - float(threshold or 0), min_samples=min_size, metric="cosine")
     return _by_size(np.asarray(model.fit_predict(vectors_ND), dtype=np.int64))
 
 
@@ -233,6 +234,52 @@ def _upper_tiles(vectors_ND: FloatArray) -> Iterator[tuple[int, int, FloatArray]
             if first == second:
                 scores_AB[np.tril_indices(len(scores_AB))] = np.nan  # never reaches the floor
             yield first, second, scores_AB
+
+
+def _dense_groups(vectors_ND: FloatArray, threshold: float, min_size: int) -> IntArray:
+    """Return the first core of each vector's cluster, or -1: DBSCAN, as scikit-learn computes it, in tiles.
+
+    A core has ``min_size`` vectors near it. A vector that is no core has fewer, so what is kept of it stays small.
+    """
+    near_N = np.ones(len(vectors_ND), dtype=np.int64)
+    for first, second, scores_AB in _upper_tiles(vectors_ND):
+        is_near_AB = scores_AB >= threshold
+        near_N[first : first + _TILE] += is_near_AB.sum(axis=1)
+        near_N[second : second + _TILE] += is_near_AB.sum(axis=0)
+    is_core_N = near_N >= min_size
+    groups_N: IntArray = np.arange(len(vectors_ND))
+    reached: list[IntArray] = []  # pairs of a vector that is no core, and a core
+    for first, second, scores_AB in _upper_tiles(vectors_ND):
+        a, b = np.nonzero(scores_AB >= threshold)
+        pairs_P2 = np.stack([a + first, b + second], axis=1)
+        are_cores_P2 = is_core_N[pairs_P2]
+        groups_N = _joined(groups_N, pairs_P2[are_cores_P2.all(axis=1)])
+        reached.append(pairs_P2[are_cores_P2[:, 1] & ~are_cores_P2[:, 0]])
+        reached.append(pairs_P2[are_cores_P2[:, 0] & ~are_cores_P2[:, 1]][:, ::-1])
+    found_N: IntArray = np.where(is_core_N, groups_N, len(vectors_ND))
+    others, cores = np.concatenate(reached).T
+    np.minimum.at(found_N, others, groups_N[cores])
+    found_N[found_N == len(vectors_ND)] = -1
+    return found_N
+
+
+def _joined(groups_N: IntArray, pairs_P2: IntArray) -> IntArray:
+    """Return the groups, each named by its first member, after joining those of every pair of rows."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    joined_P2 = groups_N[pairs_P2]
+    joined_P2 = joined_P2[joined_P2[:, 0] != joined_P2[:, 1]]
+    if not len(joined_P2):
+        return groups_N
+    names, places_P2 = np.unique(joined_P2, return_inverse=True)
+    edges = tuple(places_P2.reshape(-1, 2).T)
+    graph = coo_array((np.ones(len(joined_P2), dtype=bool), edges), shape=(len(names), len(names)))
+    parts = connected_components(graph, directed=False)[1]
+    firsts = names[np.unique(parts, return_index=True)[1]]  # names ascend
+    renamed_N: IntArray = np.arange(len(groups_N))
+    renamed_N[names] = firsts[parts]
+    return renamed_N[groups_N]
 
 
 def _table(vectors: Any, name: str) -> FloatArray:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from sklearn.cluster import DBSCAN
 
 from twinvec import similarity
 from twinvec.errors import ConfigurationError, InputError
@@ -121,6 +124,32 @@ def test_groups_are_found_and_numbered_by_size(method, options, strays):
     labels = cluster(blobs(), method, **options)
     assert labels[:25].tolist() == EXPECTED
     assert set(labels[25:].tolist()) == strays
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("min_size", [1, 2, 4])
+def test_density_gives_the_clusters_of_scikit_learn(small_blocks, threshold, min_size):
+    table = vectors(90, dim=5)
+    theirs = DBSCAN(eps=1 - threshold, min_samples=min_size, metric="cosine").fit_predict(table)
+    assert cluster(table, "density", threshold=threshold, min_size=min_size).tolist() == by_size(theirs)
+
+
+def by_size(labels):
+    """Renumber clusters by size, clusters of equal size by their first member."""
+    order = sorted(set(labels.tolist()) - {-1}, key=lambda each: (-(labels == each).sum(), labels.tolist().index(each)))
+    return [-1 if each == -1 else order.index(each) for each in labels.tolist()]
+
+
+def test_density_holds_no_more_for_many_near_pairs(monkeypatch):
+    monkeypatch.setattr(similarity, "_TILE", 128)
+    table = 1 + 0.01 * vectors(1500)
+    cluster(table[:2], "density", threshold=0.9)  # imports
+    tracemalloc.start()
+    try:
+        assert not cluster(table, "density", threshold=0.9).any()
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000, "the numbers of all pairs take 18 MB"
+    finally:
+        tracemalloc.stop()
 
 
 def test_clusters_do_not_depend_on_length():

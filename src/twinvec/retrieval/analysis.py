@@ -67,6 +67,7 @@ _ASCII_WORD = re.compile(rf"[A-Za-z0-9_](?:[{re.escape(_CONTROLS)}]*[A-Za-z0-9_]
 _PIECE = re.compile(r"[^ \t\n\r]+")
 _REMEMBERED_LENGTH = 64  # characters; longer words hardly occur again
 _REMEMBERED = 2**17
+_SLICE = 4096  # texts
 _SPELT = range(3, 33)  # letters of words whose spelling is known
 
 # "getEnv", "HTTPServer" and "mRNA" have two parts; "RNAs" is a word. A part of one letter is dropped, as everywhere.
@@ -124,9 +125,12 @@ class Analyzer:
 
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each text, in order and with repetitions."""
-        words = [_words(text) for text in texts]
-        terms = self._terms_of(set().union(*words))
-        return [list(chain.from_iterable(map(terms.__getitem__, each))) for each in words]
+        found: list[list[str]] = []
+        for first in range(0, len(texts), _SLICE):  # the words of all texts at once take more room than the terms
+            words = [_words(text) for text in texts[first : first + _SLICE]]
+            terms = self._terms_of(set().union(*words))
+            found += [list(chain.from_iterable(map(terms.__getitem__, each))) for each in words]
+        return found
 
     def query_terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each query: from version 2 on, without English words that only ask.

@@ -1,6 +1,7 @@
 """The analysis of texts: words of all scripts, stems, accents, identifiers, questions, and the places of terms."""
 
 import re
+import tracemalloc
 from typing import ClassVar
 
 import bm25s
@@ -217,6 +218,22 @@ def test_names_are_one_term_of_a_query_in_any_case(name: str) -> None:
 @pytest.mark.parametrize("name", ["HTTPServer", "getEnvironmentVariable", "get_value", "MyOwnClass"])
 def test_identifiers_of_a_query_have_their_parts(name: str) -> None:
     assert len(Analyzer("english", 2).query_terms([name])[0]) >= 3
+
+
+def test_the_words_of_many_texts_are_not_held_at_once(monkeypatch) -> None:
+    monkeypatch.setattr(analysis, "_SLICE", 64)
+    texts = [f"{' '.join(TEXTS)} number{row}" for row in range(2000)]
+    analyzer = Analyzer("english", 2)
+    first = analyzer.terms(texts[-1:])  # loads what it needs
+    tracemalloc.start()
+    try:
+        found = analyzer.terms(texts)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 2000
+    assert found[-1:] == first
+    assert peak - kept < 1_000_000, "their words take megabytes"
 
 
 def test_words_are_counted_by_the_texts_that_have_them() -> None:
