@@ -20,7 +20,7 @@ import grpc
 import ray
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.checks import integer
+from twinvec.support.checks import check_methods, integer, string
 
 Workers = int | tuple[int, int] | None
 """A number of workers, or the least and the most of them; None for as many as the cluster has cores or GPUs."""
@@ -106,6 +106,11 @@ def _numbers(workers: Workers, default: int) -> tuple[int, int]:
     return least, most
 
 
+def check_dataset(value: object, what: str) -> None:
+    """Raise ``ConfigurationError`` unless a value is a Ray dataset."""
+    check_methods(value, ("schema", "map_batches", "context"), what, "a Ray dataset, as twinvec_ray.read returns it")
+
+
 @contextmanager
 def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
     """Connect this process to a cluster until the end of the block, unless it is connected already.
@@ -118,7 +123,7 @@ def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    _check_answer(address or AUTOMATIC)
+    _check_answer(string(address or AUTOMATIC, "address"))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:

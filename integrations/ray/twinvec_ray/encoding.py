@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.storage import Storage
-from twinvec.support.checks import integer
-from twinvec_ray.cluster import Plan, Workers, plan
+from twinvec.support.checks import integer, string
+from twinvec_ray.cluster import Plan, Workers, check_dataset, plan
 from twinvec_ray.recipes import EncoderRecipe, encoder_recipe
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ def encode(
         ConfigurationError: an argument is invalid, or the cluster lacks what the workers need.
         ModelError: the model is not found, damaged or not supported.
     """
+    check_dataset(dataset, "dataset")
+    string(text, "text")
+    string(column, "column")
     integer(batch_rows, "batch_rows", least=1)
     recipe = encoder_recipe(model, {**({"device": "cuda"} if use_gpu else {}), **options})
     workers = plan(num_workers, threads=threads, use_gpu=use_gpu)

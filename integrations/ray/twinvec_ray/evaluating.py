@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from twinvec.errors import InputError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import BeirSet, Qrels
 from twinvec.evaluation.ir import IrResult, as_result, without_own
 from twinvec.evaluation.measures import MEASURES, Measured, cutoff, measure_run
 from twinvec.evaluation.statistics import RESAMPLES, Values
+from twinvec.support.checks import check_methods
 from twinvec_ray.blocks import blocks, check_columns, get
+from twinvec_ray.cluster import check_dataset
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -53,9 +55,13 @@ def evaluate(
         ConfigurationError: a measure is unknown, or a column is missing.
         InputError: no query is judged, none that is judged was found, or a judged query comes twice.
     """
+    check_dataset(found, "found")
+    if not isinstance(measures, (list, tuple)) or not measures:
+        raise ConfigurationError(f"measures: expected a list of measures, got {measures!r}")
     depth = max(map(cutoff, measures))
     if not qrels:
         raise InputError("no judged queries")
+    check_methods(qrels, ("items",), "qrels", "a mapping of query ids to relevances")
     data = BeirSet(name, [], {}, {query: dict(grades) for query, grades in qrels.items()})
     rows = {query: row for row, query in enumerate(qrels)}
     per_query: dict[str, Values] = {measure: np.zeros(len(rows)) for measure in measures}

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.installation import install_line
+from twinvec.support.checks import path_text
 from twinvec_ray.blocks import raising_causes
+from twinvec_ray.cluster import check_dataset
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -19,7 +21,7 @@ _FILE_ROWS = 100_000  # the blocks that workers encode are much smaller
 _URL = re.compile(r"\w+://")
 
 
-def read(source: str) -> Dataset:
+def read(source: str | Path) -> Dataset:
     """Return the rows of Parquet (also a folder of it), JSON lines, Lance, or a text file, whose lines are ``text``.
 
     Raises:
@@ -28,6 +30,7 @@ def read(source: str) -> Dataset:
     """
     import ray.data
 
+    source = path_text(source, "source")
     path = PurePosixPath(source)
     suffix = path.suffix.lower()
     if not _URL.match(source):
@@ -62,14 +65,16 @@ def check_output(output: str) -> None:
             raise ConfigurationError(f"{output}: holds {others[0]!r}, which would be lost; choose another folder")
 
 
-def write(dataset: Dataset, output: str) -> None:
+def write(dataset: Dataset, output: str | Path) -> None:
     """Compute the dataset, and write it to a folder; a local one appears when it is complete, instead of an older one.
 
     Raises:
-        ConfigurationError: as for ``check_output``.
+        ConfigurationError: as for ``check_output``, or the dataset is none of Ray.
         InputError: the dataset has no rows.
         TwinvecError: what a step of the dataset raises; an ``EngineError`` quotes any other error.
     """
+    check_dataset(dataset, "dataset")
+    output = path_text(output, "output")
     check_output(output)
     if _URL.match(output):
         _write(dataset, output, lance=_is_lance(output))

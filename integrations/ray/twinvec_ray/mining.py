@@ -19,13 +19,14 @@ from twinvec.errors import InputError
 from twinvec.models.finding import find_model
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.filters import Filter
-from twinvec.support.checks import integer
+from twinvec.support.checks import check_settings, integer, string
 from twinvec.text import check_text
 from twinvec.training.data.text_hash import text_hash
 from twinvec.training.mining.hard_negatives import MiningOptions, PairScorer, ProbabilityScorer
 from twinvec.training.mining.hard_negatives import mine_negatives as mine_alone
 from twinvec.training.mining.known_positives import KnownPositives
 from twinvec_ray.blocks import blocks, check_columns, fold, get, results
+from twinvec_ray.cluster import check_dataset
 from twinvec_ray.neighbours import as_ids, compared, merged, vector_table
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ def mine_negatives(
     """
     import ray.data
 
+    check_dataset(pairs, "pairs")
+    check_dataset(corpus, "corpus")
+    check_settings(options, MiningOptions, "options")
+    for value, name in ((column, "column"), (id, "id"), (text, "text"), (corpus_column or column, "corpus_column")):
+        string(value, name)
     integer(block_rows, "block_rows", least=1)
     if denoise is not None:
         find_model(denoise)

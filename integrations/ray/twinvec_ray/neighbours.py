@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from twinvec.arrays import FloatArray, IntArray, largest, unit
 from twinvec.errors import InputError
 from twinvec.similarity import Measure
-from twinvec.support.checks import check_choice, integer
+from twinvec.support.checks import check_choice, integer, string
 from twinvec_ray.blocks import BLOCK_ROWS, blocks, check_columns, fold
+from twinvec_ray.cluster import check_dataset
 from twinvec_ray.encoding import vector_array
 
 if TYPE_CHECKING:
@@ -71,7 +72,11 @@ def nearest(
     integer(limit, "limit", least=1)
     integer(block_rows, "block_rows", least=1)
     check_choice(measure, Measure, "measure")
-    asked = (query_id or id, query_column or column)
+    asked = (string(query_id or id, "query_id or id"), string(query_column or column, "query_column or column"))
+    string(id, "id")
+    string(column, "column")
+    check_dataset(queries, "queries")
+    check_dataset(vectors, "vectors")
     prepare = partial(vector_table, what="queries", id=asked[0], column=asked[1], measure=measure)
     held = [(reference, limit) for reference, _ in blocks(queries, "queries", asked, block_rows, prepare)]
     prepare = partial(vector_table, what="vectors", id=id, column=column, measure=measure, distinct=True)

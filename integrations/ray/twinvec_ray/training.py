@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinvec.errors import ConfigurationError, EngineError
-from twinvec.support.checks import integer
+from twinvec.support.checks import file_path, integer
 from twinvec.support.extras import import_torch
 from twinvec_ray.cluster import AUTOMATIC, connected, plan
 
@@ -51,10 +51,13 @@ def train(
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
+    from twinvec.training.run.config import TrainConfig
     from twinvec.training.run.train import train as train_alone
 
+    if not isinstance(config, TrainConfig):
+        raise ConfigurationError(f"config: expected TrainConfig(...), got {config!r}")
     integer(max_failures, "max_failures", least=0)
-    target = Path(folder).resolve()
+    target = file_path(folder, "folder").resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     notes = target.with_name(f".{target.name}.ray")  # of Ray
     with connected(address):

@@ -79,7 +79,7 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
 
 def cutoff(measure: str) -> int:
     """Return the k of a measure such as ``ndcg@k``; raise ConfigurationError if the measure is unknown."""
-    match = re.fullmatch(r"(\w+)@([1-9]\d*)", measure)
+    match = re.fullmatch(r"(\w+)@([1-9]\d*)", measure) if isinstance(measure, str) else None
     if match is None or match[1] not in _NAMES:
         known = ", ".join(f"{name}@k" for name in _NAMES)
         raise ConfigurationError(f"measure {measure!r} is not one of {known}, with k a positive integer")
