@@ -51,8 +51,8 @@ DENSE, SPARSE = [0.9, 0.5, 0.1, 0.45, -0.2], [0.0, 8.0, 4.0, 1.5, 0.0]
 EXACT = ("terms", "bm25 documents", "bm25 queries", "sparse", "settings", "binary")
 TOLERANCES = {"fusion": 1e-7, "similarity": 1e-6, "hybrid": 1e-5}
 LOOSEST = 1e-5
-LATER_FLAG = "avx_vnni"
-"""A flag of later processors. They have the name of the processor that the values were recorded on."""
+FLAGS = {"avx512f": True, "avx_vnni": False}
+"""Flags by which the processor that the values were recorded on differs from earlier and later ones of its name."""
 NAMES = (*EXACT, "dense", "hybrid", "fusion", "maxsim", "tiny", "similarity")
 
 
@@ -106,9 +106,9 @@ def made_with() -> dict[str, Any]:
 
 def made_here() -> bool:
     """Whether the recorded values were made with what computes here."""
-    flags = re.search("flags\\s*: (.*)", Path("/proc/cpuinfo").read_text()) if Path("/proc/cpuinfo").exists() else None
-    another = flags is not None and LATER_FLAG in flags[1].split()
-    return not another and recorded(NAME)["MADE_WITH"] == made_with()
+    found = re.search("flags\\s*: (.*)", Path("/proc/cpuinfo").read_text()) if Path("/proc/cpuinfo").exists() else None
+    flags = found[1].split() if found else []
+    return recorded(NAME)["MADE_WITH"] == made_with() and all((each in flags) == has for each, has in FLAGS.items())
 
 
 def _settings(encoder: Encoder) -> dict[str, Any]:
