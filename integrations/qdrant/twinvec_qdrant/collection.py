@@ -285,7 +285,7 @@ class Collection:
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
         report = IngestReport() if report is None else report
         documents, membership = registered(
-            Roots(self._backend),
+            self._catalog,
             documents,
             source,
             describe or {},
@@ -683,6 +683,7 @@ class Collection:
         An ingest of many chunks builds the index of the vectors by itself. Searches continue meanwhile; writers wait.
         An embedded collection needs free disk space of about twice its size. Where the vectors are indexed anew, words
         are analysed by the newest version too; other open handles analyse their queries so from their next ingest on.
+        The next ingest reads files in the newest way.
 
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.

@@ -29,6 +29,7 @@ from twinvec_qdrant.settings import (
     AUTOMATIC,
     DEFAULT_CLUSTER,
     DEFAULT_INDEX,
+    NEWEST_READING,
     ChunkSettings,
     ClusterSettings,
     IndexSettings,
@@ -149,6 +150,7 @@ def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Descri
         index=wanted.index or DEFAULT_INDEX,
         tenant_key=wanted.tenant_key,
         payload_indexes=payload_indexes,
+        reading=NEWEST_READING,
     )
 
 

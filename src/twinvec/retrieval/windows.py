@@ -105,20 +105,24 @@ def windows(spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
 def grown(text: str, spans: Sequence[Span], first: int, end: int) -> Span:
     """Return the stretch of a window over the units of ``text``, with the units behind it and then before it.
 
-    It grows as long as it stays short enough, and not over the end of a page. If it is still very short, the words with
-    which a long unit begins are added.
+    It grows as long as it stays short enough, and not over the end of a page. Behind a colon it grows further. If it is
+    still very short, or ends with a colon, the words with which a long unit begins are added.
     """
 
     def holds(first: int, end: int, seam: int) -> bool:
         is_short = spans[end - 1].end - spans[first].start <= LONGEST
         return is_short and "\f" not in text[spans[seam - 1].end : spans[seam].start]
 
-    while end < len(spans) and _may_grow(spans, first, end) and holds(first, end + 1, end):
+    def opens(end: int) -> bool:
+        return text[spans[end - 1].end - 1] == ":"
+
+    while end < len(spans) and (_may_grow(spans, first, end) or opens(end)) and holds(first, end + 1, end):
         end += 1
     while first > 0 and _may_grow(spans, first, end) and holds(first - 1, end, first):
         first -= 1
     start, stop = spans[first].start, spans[end - 1].end
-    if end < len(spans) and stop - start < SHORTEST and "\f" not in text[stop : spans[end].start]:
+    is_open = stop - start < SHORTEST or opens(end)
+    if end < len(spans) and is_open and "\f" not in text[stop : spans[end].start]:
         stop = max(stop, _end_of_words(text, spans[end].start, start + LONGEST))
     return Span(start, stop)
 

@@ -143,6 +143,20 @@ def test_a_very_short_window_takes_the_beginning_of_a_long_unit():
     assert grown(text.replace("\n\n", "\n\f"), [first, second], 0, 1) == first
 
 
+def test_a_window_that_ends_with_a_colon_takes_what_it_introduces():
+    def shown(text, first, end):
+        span = grown(text, units(text), first, end)
+        return text[span.start : span.end]
+
+    before = "The first sentence has some words. The second one has more words. "
+    text = f"{before}Choose one of these:\n\n- the first kind of tea\n- the second kind\n- the third kind"
+    assert shown(text, 0, 3) == text.partition("\n- the second")[0]
+    long = "To brew the tea as the people of the harbour of Ely brew it at home, you do this:\n\n" + "brew a pot, " * 40
+    assert len(shown(long, 0, 1)) > LONGEST // 2
+    full = f"{'word ' * 50}:\n\n" + "brew a pot, " * 9
+    assert shown(full, 0, 1).endswith("brew a pot, brew a")
+
+
 def test_a_text_may_begin_behind_its_heading():
     assert cut("Guide > Taxes\n\nPay early.", 15) == ["Pay early."]
 

@@ -6,14 +6,16 @@ import asyncio
 import json
 import tempfile
 import threading
+from functools import partial
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
+from twinvec import Document, Encoder
 from twinvec.cli.app import build_app
-from twinvec_qdrant import Empty, Failure, read_source
+from twinvec_qdrant import Collection, Empty, Failure, opening, read_source
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain_line
@@ -213,7 +215,32 @@ def test_files_are_read_as_the_command_reads_them(served, docs):
     assert served.get(f"{docs}/documents/rows.jsonl/r1").json()["text"] == "a row"
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "a/../../b", "..", "", "x" * 300])
+def test_files_of_an_older_collection_are_read_as_its_version_read_them(tiny_model, tmp_path, monkeypatch):
+    model, text = tiny_model("bert"), f"![A pot](data:image/png;base64,{'A' * 120})"
+    with monkeypatch.context() as older:
+        older.setattr(opening, "NEWEST_READING", None)
+        with Collection.open("docs", tmp_path / "store", encoder=Encoder(model)) as collection:
+            collection.ingest([Document("tea.md", text, payload={"path": "tea.md", "format": "markdown"})])
+    with TestClient(create_app(settings_of(model, tmp_path)), base_url=ADDRESS) as client:
+        upload = partial(client.post, "/v1/collections/docs/documents", files=[("files", ("tea.md", text.encode()))])
+        assert upload().json()["unchanged"] == 1
+        assert client.get("/v1/collections/docs").json()["reading"] == 1
+    with Collection.open("docs", tmp_path / "store") as collection:
+        collection.reindex()
+    with TestClient(create_app(settings_of(model, tmp_path)), base_url=ADDRESS) as client:
+        upload = partial(client.post, "/v1/collections/docs/documents", files=[("files", ("tea.md", text.encode()))])
+        assert upload().json()["updated"] == 1
+
+
+def test_files_have_the_names_that_files_of_a_folder_may_have(served, docs):
+    names = ["Screenshot at 9.41\u202fAM.md", "a\u00a0b.md", "soft\u00adhyphen.md", "日本語.md", "\u200d.md"]
+    report = served.post(f"{docs}/documents", files=[("files", (name, b"text " + name.encode())) for name in names])
+    assert report.json()["new"] == len(names)
+    got = served.post(f"{docs}/documents/get", json={"ids": names}).json()
+    assert [each["id"] for each in got["documents"]] == names
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "a/../../b", "..", "", "x" * 300, "a\x1bb"])
 def test_a_file_cannot_be_written_elsewhere(served, docs, name):
     answer = served.post(f"{docs}/documents", files=[("files", (name, b"text"))])
     assert answer.status_code == 400

@@ -179,6 +179,7 @@ def reindex_command(
 
     Searches go on meanwhile. The command reports the recall of the vectors' index on a sample, and the payload keys
     with an index. With the options of payload keys or of cutting alone, the index of the vectors stays as it is.
+    Otherwise "twinvec update" or the next ingest reads the files of an older collection in the newest way.
 
     --cut-code, --pages and --surroundings say how documents are cut from now on. "twinvec update" or the next ingest
     cuts the documents anew that would be cut differently, and encodes what has changed.

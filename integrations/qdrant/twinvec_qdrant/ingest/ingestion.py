@@ -325,10 +325,12 @@ class Ingestion:
             self._report.deleted += 1
 
     def _build_index(self) -> None:
+        self._planner.advance(0, work=0, note="indexing vectors")
         try:
             self._backend.build_index(self._description.index)
         except StoreUnavailableError as error:  # searches work without the index, only more slowly
             logger.warning("no index was built: %s", error)
+        self._planner.advance(0, work=0, note="")
 
 
 def _not_pruned(kept: Sequence[str], hidden: Mapping[str, int]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from twinvec.errors import ConfigurationError
@@ -11,7 +11,11 @@ from twinvec.text import check_text
 from twinvec_qdrant.ingest.lines import RootElsewhere
 from twinvec_qdrant.ingest.reading import STANDARD_INPUT, Root, printable
 from twinvec_qdrant.ingest.reading.calls import WithResults
+from twinvec_qdrant.ingest.reading.files import VERSIONED_SUFFIXES
+from twinvec_qdrant.records.commits import Catalog
+from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.roots import Membership, Roots
+from twinvec_qdrant.settings import NEWEST_READING
 from twinvec_qdrant.stored_roots import StoredRoot
 
 NOT_BELOW = "/*/"
@@ -21,7 +25,7 @@ _STREAM = "stdin"
 
 
 def registered(
-    roots: Roots,
+    catalog: Catalog,
     documents: Iterable[object] | Root,
     source: str | None,
     describe: Mapping[str, str],
@@ -33,7 +37,8 @@ def registered(
     """Register the root of documents; return the documents, and which ones in the collection are from that root.
 
     The arguments are those of ``Collection.ingest``; ``write`` says whether to store the root, and by ``with_results``
-    helpers parse files. Documents of neither a ``Root`` nor a named source are from the first root.
+    helpers parse files. Documents of neither a ``Root`` nor a named source are from the first root. Files are read by
+    the collection's version of the reading.
 
     Raises:
         DocumentError: the root's folder or file cannot be read.
@@ -44,10 +49,14 @@ def registered(
         raise ConfigurationError(f"describe: expected texts by path, got {type(describe).__name__}")
     for path, text in describe.items():
         check_text(text, f"describe, under {check_text(path, 'describe: path')!r}")
+    roots = Roots(catalog.backend)
     if isinstance(documents, RootElsewhere):
+        _reading_version(catalog, is_old=any, write=write)
         wanted = StoredRoot.of_fields(documents.root)
         return documents.documents, roots.register(wanted, named=documents.named, prune=prune, write=write)
     if not isinstance(documents, Root):
+        if read_by := getattr(documents, "read_by", None):
+            read_by(_reading_version(catalog, is_old=_has_versioned, write=write))
         if source is None:
             if describe:
                 raise ConfigurationError("describe needs a source: give source=NAME")
@@ -55,8 +64,27 @@ def registered(
         wanted = StoredRoot(source, described=dict(describe))
         return documents, roots.register(wanted, named=True, prune=prune, write=write)
     read = documents.read(with_results)
+    read.read_by(_reading_version(catalog, is_old=_has_versioned, write=write))
     wanted = stored_root(documents, source, describe)
     return read, roots.register(wanted, named=source is not None, prune=prune, write=write)
+
+
+def _reading_version(catalog: Catalog, *, is_old: Callable[[Iterable[str]], bool], write: bool) -> int:
+    """Return by which version the collection's files are read; ``is_old`` tells an older collection by its ids.
+
+    A collection that an older version of twinvec made records none: it decides once.
+    """
+    version = stored_description(catalog.backend).reading
+    if version is None:
+        version = 1 if is_old(catalog.sources()) else NEWEST_READING
+        if write:
+            with catalog.backend.writing:
+                catalog.backend.write_metadata({"reading": version})
+    return version
+
+
+def _has_versioned(sources: Iterable[str]) -> bool:
+    return any(each.lower().endswith(VERSIONED_SUFFIXES) for each in sources)
 
 
 def source_name(root: Root) -> str:

@@ -109,7 +109,8 @@ class _Push:
         total = self._source.count([RECORDS])
         seen: set[str] = set()
         with self._target.writing, progress_bar("Pushing", total, "documents", shown=progress) as advance:
-            self._target.write_metadata({"chunking": self._chunking.as_dict()})
+            reading = {"reading": self._model.reading} if self._model.reading else {}
+            self._target.write_metadata({"chunking": self._chunking.as_dict(), **reading})
             self._to.recover()
             self._bm25.refresh()
             if not self._target.holds([RECORDS]):

@@ -32,7 +32,14 @@ from twinvec.support.checks import field_fault
 from twinvec_qdrant.encoders import document_vectors, states_dim
 from twinvec_qdrant.framework_layout import Layout
 from twinvec_qdrant.records.schema import tenant_path
-from twinvec_qdrant.settings import AUTOMATIC, DEFAULT_INDEX, ChunkSettings, IndexSettings, PayloadIndexes
+from twinvec_qdrant.settings import (
+    AUTOMATIC,
+    DEFAULT_INDEX,
+    NEWEST_READING,
+    ChunkSettings,
+    IndexSettings,
+    PayloadIndexes,
+)
 from twinvec_qdrant.stores.base import Backend, NewCollection
 from twinvec_qdrant.stores.points import DENSE
 
@@ -112,6 +119,8 @@ class Description(Generation):
     """Average terms of a chunk that the stored BM25 weights assume; 0 before the first ingest."""
     analysis: int = 1
     """Version of the analysis of words; stored if it is not 1, together with the first ``average_length``."""
+    reading: int | None = Field(default=None, ge=1, le=NEWEST_READING)
+    """Version of the reading of files; stored only once it is decided."""
     payload_indexes: PayloadIndexes = AUTOMATIC
     """Stored only if it differs from the default, which older versions of twinvec do not know."""
     layout: Layout | None = None
@@ -179,6 +188,7 @@ class Description(Generation):
             "payload_indexes": self.payload_indexes == AUTOMATIC,
             "external": self.external is None,
             "analysis": self.analysis == 1,
+            "reading": self.reading is None,
             "calibration": self.calibration is None,
             "layout": self.layout is None,
         }

@@ -44,6 +44,7 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "tenant_key": now.tenant_key,
         "language": now.language,
         "average_length": now.average_length,
+        **({"reading": now.reading} if now.reading else {}),
         **({"calibration": asdict(now.calibration)} if now.calibration else {}),
         "migrating_to": now.next.model if now.next else None,
         "chunks_to_migrate": backend.count([CHUNKS, LacksVector(now.next.vector)]) if now.next else None,

@@ -199,6 +199,7 @@ class _Sized:
     def __init__(self, documents: Iterable[Any], ingest: Ingest) -> None:
         self._documents = documents
         self._ingest = ingest
+        self.read_by = getattr(documents, "read_by", None)  # uploaded files are read as the collection asks
 
     def __iter__(self) -> Iterator[Any]:
         return self._ingest.seen(self._documents)

@@ -6,6 +6,7 @@ not be read, each in a line of its own, as ``twinvec_qdrant.written_line`` write
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -21,6 +22,7 @@ from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import SMALL_BYTES, decoder_for
 
 _BLOCK = 1 << 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 async def ndjson_pages(
@@ -138,10 +140,10 @@ async def save_files(files: list[UploadFile], folder: Path) -> None:
 
 def _inside(name: str) -> PurePosixPath:
     path = PurePosixPath(name.replace("\\", "/"))
-    usual = path.parts and not path.is_absolute() and ".." not in path.parts and name.isprintable()
+    usual = path.parts and not path.is_absolute() and ".." not in path.parts and not _CONTROL.search(name)
     if not usual or any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts):
         raise RequestError(
-            f"{name[:200]!r} cannot be the name of a file: expected a relative path without ..",
+            f"{name[:200]!r} cannot be the name of a file: expected a relative path without .. and control characters",
             param="files",
             code="bad_name",
         )

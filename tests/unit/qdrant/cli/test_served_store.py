@@ -294,6 +294,9 @@ def test_an_ingest_whose_process_dies_says_what_stays(tiny, tmp_path):
 
 def test_the_report_of_a_lost_process_has_what_it_had_committed(folder):
     class Lost:
+        def get(self, path):
+            return {"sources": 0}
+
         def stream(self, path, lines, on_event):
             on_event("progress", {"done": 2, "report": {"new": 1, "failed": 1, "chunks": 3}})
             raise StoreUnavailableError("the connection failed")
@@ -304,6 +307,29 @@ def test_the_report_of_a_lost_process_has_what_it_had_committed(folder):
             Root(str(folder / "docs")), report=report, source=None, progress=False, allow_all_failed=True
         )
     assert report == IngestReport(new=5, failed=1, chunks=3)
+
+
+@pytest.mark.parametrize(
+    ("info", "is_new"),
+    [({"sources": 0}, True), ({"sources": 3}, False), *[({"sources": 3, "reading": n}, n == 2) for n in (1, 2)]],
+)
+def test_files_are_read_as_the_collection_asks(tmp_path, info, is_new):
+    """A collection that records nothing and has documents is one of an older version."""
+    text, sent = f"![A pot](data:image/png;base64,{'A' * 120})", []
+
+    class Client:
+        def get(self, path):
+            return info
+
+        def stream(self, path, lines, on_event):
+            sent.extend(lines)
+
+    (tmp_path / "tea.md").write_text(text)
+    root = Root(str(tmp_path / "tea.md"))
+    ServedCollection(Client(), "docs").ingest(
+        root, report=IngestReport(), source=None, progress=False, allow_all_failed=True
+    )
+    assert sent[1]["document"]["text"] == ("![A pot](data:image/png;base64...)" if is_new else text)
 
 
 @contextmanager
@@ -360,6 +386,9 @@ def test_an_ingest_that_is_interrupted_while_it_reads_says_what_stays(tiny, tmp_
 
 def test_an_ingest_that_is_interrupted_when_all_is_sent_goes_on(folder, capsys):
     class Interrupted:
+        def get(self, path):
+            return {"sources": 0}
+
         def stream(self, path, lines, on_event):
             on_event("progress", {"done": 1, "received": True})
             raise KeyboardInterrupt

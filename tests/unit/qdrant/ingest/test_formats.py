@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from itertools import pairwise
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_a_format_gives_its_text(suffix, tmp_path):
     WRITERS[suffix](path)
     document = read(path)
     assert "tea" in document.text.lower(), document
-    assert document.payload == {"path": path.name, "format": "markdown"}
+    assert document.payload == {"path": path.name, "format": "text" if suffix == "pdf" else "markdown"}
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
@@ -102,6 +103,47 @@ def test_a_file_without_a_byte_is_empty(suffix, tmp_path):
     path = tmp_path / f"notes{suffix}"
     path.touch()
     assert read(path) == Empty(path.name, "holds no text")
+
+
+PAGE = """<html><head><title>Tea: brewing</title></head><body>
+<div class="navheader"><table><tr><th>Brewing</th></tr><tr><td><a href="milk.html"><img src="prev.png" alt="Prev"></a>
+</td></tr></table></div>
+<nav><a href="index.html">All of the book</a></nav>
+<h1 class="title">Brewing<a class="headerlink" href="#brewing" title="Permalink">¶</a></h1>
+<ul><li><a href="#water">Hot water</a></li><li><a href="#time">Long time</a></li></ul>
+<p id="water">See <a href="milk.html#cold" title="Chapter of milk">the milk</a> or <a href="https://tea.example/a_b"
+title="x">a shop</a>. Set brew_time to 4 * 60.<img src="pot.png" alt="A blue pot"><img src="line.gif"></p>
+<ul><li><a href="oolong.html">Oolong</a></li><li><a href="#x">Assam</a>, black</li></ul>
+<div role="navigation"><a href="milk.html">Next</a></div></body></html>"""
+
+
+def test_what_leads_elsewhere_is_no_text_of_a_web_page(tmp_path):
+    (tmp_path / "a.html").write_text(PAGE, encoding="utf-8")
+    assert read(tmp_path / "a.html").text.split("\n") == [
+        "# Brewing",
+        "",
+        "See the milk or [a shop](https://tea.example/a_b). Set brew_time to 4 * 60.A blue pot",
+        "",
+        "* Oolong",
+        "* Assam, black",
+    ]
+
+
+def test_a_web_page_of_links_keeps_them(tmp_path):
+    (tmp_path / "a.html").write_text('<body class="toc"><ul class="toc"><li><a href="b.html">Tea</a></ul></body>')
+    assert "Tea" in read(tmp_path / "a.html").text
+    (tmp_path / "b.html").write_text('<div class="toc"><h1>Tea</h1> at four</div>')
+    assert read(tmp_path / "b.html").text == "# Tea\n\nat four"
+
+
+def test_a_web_page_without_headings_has_its_title_as_heading(tmp_path):
+    (tmp_path / "a.html").write_text("<title>On\ntea</title><p>Brewed at four.")
+    (tmp_path / "b.html").write_bytes(
+        "<meta charset=latin-1><title>Café</title><body><h2>Thé</h2>à quatre".encode("latin-1")
+    )
+    first, second = read_source(tmp_path)
+    assert first.text == "# On tea\n\nBrewed at four."
+    assert second.text == "## Thé\n\nà quatre"
 
 
 def test_a_letter_has_its_subject_as_title(tmp_path):
@@ -191,7 +233,6 @@ def test_pages_start_where_their_text_does(tmp_path):
 
 
 def test_a_table_in_a_pdf_hides_no_page(tmp_path):
-    """markitdown reads pages with columns by another way, which joins them without a mark."""
     table = [
         f"{name}        {price}        {place}"
         for name, price, place in zip("abcdefgh", range(8), range(8), strict=True)
@@ -201,3 +242,50 @@ def test_a_table_in_a_pdf_hides_no_page(tmp_path):
     document = read(path)
     assert " 3-0." in document.text[document.pages[2] : document.pages[2] + 200]
     assert " 3-0." not in document.text[: document.pages[2]]
+
+
+def test_words_of_a_pdf_are_whole(tmp_path):
+    """Columns part no words, and a hyphen at the end of a line goes unless the word has it elsewhere."""
+    lines = [
+        "a well-known tea is brewed with boil-",
+        "ing water, which the well-",
+        "known house has        at        its        door",
+    ]
+    office_files.write_pdf(tmp_path / "book.pdf", [lines])
+    found = read(tmp_path / "book.pdf")
+    assert "brewed with boiling water" in found.text
+    assert "which the well-known house has" in found.text
+    assert "|" not in found.text
+    assert "-\n" not in found.text
+
+
+def test_a_sentence_of_a_pdf_goes_on_in_the_next_line(tmp_path):
+    """Chunks end at line ends, and should not end within a sentence."""
+    lines = [
+        "The leaves of tea are dried in the sun before",
+        "they are sent away in the ships of the harbour.",
+        "water is boiled, and there are two kinds of it;",
+        "brew(1)",
+        "pour()",
+    ]
+    office_files.write_pdf(tmp_path / "book.pdf", [lines])
+    assert read(tmp_path / "book.pdf").text.split("\n") == [" ".join(lines[:2]), *lines[2:]]
+
+
+def test_lines_that_pages_repeat_stay_once(tmp_path):
+    """Left and right pages have heads of their own; a page's number is part of its head or foot."""
+    heads = ["The book of tea {}", "{} On water", "The book of tea {}", "{} On water", "{} / 6 On milk", "The end"]
+    pages = [[head.format(row), f"Tip {row + 40}", *page(row)[1:], f"{row}"] for row, head in enumerate(heads, 1)]
+    office_files.write_pdf(tmp_path / "book.pdf", pages)
+    found = read(tmp_path / "book.pdf")
+    assert isinstance(found, PagedDocument)
+    bounds = pairwise([*found.pages, len(found.text)])
+    shown = [found.text[start:end].split() for start, end in bounds]
+    assert [" ".join(words[:3]) for words in shown[:2]] == ["The book of", "2 On water"]
+    assert [words[0] for words in shown] == ["The", "2", "Tip", "Tip", "5", "The"]
+    assert [words[-1] == str(row) for row, words in enumerate(shown, 1)] == [True, *[False] * 5]
+
+
+def test_leaders_of_a_table_of_contents_are_no_text(tmp_path):
+    office_files.write_pdf(tmp_path / "book.pdf", [["Water . . . . . . . . . . . 7", "Milk........12", "and so on..."]])
+    assert read(tmp_path / "book.pdf").text.split("\n") == ["Water 7", "Milk 12", "and so on..."]

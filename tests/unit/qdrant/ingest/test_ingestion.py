@@ -350,12 +350,18 @@ class Bar:
 
     def __init__(self) -> None:
         self.total = self.work = None
+        self.note = ""
         self.moves: list[tuple[int, float]] = []
 
     @contextmanager
     def __call__(self, label, total, unit, *, work=None, shown):
-        self.total, self.work, self.moves = total, work, []
-        yield lambda count, *, failed=0, work=None: self.moves.append((count, work))
+        self.total, self.work, self.moves, self.note = total, work, [], ""
+
+        def advance(count, *, failed=0, work=None, note=None):
+            self.moves.append((count, work))
+            self.note = self.note if note is None else note
+
+        yield advance
 
     @property
     def documents(self) -> int:
@@ -392,6 +398,14 @@ def test_the_bar_follows_the_work_and_a_large_file_moves_it(place, bar, tmp_path
         assert (bar.documents, bar.worked) == (5, pytest.approx(size)), "unchanged documents are work that is done"
         collection.ingest(read_source(folder), progress=True, dry_run=True)
         assert bar.worked == pytest.approx(size)
+
+
+def test_the_bar_says_that_vectors_are_indexed_when_all_documents_are_written(collection, bar, monkeypatch):
+    notes = []
+    monkeypatch.setattr(collection._backend, "build_index", lambda _: notes.append((bar.note, bar.documents)))
+    collection.ingest(NOTES, progress=True)
+    assert notes == [("indexing vectors", len(NOTES))], "an index of a million vectors takes many minutes"
+    assert bar.note == ""
 
 
 def test_the_bar_follows_the_length_of_texts_that_are_given(collection, bar):

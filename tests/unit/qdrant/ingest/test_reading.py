@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import io
 import json
+import lzma
 import os
 import sys
 import threading
@@ -43,6 +45,18 @@ def test_a_folder_gives_its_files_in_order_with_their_paths_as_ids(folder):
         ("z/deep/b.txt", "b", "text"),
     ]
     assert length_hint(read_source(folder)) == 2
+
+
+def test_the_bytes_of_an_image_in_markdown_are_no_text(tmp_path):
+    uri = "data:image/png;base64," + "iVBORw0KGgo/+" * 999 + "=="
+    svg = "data:image/svg+xml;charset=utf-8;base64," + "PHN2Zy" * 99
+    (tmp_path / "a.md").write_text(f'![tea]({uri}) is hot\n<img src="{svg}">\n\n[1]: {uri} "a cup"\n')
+    short = "![dot](data:image/gif;base64,R0lGODlhAQABAAAAACw=) and data:text/plain,tea"
+    (tmp_path / "b.md").write_text(short)
+    (tmp_path / "c.txt").write_text(uri)
+    image, drawing = "data:image/png;base64...", "data:image/svg+xml;charset=utf-8;base64..."
+    expected = f'![tea]({image}) is hot\n<img src="{drawing}">\n\n[1]: {image} "a cup"\n'
+    assert read(tmp_path) == {"a.md": expected, "b.md": short, "c.txt": uri}
 
 
 def test_hidden_files_and_caches_are_left_out(folder):
@@ -85,6 +99,17 @@ def test_what_is_no_text_fails_alone(folder):
     assert "No such file" in found["gone.txt"]
     assert "not a regular file" in found["pipe"]
     assert found["a.md"] == "# A"
+
+
+def test_a_compressed_file_says_how_it_is_compressed(tmp_path):
+    for name, opened in (("page.1.gz", gzip.open), ("log.xz", lzma.open)):
+        with opened(tmp_path / name, "wb") as file:
+            file.write(b"tea\n" * 99)
+    (tmp_path / "log.zst").write_bytes(b"\x28\xb5\x2f\xfd\x24\x00\x01\x00\x00\x99\xe9\xd8\x51")
+    kinds = {"page.1.gz": "gzip", "log.xz": "xz", "log.zst": "zstd"}
+    assert read(tmp_path) == {
+        name: f"compressed with {kind}; decompress it, and ingest what it holds" for name, kind in kinds.items()
+    }
 
 
 def test_a_file_that_changes_while_it_is_read_fails(folder, monkeypatch):
@@ -195,6 +220,12 @@ def test_a_pipe_is_read_once(tmp_path):
     documents = read_source(pipe)
     writer.start()
     assert [each.id for each in documents] == ["a"]
+
+
+@pytest.mark.parametrize(("text", "number"), [("", 0), ("{}", 1), ("{}\n", 1), ("{}\n{}", 2)])
+def test_a_last_line_counts_with_and_without_a_line_feed(tmp_path, text, number):
+    (tmp_path / "notes.jsonl").write_text(text)
+    assert length_hint(read_source(tmp_path / "notes.jsonl")) == number
 
 
 def test_json_lines_are_documents_and_broken_lines_are_named(tmp_path):

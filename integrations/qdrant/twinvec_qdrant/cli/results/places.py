@@ -12,7 +12,7 @@ from twinvec.retrieval.base import Hit, body_start
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.windows import whole_lines
 from twinvec_qdrant.ingest.cutting.markdown import is_markdown, located_sections
-from twinvec_qdrant.ingest.reading.decoding import decode
+from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
 from twinvec_qdrant.stored_roots import StoredRoot, owner
 
@@ -51,12 +51,13 @@ class Places:
             return None
         body = body_start(hit)
         before, passage = _normal(hit.text[body:start]), _normal(hit.text[start:end])
-        at = _only_place(text, _normal(hit.text[body:]), source, hit)
-        found = _only_place(text, passage, source, hit) if at is None else at + len(before)
-        if found is None:
-            return None
-        first = text.count("\n", 0, found) + 1
-        return first, first + passage.count("\n")
+        for read in dict.fromkeys((without_data_uris(text), text)):  # older collections keep data URIs
+            at = _only_place(read, _normal(hit.text[body:]), source, hit)
+            found = _only_place(read, passage, source, hit) if at is None else at + len(before)
+            if found is not None:
+                first = read.count("\n", 0, found) + 1
+                return first, first + passage.count("\n")
+        return None
 
 
 def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:

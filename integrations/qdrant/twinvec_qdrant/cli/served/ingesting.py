@@ -27,7 +27,7 @@ from twinvec_qdrant.ingest.registration import stored_root
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
-from twinvec_qdrant.settings import ChunkSettings
+from twinvec_qdrant.settings import NEWEST_READING, ChunkSettings
 from twinvec_qdrant.stored_roots import StoredRoot
 
 logger = logging.getLogger(__name__)
@@ -107,6 +107,7 @@ class ServedCollection:
             TwinvecError: the process could not go on; committed documents stay.
         """
         reading = root.read()
+        reading.read_by(self._reading_version())
         number = length_hint(reading)
         asked = {name: "true" for name, value in switches.items() if value}
         query = urlencode({**asked, **({"total": number} if number else {})})
@@ -129,6 +130,11 @@ class ServedCollection:
             logger.warning(warning)
         if report.all_failed and not allow_all_failed:
             raise IngestError("every document failed", report)
+
+    def _reading_version(self) -> int:
+        """Return by which version files are read; a collection with documents that records none is an older one."""
+        info = self._client.get(self._path)
+        return int(info.get("reading") or (1 if info["sources"] else NEWEST_READING))
 
 
 class _Told:

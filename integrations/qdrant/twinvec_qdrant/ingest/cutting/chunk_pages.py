@@ -1,7 +1,7 @@
 """The pages of chunks: a form feed where a page of a PDF begins, and the page on which each chunk starts.
 
 A chunk of short pages holds several of them. The form feeds in its text tell which of them a passage is on
-(``twinvec.retrieval.base.pages_of``). Most conversions of a PDF have them; those with tables have none.
+(``twinvec.retrieval.base.pages_of``). The text of a PDF as it is read has none; a program's text may have them.
 """
 
 from __future__ import annotations

@@ -220,6 +220,8 @@ class Chunker:
                 pieces = self._joined(pieces, capacity)
             elif kind == "markdown":
                 pieces = self._with_fences(pieces, heading)
+            if kind in _SPLITTERS and not self.settings.overlap:
+                pieces = self._with_introductions(pieces, heading)
             yield from filter(None, map(_trimmed, pieces))
 
     def _in_context(self, section: str, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
@@ -256,6 +258,19 @@ class Chunker:
             else:
                 yield from (fence, piece) if _WORD.search(fence) else (piece,)
                 fence = ""
+
+    def _with_introductions(self, pieces: Iterable[str], heading: str) -> Iterator[str]:
+        """Join a last paragraph that ends with a colon with the piece behind it, which it introduces, if it fits."""
+        before = ""
+        for piece in pieces:
+            if (whole := before.rstrip()).endswith(":"):
+                start = whole.rfind("\n\n") + 1
+                joined = before[start:] + piece
+                if self._fits(_under(heading, _trimmed(joined))):
+                    before, piece = before[:start], joined
+            yield before
+            before = piece
+        yield before
 
     def _joined(self, pieces: Iterable[str], capacity: int) -> Iterator[str]:
         """Join neighbouring pieces of code that fit together: the splitter parts a function's head from its body.

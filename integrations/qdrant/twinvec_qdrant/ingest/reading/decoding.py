@@ -7,6 +7,7 @@ encodings that are in use. A short text fits many of them equally well; then the
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Iterable
 
 from twinvec.errors import DocumentError
@@ -21,8 +22,15 @@ _MARKS = {  # those of UTF-32 first: one of them begins with a mark of UTF-16
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))  # control characters that no text has
+_DATA_URI = re.compile(r"(data:[\w.+-]+/[\w.+-]+(?:;[\w.=+-]+)*;base64),[A-Za-z0-9+/=_-]{100,}")
 _SAMPLE = 64 * 1024  # bytes of lines that are not ASCII: more of them make no better guess
+
+
+def without_data_uris(markdown: str) -> str:
+    """Return Markdown without the bytes of the images in it: ``data:image/png;base64...``, as markitdown writes it."""
+    return _DATA_URI.sub(r"\1...", markdown)
 
 
 def decode(data: bytes) -> tuple[str, str]:
@@ -47,6 +55,7 @@ def find_encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, bool]:
     try:
         for block in blocks():
             if not encoding:
+                _check_not_compressed(block)
                 encoding = next((name for mark, name in _MARKS.items() if block.startswith(mark)), "utf-8-sig")
                 decoder = _decoder(encoding)
             if encoding == "utf-8-sig" and b"\0" in block:
@@ -58,6 +67,12 @@ def find_encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, bool]:
         if encoding == "utf-8-sig" and (guess := _guess(blocks)):
             return guess, True
         raise _unknown(error) from error
+
+
+def _check_not_compressed(block: bytes) -> None:
+    kind = next((name for mark, name in _COMPRESSED.items() if block.startswith(mark)), None)
+    if kind:
+        raise DocumentError(f"compressed with {kind}; decompress it, and ingest what it holds")
 
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:

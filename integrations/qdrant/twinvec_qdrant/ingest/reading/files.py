@@ -1,10 +1,10 @@
 """Files: one file -> its bytes -> one document.
 
-Text files are decoded here, markitdown converts other formats (``converting``), and letters are taken apart by
-``mail``. A file without text is ``Empty``.
+Text files are decoded here, PDFium reads PDFs (``pdf_pages``), markitdown converts other formats (``converting``), and
+letters are taken apart by ``mail``. A file without text is ``Empty``.
 
-What becomes of the bytes depends on nothing else than them and the file's name, so that a process on another machine,
-which does not have the file, can do it.
+What becomes of the bytes depends on nothing else than them, the file's name and the version of the reading, so that a
+process on another machine, which does not have the file, can do it. ``older`` has what only version 1 does.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import stat
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
 from twinvec_qdrant.ingest.reading.converting import CONVERTED, convert
-from twinvec_qdrant.ingest.reading.decoding import decode
+from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris
 from twinvec_qdrant.ingest.reading.mail import MAIL_SUFFIX, read_mail
-from twinvec_qdrant.ingest.reading.pdf_pages import page_starts
+from twinvec_qdrant.ingest.reading.older.pdf import read_pdf_of_version_1
+from twinvec_qdrant.ingest.reading.pdf_pages import read_pdf
 from twinvec_qdrant.ingest.reading.results import (
     CHANGED,
     NO_TEXT,
@@ -35,6 +36,7 @@ from twinvec_qdrant.ingest.reading.results import (
     is_unchanged,
     printable,
 )
+from twinvec_qdrant.settings import NEWEST_READING
 
 _NO_TEXT_IN_PDF = "holds no text, perhaps only images; recognise its text first (OCR)"
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
@@ -42,36 +44,40 @@ _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 SLOW_SUFFIXES = CONVERTED | {MAIL_SUFFIX}
 """Endings of the names of files that take longer to parse than to send to another process; text files do not."""
 
+VERSIONED_SUFFIXES = (*SLOW_SUFFIXES, *MARKDOWN_SUFFIXES)
+"""Endings of the names of files that versions of the reading read differently."""
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 
 class FileBytes(NamedTuple):
-    """What a file holds, with the document's id and the ending of the file's name in small letters."""
+    """What a file holds, with the document's id, the ending of the file's name in small letters, and how to read it."""
 
     identity: str
     suffix: str
     data: bytes
+    version: int = NEWEST_READING
 
 
-def read_file(path: Path, identity: str) -> Document | Failure:
+def read_file(path: Path, identity: str, version: int = NEWEST_READING) -> Document | Failure:
     """Return the document that a file holds.
 
     Its payload is ``path`` (the id), ``format`` ("markdown" or "text"), ``encoding`` if that was guessed, and the front
     matter of a Markdown file or the sender, recipients and date of a letter.
     """
-    file = take_file(path, identity)
+    file = take_file(path, identity, version)
     return file if isinstance(file, Failure) else parse_file(file)
 
 
-def take_file(path: Path, identity: str) -> FileBytes | Failure:
+def take_file(path: Path, identity: str, version: int = NEWEST_READING) -> FileBytes | Failure:
     """Return what a file holds: at most 256 MiB of a format that is slow to parse, and 8 MiB of any other one."""
     if identity != printable(identity):
         return Failure(printable(identity), NOT_UTF8)
     suffix = path.suffix.lower()
     limit = _MAX_CONVERTED_BYTES if suffix in SLOW_SUFFIXES else MAX_TEXT_BYTES
-    return _or_failure(identity, lambda: FileBytes(identity, suffix, read_bytes(path, limit)))
+    return _or_failure(identity, lambda: FileBytes(identity, suffix, read_bytes(path, limit), version))
 
 
 def parse_file(file: FileBytes) -> Document | Failure:
@@ -117,30 +123,40 @@ def _parsed(file: FileBytes) -> Document | Empty:
 
 
 def _document(file: FileBytes) -> Document:
-    identity, suffix, data = file
+    identity, suffix, data, version = file
+    if suffix == ".pdf":
+        return _of_pdf(file)
     if suffix in CONVERTED:
-        return _converted(data, identity, suffix)
+        text = _without_data_uris(convert(data, suffix, version), version)
+        return Document(identity, text, payload={"path": identity, "format": "markdown"})
     if suffix == MAIL_SUFFIX:
-        letter = read_mail(data)
+        letter = read_mail(data, version)
         own = {"path": identity, "format": "markdown" if letter.is_markdown else "text"}
         return Document(identity, letter.body, letter.subject, letter.payload | own)
     text, encoding = decode(data)
     is_markdown = suffix in MARKDOWN_SUFFIXES
-    payload, body = split_front_matter(text, partial(_tell, identity)) if is_markdown else ({}, text)
+    payload: dict[str, Any] = {}
+    if is_markdown:
+        payload, text = split_front_matter(_without_data_uris(text, version), partial(_tell, identity))
     payload |= {"path": identity, "format": "markdown" if is_markdown else "text"}
     if encoding:
         payload["encoding"] = encoding
     title = payload.pop("title") if isinstance(payload.get("title"), str) else ""
-    return Document(identity, body, title, payload)
+    return Document(identity, text, title, payload)
 
 
 def _tell(identity: str, reason: str) -> None:
     logger.warning("%s: the front matter cannot be read and stays text: %s", printable(identity), reason)
 
 
-def _converted(data: bytes, identity: str, suffix: str) -> Document:
-    text = convert(data, suffix)
-    payload = {"path": identity, "format": "markdown"}
-    if suffix == ".pdf" and (pages := page_starts(data, text)):
-        return PagedDocument(identity, text, payload=payload, pages=pages)
-    return Document(identity, text, payload=payload)
+def _without_data_uris(markdown: str, version: int) -> str:
+    return without_data_uris(markdown) if version > 1 else markdown
+
+
+def _of_pdf(file: FileBytes) -> Document:
+    is_old = file.version == 1
+    text, pages = (read_pdf_of_version_1 if is_old else read_pdf)(file.data)
+    payload = {"path": file.identity, "format": "markdown" if is_old else "text"}
+    if pages:
+        return PagedDocument(file.identity, text, payload=payload, pages=pages)
+    return Document(file.identity, text, payload=payload)

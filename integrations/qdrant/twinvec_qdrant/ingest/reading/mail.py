@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.reading.converting import convert
 from twinvec_qdrant.ingest.reading.decoding import decode
+from twinvec_qdrant.settings import NEWEST_READING
 
 MAIL_SUFFIX = ".eml"
 
@@ -25,7 +26,7 @@ class Letter(NamedTuple):
     payload: dict[str, Any]
 
 
-def read_mail(data: bytes) -> Letter:
+def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
     """Return a letter, with ``from``, ``to``, ``cc``, ``date`` (ISO 8601) and ``attachments`` (names) as payload.
 
     The body is the plain text, or else the HTML, which is converted and needs the extra ``documents``.
@@ -48,7 +49,7 @@ def read_mail(data: bytes) -> Letter:
             raise
         raise DocumentError(f"a broken letter: {' '.join(str(error).split()) or type(error).__name__}") from error
     if is_html and body.strip():
-        body = convert(body.encode("utf-8", "replace"), ".html")  # UTF-7 can give lone surrogates
+        body = convert(body.encode("utf-8", "replace"), ".html", version)  # UTF-7 can give lone surrogates
     payload = _payload(message) | ({"attachments": attachments} if attachments else {})
     return Letter(_header(message, "subject"), body, is_html, payload)
 

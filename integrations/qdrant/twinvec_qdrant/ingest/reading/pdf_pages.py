@@ -1,77 +1,136 @@
-"""Pages: where each page of a PDF starts in the text that markitdown made of the PDF.
+"""PDF: the text of each page, by PDFium (pypdfium2, which comes with the extra ``documents``).
 
-pypdfium2, which comes with the extra ``documents``, reads the text of each page. A piece of each page is looked for in
-the whole text, comparing letters and digits only, since the two differ in their spaces and lines.
+PDFium gives the lines in reading order and parts words as people see them. What belongs to the sheet and not to the
+text goes: hyphens at which a line breaks, and lines at the head or the foot of a page that a page before has as well.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from contextlib import closing
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
+from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 
-_PIECE = 40  # letters and digits: enough to be found once in most texts
-_STEP = 20
-_TRIES = 30
+_MARK = b"%PDF-"
+_MARK_WITHIN = 1024  # bytes: readers of PDF allow other bytes before the mark
+_REPEATED = 3  # lines at the head, and at the foot, of a page that a page before may have
+_PROSE = 40  # characters: a line of prose that goes on in the next one has about as many, or more
+_PAGES_BACK = 2  # left and right pages have different heads
+
+_HYPHEN = "\x02"  # in place of a hyphen and the end of its line
+_BROKEN = re.compile(rf"([^\W\d_]+){_HYPHEN}([^\W\d_]+)")
+_COMPOUND = re.compile(r"[^\W\d_]+-[^\W\d_]+")
+_LEADERS = re.compile(r"(?: ?\.){5,} ?")  # of a table of contents
+_CONTROL = re.compile(r"[\x00\x01\x03-\x09\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 _pdfium = Lock()  # PDFium serves one thread at a time
 
 
-def page_starts(data: bytes, text: str) -> tuple[int, ...]:
-    """Return the offset in ``text`` where each page starts; a page that is not found has that of the next one.
+class _Page(NamedTuple):
+    """The lines of a page, and the numbers that it may show: its label, and its place in the file."""
 
-    The result is empty if PDFium cannot read the file or finds no page.
+    lines: list[str]
+    numbers: tuple[str, str]
+
+
+def read_pdf(data: bytes) -> tuple[str, tuple[int, ...]]:
+    """Return the text of a PDF, with an empty line between pages, and the offset in it where each page starts.
+
+    A page without text has the offset of the next one.
+
+    Raises:
+        DocumentError: not a PDF, or one that is damaged or encrypted.
+        MissingExtraError: pypdfium2 is missing.
     """
-    letters, offsets = _letters(text)
-    found: list[int | None] = []
-    begin = 0
-    for page in _pages(data):
-        place = _place(_letters(page)[0], letters, begin)
-        found.append(None if place is None else offsets[place])
-        begin = begin if place is None else place + 1
-    if found:
-        found[0] = 0
-    following = len(text)
-    for row in reversed(range(len(found))):
-        start = found[row]
-        following = following if start is None else start
-        found[row] = following
-    return tuple(each for each in found if each is not None)
+    read = page_texts(data)
+    if not read:
+        raise damaged()
+    numbered = [_page(text, label, str(row)) for row, (text, label) in enumerate(read, 1)]
+    pages = ["\n".join(_flowing(lines)) for lines in _without_repeated(numbered)]
+    compounds = {word.lower() for page in pages for word in _COMPOUND.findall(page)}
+    text, starts = "", []
+    for page in pages:
+        mended = _BROKEN.sub(lambda word: _joined(word[1], word[2], compounds), page).replace(_HYPHEN, "-").strip()
+        starts.append(len(text) + 2 if text else 0)
+        text += f"\n\n{mended}" if text and mended else mended
+    return text, tuple(min(start, len(text)) for start in starts)
 
 
-def _pages(data: bytes) -> list[str]:
-    """Return the text of each page; nothing if the file cannot be read."""
-    pdfium = import_extra("pypdfium2", "documents", "reading the pages of .pdf files", "twinvec-qdrant")
+def page_texts(data: bytes) -> list[tuple[str, str]]:
+    """Return the text of each page as PDFium gives it, and the page's label; nothing if PDFium cannot read the file.
+
+    Raises:
+        DocumentError: not a PDF, or an encrypted one.
+        MissingExtraError: pypdfium2 is missing.
+    """
+    if _MARK not in data[:_MARK_WITHIN]:
+        raise DocumentError("not a PDF, although its name ends in .pdf")
+    pdfium = import_extra("pypdfium2", "documents", "reading .pdf files", "twinvec-qdrant")
     try:
         with _pdfium, closing(pdfium.PdfDocument(data)) as document:
-            return [_text(document, row) for row in range(len(document))]
-    except pdfium.PdfiumError:
+            return [_text_and_label(document, row) for row in range(len(document))]
+    except pdfium.PdfiumError as error:
+        if error.err_code == pdfium.raw.FPDF_ERR_PASSWORD:
+            raise DocumentError("encrypted with a password; save it without the password") from error
         return []
 
 
-def _text(document: Any, row: int) -> str:
+def damaged() -> DocumentError:
+    """Return the error of a PDF without a page that can be read."""
+    return DocumentError("damaged: no page of the PDF can be read; get the file again")
+
+
+def _text_and_label(document: Any, row: int) -> tuple[str, str]:
     with closing(document[row]) as page, closing(page.get_textpage()) as words:
-        return str(words.get_text_bounded())
+        return str(words.get_text_bounded()), str(document.get_page_label(row) or "")
 
 
-def _letters(text: str) -> tuple[str, list[int]]:
-    """Return the letters and digits of a text, and the offset of each in the text."""
-    offsets = [row for row, letter in enumerate(text) if letter.isalnum()]
-    return "".join([text[row] for row in offsets]), offsets
+def _page(text: str, label: str, number: str) -> _Page:
+    lines = [line.strip(" ") for line in _LEADERS.sub(" ", _CONTROL.sub(" ", text)).splitlines()]
+    return _Page(list(filter(None, lines)), (label or number, number))
 
 
-def _place(page: str, letters: str, begin: int) -> int | None:
-    """Return where a page starts: by a piece that occurs once in the rest of the text, else by its first piece."""
-    first = None
-    for start in range(0, min(len(page), _TRIES * _STEP), _STEP):
-        piece = page[start : start + _PIECE]
-        found = letters.find(piece, begin)
-        if found < 0:
-            continue
-        if first is None:
-            first = max(found - start, begin)
-        if letters.find(piece, found + 1) < 0:
-            return max(found - start, begin)
-    return first
+def _without_repeated(pages: Sequence[_Page]) -> list[list[str]]:
+    """Return the lines of pages, without those at the head and the foot that one of the pages before has as well."""
+    heads = [[_without_number(line, page) for line in page.lines[:_REPEATED]] for page in pages]
+    feet = [[_without_number(line, page) for line in page.lines[: -_REPEATED - 1 : -1]] for page in pages]
+    found = []
+    for row, page in enumerate(pages):
+        first, last = _repeated(heads, row), _repeated(feet, row)
+        found.append(page.lines[first : max(len(page.lines) - last, first)])
+    return found
+
+
+def _repeated(ends: Sequence[Sequence[str]], row: int) -> int:
+    """Return how many lines of an end of a page the same end of an earlier page has."""
+    earlier = ends[max(row - _PAGES_BACK, 0) : row]
+    count = 0
+    while count < len(ends[row]) and any(ends[row][count] in each[count : count + 1] for each in earlier):
+        count += 1
+    return count
+
+
+def _flowing(lines: Sequence[str]) -> list[str]:
+    """Return lines, those of prose joined where a sentence clearly goes on in the next one: chunks end at line ends."""
+    found: list[str] = []
+    for before, line in zip(["", *lines], lines, strict=False):
+        if len(before) >= _PROSE and before[-1] not in ".:;!?" and line[0].islower():
+            found[-1] += f" {line}"
+        else:
+            found.append(line)
+    return found
+
+
+def _without_number(line: str, page: _Page) -> str:
+    """Return a line with a sign in place of the page's number."""
+    return re.sub(rf"(?<!\S)(?:{'|'.join(map(re.escape, page.numbers))})(?![^\s/])", "#", line)
+
+
+def _joined(before: str, behind: str, compounds: set[str]) -> str:
+    """Return a word that is broken at a hyphen; the hyphen stays if the text has the word with it elsewhere."""
+    whole = f"{before}-{behind}"
+    return whole if whole.lower() in compounds else before + behind

@@ -45,12 +45,16 @@ def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -
 
 
 def count_lines(path: Path) -> int:
-    """Return the number of lines of a file; 0 if it cannot be read."""
+    """Return the number of lines of a file, also of a last one that no line feed ends; 0 if it cannot be read."""
+    lines, last = 0, b"\n"
     try:
         with path.open("rb") as file:
-            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+            for block in iter(lambda: file.read(1 << 20), b""):
+                lines += block.count(b"\n")
+                last = block[-1:]
     except OSError:
         return 0
+    return lines + (last != b"\n")
 
 
 def _document(record: dict[str, Any], position: int, prefix: str, columns: RecordColumns) -> Document | Empty:

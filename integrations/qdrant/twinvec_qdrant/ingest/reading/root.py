@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from twinvec_qdrant.ingest.reading.records import RECORDS_SUFFIX, count_lines, r
 from twinvec_qdrant.ingest.reading.results import NOT_UTF8, Failure, Read, printable
 from twinvec_qdrant.ingest.reading.tables import TABLE_SUFFIXES, read_table
 from twinvec_qdrant.ingest.reading.walking import FoundFile, Walk
+from twinvec_qdrant.settings import NEWEST_READING
 
 STANDARD_INPUT = "-"
 """The path of a root that reads JSON lines from standard input."""
@@ -41,15 +43,21 @@ class Reading(Iterator[Document | Failure]):
     ``length_hint`` gives the number of documents, or 0.
 
     Attributes:
+        version: Version of the reading by which files are read.
         size: Bytes of all files together; 0 if that is not known.
         done: Bytes of the files, or parts of files, that have been read so far.
     """
 
-    def __init__(self, reads: Iterable[Read], number: int = 0, size: int = 0) -> None:
-        self._reads = iter(reads)
+    def __init__(self, reads: Callable[[Reading], Iterable[Read]], number: int = 0, size: int = 0) -> None:
+        self.version = NEWEST_READING
+        self._reads = iter(reads(self))
         self._number = number
         self.size = size
         self.done = 0
+
+    def read_by(self, version: int) -> None:
+        """Read files by this version of the reading, that of a collection, instead of the newest one."""
+        self.version = version
 
     def __next__(self) -> Document | Failure:
         value, size = next(self._reads)
@@ -115,7 +123,7 @@ class Root:
             DocumentError: the file or folder does not exist or cannot be accessed.
         """
         if self.path == STANDARD_INPUT:
-            return Reading(read_lines(sys.stdin.buffer, "", "", self.columns))
+            return Reading(lambda _: read_lines(sys.stdin.buffer, "", "", self.columns))
         path = Path(path_text(self.path, "path"))
         try:
             status = path.stat()
@@ -124,7 +132,7 @@ class Root:
         if stat.S_ISDIR(status.st_mode):
             return self._read_folder(self._walk(), with_results)
         found = FoundFile(path, path.name, status.st_size)
-        reads = self._reads(iter([found]), with_results, in_folder=False)
+        reads = partial(self._reads, iter([found]), with_results, in_folder=False)
         if not stat.S_ISREG(status.st_mode):
             return Reading(reads)
         return Reading(reads, self._count(path, in_folder=False), status.st_size)
@@ -182,20 +190,26 @@ class Root:
         for each in walk.files():
             number += 1 if isinstance(each, Failure) else self._count(each.path, in_folder=True)
             size += 0 if isinstance(each, Failure) else each.size
-        return Reading(self._reads(walk.files(), with_results, in_folder=True), number, size)
+        return Reading(partial(self._reads, walk.files(), with_results, in_folder=True), number, size)
 
     def _reads(
-        self, found: Iterator[FoundFile | Failure], with_results: WithResults | None, *, in_folder: bool
+        self,
+        found: Iterator[FoundFile | Failure],
+        with_results: WithResults | None,
+        reading: Reading,
+        *,
+        in_folder: bool,
     ) -> Iterator[Read]:
-        for each in found if with_results is None else with_results(map(_with_call, found)):
+        calls = (_with_call(each, reading.version) for each in found)
+        for each in found if with_results is None else with_results(calls):
             if isinstance(each, Read):
                 yield each
             elif isinstance(each, Failure):
                 yield Read(each, 0)
             else:
-                yield from self._read_one(each, prefix=f"{each.place}/" if in_folder else "")
+                yield from self._read_one(each, f"{each.place}/" if in_folder else "", reading.version)
 
-    def _read_one(self, found: FoundFile, prefix: str) -> Iterator[Read]:
+    def _read_one(self, found: FoundFile, prefix: str, version: int = NEWEST_READING) -> Iterator[Read]:
         """Yield the documents of a file; ``prefix`` comes before the ids of records, and is empty for a single file."""
         kind = self._kind(found.path, in_folder=bool(prefix))
         if kind and prefix != printable(prefix):  # no id can begin with it
@@ -205,7 +219,7 @@ class Root:
         elif kind in TABLE_SUFFIXES:
             yield from read_table(found.path, found.place, prefix, self.columns)
         else:
-            yield Read(read_file(found.path, found.place), found.size)
+            yield Read(read_file(found.path, found.place, version), found.size)
 
     def _holds(self, found: FoundFile, *, in_folder: bool) -> bool:
         """Return whether a file holds anything to ingest; only a file of records may hold nothing."""
@@ -228,11 +242,11 @@ class Root:
         return suffix if self.records or (suffix == RECORDS_SUFFIX and not in_folder) else ""
 
 
-def _with_call(found: FoundFile | Failure) -> FoundFile | Failure | Read | HelperCall:
+def _with_call(found: FoundFile | Failure, version: int) -> FoundFile | Failure | Read | HelperCall:
     """Return the call that parses a file that is slow to parse, or the failure to read its bytes; else ``found``."""
     if isinstance(found, Failure) or found.path.suffix.lower() not in SLOW_SUFFIXES:
         return found
-    file = take_file(found.path, found.place)
+    file = take_file(found.path, found.place, version)
     if isinstance(file, Failure):
         return Read(file, found.size)
     lost = Read(Failure(printable(found.place), _LOST), found.size)

@@ -13,7 +13,7 @@ from twinvec_qdrant.ingest.cutting.chunk_pages import with_breaks
 from words import WordEncoder
 
 TABLE = [f"{name}        {price}        {price}0" for price, name in enumerate("abcdefgh")]
-"""Columns, which markitdown reads by another way: it joins such pages without a form feed."""
+"""Columns, without a word that the test looks for."""
 
 
 def page(number, lines=12):

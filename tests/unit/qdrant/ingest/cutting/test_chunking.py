@@ -90,6 +90,19 @@ def test_a_fence_without_room_beside_its_code_keeps_its_word():
     assert "python" in {word for chunk in cut(text) for word in words(chunk.text)}
 
 
+@pytest.mark.parametrize("name", ["guide.md", "notes.txt"])
+def test_what_ends_with_a_colon_stays_with_what_it_introduces(name):
+    items = "\n".join(f"- kind {number} of tea with milk" for number in range(2))
+    text = f"{'first ' * 10}\n\nThere are two kinds:\n\n{items}\n\n{'last ' * 18}"
+    assert bodies(cut(text, name)) == [
+        ("first " * 10).strip(),
+        f"There are two kinds:\n\n{items}",
+        ("last " * 18).strip(),
+    ]
+    long = f"{'first ' * 6}\n\nThe kinds:\n\n{'tea ' * 22}"
+    assert bodies(cut(long, name)) == [f"{'first ' * 6}\n\nThe kinds:", ("tea " * 22).strip()], "no room"
+
+
 def test_an_overlap_repeats_the_end_of_the_chunk_before():
     text = " ".join(f"word{number}" for number in range(90))
     plain, overlapping = cut(text, "notes.txt"), cut(text, "notes.txt", overlap=8)
