@@ -66,7 +66,7 @@ def test_a_warning_of_the_server_is_shown_with_the_report(visit, server, tmp_pat
     page.select_option("#add-collection", "recipes")
     page.set_input_files("#add-files", [tmp_path / "plumber.txt"])
     assert counts(page) == {"new": 1}
-    expect(page.locator("#add-outcome .warning")).to_contain_text("1 of 1 chunks")
+    expect(page.locator("#add-outcome .warning")).to_contain_text("1 chunk consists mostly of words")
 
 
 def test_files_are_dropped_and_a_second_time_they_are_known(visit, server):
