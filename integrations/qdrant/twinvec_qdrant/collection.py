@@ -143,8 +143,8 @@ class Collection:
             language: For a new collection, the Snowball language of BM25's stemmer.
             api_key: Key for ``url``; default: the environment variable ``QDRANT_API_KEY``, or the content of the file
                 that ``QDRANT_API_KEY_FILE`` names.
-            wait_seconds: How long a call waits for another process that uses the embedded store, or for a server's
-                answer to one request, with all tries and pauses; at least a second.
+            wait_seconds: How long a call waits for each process that uses the embedded store before it, or for a
+                server's answer to one request, with all tries and pauses; at least a second.
             grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
             grpc_port: See ``grpc``.
             cluster: How a server keeps the collection; default: as it does, or for a new collection as the server has

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 TURN_SECONDS = 0.25
 """A process that is not idle keeps its turn at least this long, and four times as long as it took to begin it.
 
-But it gives a turn after half of the time that others wait for it, which is taken to be as long as it waits itself."""
+At most half of ``wait_seconds``: others are taken to wait as long as this process does."""
 
 _IDLE_SECONDS = 0.05
 _KINDS = ("chunk", "record", "note")
@@ -107,7 +107,7 @@ class SharedEngine:
             return self._original.obstacle()
 
     def _begin_in_place(self, create: Callable[[], None] | None) -> None:
-        was_given = self._turns.take(self._wait_seconds)
+        was_given = self._turns.take(self._wait_seconds, self._check_open)
         start = time.monotonic()
         try:
             is_alone = not self.writer.depth and self._turns.may_write()

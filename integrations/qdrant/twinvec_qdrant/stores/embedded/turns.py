@@ -1,7 +1,8 @@
 """Turns: which process has an embedded collection open, and which one writes.
 
     lock           held by the process that has the engine open: its turn
-    owner          id of the process that has the turn, with a line break while the engine is open; empty between turns
+    owner          id of the process that has the turn, with a line break while it opens or closes the engine; empty
+                   between turns
     turns/users    shared by all processes that have the collection open, with or without a turn; the last one removes
                    the folder
     turns/wait-*   the ticket of a process that waits for its turn, locked by it; the lowest name is the next
@@ -18,7 +19,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -40,8 +41,8 @@ logger = logging.getLogger(__name__)
 _POLL_SECONDS = 0.01
 _SILENT_SECONDS = 1.0  # a longer wait for the writer is logged
 _TICKET_SECONDS = 1.0  # others may take a new ticket for one that is left over, before it is locked, and remove it
-_PATIENCE = 10  # a process waits so many times as long while another one opens or closes the engine
-_IS_OPEN = b"\n"
+_TIMES_AS_LONG = 10  # as usual is the wait while another process opens or closes the engine
+_MOVES = b"\n"
 _TICKET = "wait-"
 _USERS = "users"
 
@@ -110,25 +111,25 @@ class Turns:
 
         A process that has the turn can tell that this one waits only if a ticket can be written.
         """
-        end = time.monotonic() + wait_seconds
+        patience = _Patience(self._owner, wait_seconds)
         ticket = self._new_ticket()
         try:
             if self._folder.is_dir():
                 with suppress(OSError, Timeout):
                     _begin_waiting(ticket)
-            with self._read_locked(end, wait_seconds):
+            with self._read_locked(patience):
                 yield not has_owner(self._path)
         finally:
             _end_waiting(ticket)
 
     @contextmanager
-    def _read_locked(self, end: float, wait_seconds: float) -> Iterator[None]:
+    def _read_locked(self, patience: _Patience) -> Iterator[None]:
         with ExitStack() as stack:
             try:
                 file = stack.enter_context(open(self._turn.lock_file, "rb"))
                 while not _shares(file):
-                    if time.monotonic() >= end:
-                        raise self._busy("in use", self._owner, wait_seconds, "use")
+                    if not patience.is_left():
+                        raise self._busy("in use", self._owner, patience.waited(), "use")
                     time.sleep(_POLL_SECONDS)
             except FileNotFoundError:  # nobody has had a turn here
                 pass
@@ -161,29 +162,31 @@ class Turns:
                 fcntl.flock(self._users, fcntl.LOCK_SH)
         return False
 
-    def take(self, wait_seconds: float) -> bool:
+    def take(self, wait_seconds: float, check: Callable[[], None] = lambda: None) -> bool:
         """Take the turn; return whether the last one ended by ``give``, or raise ``StoreBusyError``.
 
         Those who wait take their turns in the order of their coming. They wait ``wait_seconds`` for each process that
-        has the turn before them, and longer while it opens or closes the engine: see ``opened`` and ``closing``.
+        has the turn before them, and longer while it opens or closes the engine: see ``opened`` and ``closing``. The
+        wait ends when ``check`` raises.
         """
         self.enter()
-        return self._take(wait_seconds)
+        return self._take(wait_seconds, check)
 
-    def _take(self, wait_seconds: float) -> bool:
+    def _take(self, wait_seconds: float, check: Callable[[], None] = lambda: None) -> bool:
         patience = _Patience(self._owner, wait_seconds)
         ticket = self._new_ticket()
         try:
             if self._users is not None:
                 self._begin_waiting_if_room(ticket)
             while self._is_behind(ticket) or not _acquires(self._turn, 0):
+                check()
                 if not patience.is_left():
                     raise Timeout(ticket.lock_file)
                 time.sleep(_POLL_SECONDS)
             was_given = not has_owner(self._path)
             self._note_owner()
         except Timeout:
-            raise self._busy("in use", self._owner, wait_seconds, "use") from None
+            raise self._busy("in use", self._owner, patience.waited(), "use") from None
         except OSError as error:
             self._turn.release()
             raise self._unusable(error) from error
@@ -193,13 +196,14 @@ class Turns:
 
     def opened(self) -> None:
         """Tell those who wait that this process has the turn, and has just opened the engine."""
-        with suppress(OSError), self._owner.open("ab") as owner:
-            owner.write(_IS_OPEN)
+        with suppress(OSError):  # shortened, not written anew: a full disk would leave nothing, as after ``give``
+            os.truncate(self._owner, len(str(os.getpid())))
 
     def closing(self) -> None:
-        """Tell those who wait that this process begins to close the engine, which may take long too."""
-        with suppress(OSError):  # shortened, not written anew: a full disk would leave nothing, as after ``give``
-            os.truncate(self._owner, len(self._owner.read_bytes().rstrip(_IS_OPEN)))
+        """If this process has the turn, tell those who wait that it begins to close the engine, which may take long."""
+        if self._turn.is_locked:
+            with suppress(OSError), self._owner.open("ab") as owner:
+                owner.write(_MOVES)
 
     def _is_behind(self, ticket: FileLock) -> bool:
         return any(self._waits(each) for each in self._tickets() if each < Path(ticket.lock_file))
@@ -213,10 +217,12 @@ class Turns:
 
     def _note_owner(self) -> None:
         try:
-            self._owner.write_text(str(os.getpid()), encoding="ascii")
+            self._owner.write_bytes(b"%d%b" % (os.getpid(), _MOVES))
         except OSError as error:
-            if not is_disk_full(error):  # a kill shows all the same: the files have no checksums
+            if not is_disk_full(error):
                 raise
+            with suppress(OSError):
+                os.truncate(self._owner, 1)  # a hole needs no room, and shows that the turn was not given
 
     def _new_ticket(self) -> FileLock:
         return FileLock(self._folder / f"{_TICKET}{time.time_ns():020}-{os.getpid()}", thread_local=False)
@@ -284,8 +290,8 @@ class Turns:
 
     def _busy(self, how: str, file: Path, wait_seconds: float, what: str) -> StoreBusyError:
         return StoreBusyError(
-            f"{self._path}: {how} by {_holder(file)} for more than {wait_seconds:g} s; only one process at a time can "
-            f"{what} an embedded collection: wait for that process, or use a Qdrant server"
+            f"{self._path}: {how} by {_holder(file)} for more than {round(wait_seconds, 2):g} s; only one process at a "
+            f"time can {what} an embedded collection: wait for that process, or use a Qdrant server"
         )
 
     def _unusable(self, error: OSError) -> StoreUnavailableError:
@@ -294,21 +300,27 @@ class Turns:
 
 
 class _Patience:
-    """The wait for a turn: ``seconds`` since the file ``owner`` has last changed, and longer while the engine opens."""
+    """The wait for a turn: ``seconds`` since the file ``owner`` has last changed.
+
+    While another process opens or closes the engine, it is ``_TIMES_AS_LONG``.
+    """
 
     def __init__(self, owner: Path, seconds: float) -> None:
         self._owner = owner
         self._seconds = seconds
         self._seen = self._now()
-        self._since = time.monotonic()
+        self._start = self._since = time.monotonic()
 
     def is_left(self) -> bool:
         """Return whether to go on waiting."""
         if (now := self._now()) != self._seen:
             self._seen, self._since = now, time.monotonic()
         content, _ = now
-        is_between = bool(content) and not content.endswith(_IS_OPEN)  # it opens or closes the engine
-        return time.monotonic() - self._since < self._seconds * (_PATIENCE if is_between else 1)
+        return time.monotonic() - self._since < self._seconds * (_TIMES_AS_LONG if content.endswith(_MOVES) else 1)
+
+    def waited(self) -> float:
+        """Return the seconds so far."""
+        return time.monotonic() - self._start
 
     def _now(self) -> tuple[bytes, int]:
         try:
@@ -327,6 +339,9 @@ def _acquires(lock: FileLock, seconds: float) -> bool:
 
 def _begin_waiting(ticket: FileLock) -> None:
     ticket.acquire(timeout=_TICKET_SECONDS, poll_interval=_POLL_SECONDS)
+    while not Path(ticket.lock_file).exists():  # another process removed it before it was locked
+        ticket.release()
+        ticket.acquire(timeout=_TICKET_SECONDS, poll_interval=_POLL_SECONDS)
 
 
 def _end_waiting(ticket: FileLock) -> None:

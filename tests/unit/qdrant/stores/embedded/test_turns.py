@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -10,13 +11,17 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from holders import HOLDER, with_helpers
-from twinvec.errors import StoreBusyError, StoreUnavailableError
+from twinvec.errors import StoreBusyError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.stores.embedded.engine import TURN_SECONDS
 from twinvec_qdrant.stores.embedded.turns import Turns
@@ -199,28 +204,136 @@ def test_turns_are_taken_in_order_and_the_wait_is_bounded(tmp_path):
     assert not (tmp_path / "turns").exists()
 
 
-def test_the_wait_for_a_turn_is_longer_while_the_engine_is_opened_and_closed(tmp_path, monkeypatch):
-    first, second = Turns(tmp_path), Turns(tmp_path)
-    for turns in (first, second):
-        turns.enter()
-    first.take(0)
-    now, happens = [0.0], {30: first.opened, 38: first.closing, 70: first.give}
+@pytest.fixture
+def clock(monkeypatch):
+    """Let every pause of a wait take a second, and call ``clock.happens[second]`` then; ``clock.now`` counts."""
+    clock = SimpleNamespace(now=0, happens={}, time_ns=time.time_ns)
 
     def sleep(_: float) -> None:
-        now[0] += 1
-        happens.pop(now[0], lambda: None)()
+        clock.now += 1
+        clock.happens.pop(clock.now, lambda: None)()
 
-    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep, time_ns=time.time_ns)
+    clock.monotonic, clock.sleep = lambda: clock.now, sleep
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.turns.time", clock)
+    return clock
+
+
+@pytest.fixture
+def both(tmp_path):
+    """Two users of one collection."""
+    users = Turns(tmp_path), Turns(tmp_path)
+    for turns in users:
+        turns.enter()
+    yield users
+    for turns in users:
+        turns.give()
+        turns.leave()
+
+
+def test_the_wait_for_a_turn_is_longer_while_the_engine_is_opened_and_closed(both, clock):
+    first, second = both
+    first.take(0)
+    clock.happens = {30: first.opened, 38: first.closing, 70: first.give}
     second.take(10)
-    assert now == [70]
+    assert clock.now == 70
     second.opened()
     with pytest.raises(StoreBusyError, match=f"process {os.getpid()} for more than 10 s"):
         first.take(10)
-    assert now == [80]
-    second.give()
-    for turns in (first, second):
-        turns.leave()
+    assert clock.now == 80
+
+
+def test_a_reader_without_a_turn_waits_as_long(both, clock):
+    first, second = both
+    first.take(0)
+    clock.happens = {30: first.give}
+    with second.held(10) as was_given:
+        assert (was_given, clock.now) == (True, 30)
+
+
+def test_a_process_of_an_older_version_is_waited_for_as_usual(both, clock, tmp_path):
+    first, second = both
+    first.take(0)
+    (tmp_path / "owner").write_text("1234")
+    with pytest.raises(StoreBusyError, match="process 1234 for more than 10 s"):
+        second.take(10)
+    assert clock.now == 10
+
+
+def test_only_the_process_that_has_the_turn_says_that_it_closes(both, tmp_path):
+    first, second = both
+    first.take(0)
+    first.opened()
+    before = (tmp_path / "owner").read_bytes()
+    second.closing()
+    assert (tmp_path / "owner").read_bytes() == before == str(os.getpid()).encode()
+    first.closing()
+    assert (tmp_path / "owner").read_bytes() != before
+
+
+def test_a_wait_for_a_turn_ends_when_the_collection_is_closed(both, clock):
+    first, second = both
+    first.take(0)
+
+    def check() -> None:
+        if clock.now == 3:
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        second.take(10, check)
+    assert clock.now == 3
+    assert not first.wanted()
+
+
+def test_closing_a_collection_ends_the_waits_of_its_threads(folder):
+    other = Turns(folder / "notes")
+    with opened(folder) as collection, ThreadPoolExecutor(1) as threads:
+        collection._backend.give()
+        other.take(1)
+        search = threads.submit(collection.search, "note n07", 1)
+        while not other.wanted():
+            time.sleep(0.01)
+        collection.close()
+        with pytest.raises(StoreError, match="has been closed"):
+            search.result()
+    other.give()
+    other.leave()
+
+
+def test_a_kill_in_a_turn_shows_although_the_disk_was_full(both, tmp_path, monkeypatch):
+    first, second = both
+    first.take(0)
+    first.give()
+
+    def full(path: Path, data: bytes) -> int:
+        path.open("wb").close()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        second.take(0)
+    second.give(is_settled=False)
+    assert not first.take(0)
+
+
+def test_a_ticket_that_was_removed_before_it_was_locked_is_made_again(both, monkeypatch):
+    first, second = both
+    first.take(0)
+    acquire, tries = FileLock.acquire, []
+
+    def removed(lock: FileLock, *arguments: Any, **options: Any) -> Any:
+        result = acquire(lock, *arguments, **options)
+        if Path(lock.lock_file).name.startswith("wait-") and not tries:
+            tries.append(lock)
+            Path(lock.lock_file).unlink()
+        return result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileLock, "acquire", removed)
+        seen = []
+        with pytest.raises(StoreBusyError):
+            second.take(0.05, lambda: seen.append(first.wanted()))
+    assert tries
+    assert any(seen)
 
 
 def test_a_turn_on_a_collection_that_opens_slowly_ends_before_others_give_up(folder, monkeypatch):
