@@ -239,7 +239,7 @@ def _upper_tiles(vectors_ND: FloatArray) -> Iterator[tuple[int, int, FloatArray]
 def _dense_groups(vectors_ND: FloatArray, threshold: float, min_size: int) -> IntArray:
     """Return the first core of each vector's cluster, or -1: DBSCAN, as scikit-learn computes it, in tiles.
 
-    A core has ``min_size`` vectors near it. A vector that is no core has fewer, so what is kept of it stays small.
+    A core has ``min_size`` vectors near it. Three passes find the cores, join them, and let the others join them.
     """
     near_N = np.ones(len(vectors_ND), dtype=np.int64)
     for first, second, scores_AB in _upper_tiles(vectors_ND):
@@ -248,18 +248,21 @@ def _dense_groups(vectors_ND: FloatArray, threshold: float, min_size: int) -> In
         near_N[second : second + _TILE] += is_near_AB.sum(axis=0)
     is_core_N = near_N >= min_size
     groups_N: IntArray = np.arange(len(vectors_ND))
-    reached: list[IntArray] = []  # pairs of a vector that is no core, and a core
     for first, second, scores_AB in _upper_tiles(vectors_ND):
-        a, b = np.nonzero(scores_AB >= threshold)
-        pairs_P2 = np.stack([a + first, b + second], axis=1)
-        are_cores_P2 = is_core_N[pairs_P2]
-        groups_N = _joined(groups_N, pairs_P2[are_cores_P2.all(axis=1)])
-        reached.append(pairs_P2[are_cores_P2[:, 1] & ~are_cores_P2[:, 0]])
-        reached.append(pairs_P2[are_cores_P2[:, 0] & ~are_cores_P2[:, 1]][:, ::-1])
-    found_N: IntArray = np.where(is_core_N, groups_N, len(vectors_ND))
-    others, cores = np.concatenate(reached).T
-    np.minimum.at(found_N, others, groups_N[cores])
-    found_N[found_N == len(vectors_ND)] = -1
+        cores_A, cores_B = (is_core_N[start : start + _TILE] for start in (first, second))
+        a, b = np.nonzero((scores_AB >= threshold) & cores_A[:, None] & cores_B)
+        groups_N = _joined(groups_N, np.stack([a + first, b + second], axis=1))
+    none = len(vectors_ND)
+    names_N: IntArray = np.where(is_core_N, groups_N, none)
+    found_N = names_N.copy()
+    for first, second, scores_AB in _upper_tiles(vectors_ND):
+        rows, columns = slice(first, first + _TILE), slice(second, second + _TILE)
+        is_near_AB = scores_AB >= threshold
+        reached_A = np.where(is_near_AB, names_N[columns], none).min(axis=1)
+        reached_B = np.where(is_near_AB, names_N[rows, None], none).min(axis=0)
+        found_N[rows] = np.minimum(found_N[rows], reached_A)
+        found_N[columns] = np.minimum(found_N[columns], reached_B)
+    found_N[found_N == none] = -1
     return found_N
 
 

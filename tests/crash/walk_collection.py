@@ -368,10 +368,23 @@ class Walk:
                     continue
                 self._longest[operation.name] = self._longest.get(operation.name, 0.5) * 0.8
             error = worker.result()
-            assert error is None or _is_expected(operation, operations, error), (self._where, error)
+            assert error is None or self._is_expected(operation, operations, error), (self._where, error)
             self.outcome.done[operation.name] = self.outcome.done.get(operation.name, 0) + (error is None)
             results.append((operation, error is None))
         self._apply(results)
+
+    def _is_expected(self, operation: Operation, operations: list[Operation], error: str) -> bool:
+        """Whether an operation may have been refused."""
+        if operation.name == "delete_source":
+            own = {key: values for key, values in self._state.documents.items() if source_of(key) == operation.empties}
+            others = [each.changes("documents", own) for each in operations if each is not operation]
+            may_be_gone = (
+                None in values or any(changed.get(key, 0) is None for changed in others) for key, values in own.items()
+            )
+            return "there is no source" in error and all(may_be_gone)
+        if operation.name == "migrate":
+            return re.search("has the model .* already|(is|was) under way", error) is not None
+        return False
 
     def _apply(self, results: list[tuple[Operation, bool]]) -> None:
         """Change what the collection may hold; of each operation it is known whether it was completed."""
@@ -400,17 +413,14 @@ class Walk:
         place = self._folder / "look"
         restore_collection(self._backup, place)
         may = self._state.copy()
-        for part in ("documents", "notes"):
-            for key, values in getattr(before, part).items():
-                getattr(may, part).setdefault(key, set()).update(values)
+        for part in ("documents", "notes"):  # those of this step may have come after the backup
+            for key, values in getattr(may, part).items():
+                values |= getattr(before, part).get(key, {None})
         if self._saved is not None:  # a kill has left the older backup
             for part in ("documents", "notes"):
                 for key in getattr(may, part).keys() | getattr(self._saved, part).keys():
                     getattr(may, part).setdefault(key, {None}).update(getattr(self._saved, part).get(key, {None}))
         may.models = may.models | before.models | (self._saved.models if self._saved else set())
-        for part in ("documents", "notes"):
-            for values in getattr(may, part).values():
-                values.add(None)  # documents of this step, which came after the backup
         with self._kind.opened(place) as collection:
             self._saved = self._compared(collection, may)
         shutil.rmtree(place)
@@ -500,15 +510,6 @@ _WEIGHTS = {
     "backup": 1.5,
     "reindex": 1.5,
 }
-
-
-def _is_expected(operation: Operation, operations: list[Operation], error: str) -> bool:
-    """Whether an operation may have been refused."""
-    if operation.name == "delete_source":
-        return "there is no source" in error
-    if operation.name == "migrate":
-        return re.search("has the model .* already|(is|was) under way", error) is not None
-    return False
 
 
 def _fits(kind: Kind, name: str, edition: int, wanted: Mapping[str, Any]) -> bool:

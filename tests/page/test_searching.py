@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import expect
+
+from twinvec_qdrant import Collection
 
 pytestmark = pytest.mark.slow
 
@@ -185,6 +187,65 @@ def test_conditions_on_metadata_filter_and_are_in_the_address(visit, server):
     page.go_back()
     expect(page.locator("#search-query")).to_have_value("portal")
     assert conditions(page) == [["team", "!=", "it"]]
+
+
+@pytest.fixture(scope="module")
+def mixed(encoder, serving, tmp_path_factory):
+    """A server whose collections keep the same metadata as different kinds of values."""
+    folder = tmp_path_factory.mktemp("mixed") / "store"
+    kinds = {"values": (2024, True), "texts": ("2024", "true"), "others": (2020, False)}
+    for name, (year, done) in kinds.items():
+        with Collection.open(name, path=folder, encoder=encoder) as collection:
+            payload = {"year": year, "done": done, "open": True, "day": f"{year}-05-01"}
+            collection.ingest([{"id": f"{name}.md", "text": "The portal opens.", **payload}])
+    with serving(folder) as (address, _):
+        yield address
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("year = 2024", {"texts.md", "values.md"}),
+        ("year != 2024", {"others.md"}),
+        ("year >= 2021", {"values.md"}),
+        ("done = True", {"values.md"}),
+        ("done = true", {"texts.md", "values.md"}),
+        ("day >= 2021-01-01", {"texts.md", "values.md"}),
+    ],
+)
+def test_filters_take_values_as_each_collection_keeps_them(visit, mixed, condition, found):
+    page = visit(mixed, f"search?{urlencode({'query': 'portal', 'where': condition})}")
+    expect(page.locator(".hits .title")).to_have_count(len(found))
+    assert set(page.locator(".hits .title").all_inner_texts()) == found
+
+
+def test_filters_offer_limits_where_values_have_an_order(visit, mixed):
+    page = visit(mixed, f"search?{urlencode({'query': 'portal', 'where': 'year = Infinity', 'in': 'others'})}")
+    expect(page.locator("#search-outcome .empty")).to_contain_text("fewer conditions")
+    row = page.locator(".condition").first
+    relations = row.get_by_label("Relation").locator("option")
+    expect(relations).to_have_count(4)
+    row.get_by_label("Value").fill("2021")
+    row.get_by_label("Relation").select_option("is at least")
+    row.get_by_label("Key").select_option("done")
+    expect(relations).to_have_count(4)  # texts in one collection
+    row.get_by_label("Key").select_option("open")
+    expect(relations).to_have_text(["is", "is not"])
+    expect(row.get_by_label("Relation")).to_have_value("=")
+
+
+def test_filters_need_no_collection_that_cannot_be_read(visit, server):
+    visit.expected = ("409",)
+    page = visit(server)
+    refusal = {"error": {"code": "conflict", "message": "cannot be read"}}
+    page.route("**/v1/collections/hostile", lambda route: route.fulfill(status=409, json=refusal))
+    only(page, "handbook")
+    page.get_by_text("Filter by metadata").click()
+    row = page.locator(".condition")
+    expect(row.get_by_label("Key").locator("option")).to_have_text(["team", "year"])
+    row.get_by_label("Key").select_option("year")
+    row.get_by_label("Value").fill("2024")
+    expect(search(page, "portal")).to_have_count(3)
 
 
 def test_an_address_with_conditions_that_nobody_wrote_is_mended(visit, server):

@@ -120,7 +120,6 @@ def test_it_finds_what_it_found(found, name):
         assert [hit["score"] for hit in now] == pytest.approx(scores, rel=0, abs=TOLERANCES.get(name, LOOSEST))
 
 
-@pytest.mark.slow
 def test_its_folder_is_unchanged(tmp_path):
     unpack(ARCHIVE, tmp_path)
     with _opened(tmp_path) as opened:

@@ -152,6 +152,21 @@ def test_density_holds_no_more_for_many_near_pairs(monkeypatch):
         tracemalloc.stop()
 
 
+def test_density_holds_no_more_for_vectors_near_many_cores(monkeypatch):
+    """Half of the vectors are cores. The others are near all cores, but too few for being cores themselves."""
+    monkeypatch.setattr(similarity, "_TILE", 128)
+    table = np.zeros((1200, 64), dtype=np.float32)
+    table[:, 0] = 1
+    table[600:, 1:] = unit(vectors(600, dim=63))
+    cluster(table[:2], "density", threshold=0.7)  # imports
+    tracemalloc.start()
+    try:
+        assert not cluster(table, "density", threshold=0.7, min_size=900).any()
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000, "the numbers of 600 x 600 pairs take 6 MB"
+    finally:
+        tracemalloc.stop()
+
+
 def test_clusters_do_not_depend_on_length():
     table = blobs()
     scaled = table * np.linspace(1, 100, len(table))[:, None]

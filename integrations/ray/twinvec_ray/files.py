@@ -25,7 +25,8 @@ def read(source: str | Path) -> Dataset:
     """Return the rows of Parquet (also a folder of it), JSON lines, Lance, or a text file, whose lines are ``text``.
 
     Raises:
-        ConfigurationError: the name does not end like one of these, or Lance is not installed.
+        ConfigurationError: ``source`` is not a path, the name does not end like one of these, or Lance is not
+            installed.
         InputError: there is no such file.
     """
     import ray.data
@@ -69,7 +70,7 @@ def write(dataset: Dataset, output: str | Path) -> None:
     """Compute the dataset, and write it to a folder; a local one appears when it is complete, instead of an older one.
 
     Raises:
-        ConfigurationError: as for ``check_output``, or the dataset is none of Ray.
+        ConfigurationError: as for ``check_output``, or ``dataset`` is not a Ray dataset.
         InputError: the dataset has no rows.
         TwinvecError: what a step of the dataset raises; an ``EngineError`` quotes any other error.
     """

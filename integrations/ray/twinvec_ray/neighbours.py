@@ -72,9 +72,9 @@ def nearest(
     integer(limit, "limit", least=1)
     integer(block_rows, "block_rows", least=1)
     check_choice(measure, Measure, "measure")
-    asked = (string(query_id or id, "query_id or id"), string(query_column or column, "query_column or column"))
-    string(id, "id")
-    string(column, "column")
+    asked = (query_id or id, query_column or column)
+    for value, name in ((id, "id"), (column, "column"), (asked[0], "query_id"), (asked[1], "query_column")):
+        string(value, name)
     check_dataset(queries, "queries")
     check_dataset(vectors, "vectors")
     prepare = partial(vector_table, what="queries", id=asked[0], column=asked[1], measure=measure)

@@ -99,10 +99,10 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         return self._score(_checked_pairs(pairs))[0]
 
     def relevance_counted(self, pairs: Sequence[tuple[str, str]]) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Return how relevant each text is to its query, from 0 to 1, and how many tokens the model read of each pair.
+        """Return for each pair its relevance, from 0 to 1, its tokens, and whether it is truncated, (n,) each.
 
-        The third array says which pairs are truncated. All have shape (n,). The relevance is the logistic function of
-        the logit. Errors are as for ``score``.
+        The relevance is the logistic function of the logit. The tokens are those that the model read. Errors
+        are as for ``score``.
         """
         scores, tokens, truncated = self._score(_checked_pairs(pairs))
         return self._model.spec.probabilities(scores), tokens, truncated

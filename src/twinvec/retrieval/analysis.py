@@ -67,7 +67,7 @@ _ASCII_WORD = re.compile(rf"[A-Za-z0-9_](?:[{re.escape(_CONTROLS)}]*[A-Za-z0-9_]
 _PIECE = re.compile(r"[^ \t\n\r]+")
 _REMEMBERED_LENGTH = 64  # characters; longer words hardly occur again
 _REMEMBERED = 2**17
-_SLICE = 4096  # texts
+_TEXTS_AT_ONCE = 4096
 _SPELT = range(3, 33)  # letters of words whose spelling is known
 
 # "getEnv", "HTTPServer" and "mRNA" have two parts; "RNAs" is a word. A part of one letter is dropped, as everywhere.
@@ -126,8 +126,8 @@ class Analyzer:
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each text, in order and with repetitions."""
         found: list[list[str]] = []
-        for first in range(0, len(texts), _SLICE):  # the words of all texts at once take more room than the terms
-            words = [_words(text) for text in texts[first : first + _SLICE]]
+        for first in range(0, len(texts), _TEXTS_AT_ONCE):  # the words of all texts take more room than the terms
+            words = [_words(text) for text in texts[first : first + _TEXTS_AT_ONCE]]
             terms = self._terms_of(set().union(*words))
             found += [list(chain.from_iterable(map(terms.__getitem__, each))) for each in words]
         return found

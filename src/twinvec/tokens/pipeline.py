@@ -50,10 +50,9 @@ def run_batches(
     compute: Callable[[Batch], FloatArray],
     settings: PipelineSettings,
 ) -> Iterator[tuple[IntArray, IntArray, BoolArray, FloatArray]]:
-    """Yield, for each batch of texts or pairs, the indices of its inputs, their lengths in tokens, and its result.
+    """Yield for each batch the indices of its inputs, their lengths in tokens, which are truncated, and the result.
 
-    The third of four says which of the inputs are truncated. ``tokenize`` gets one window of inputs at a time.
-    ``settings.workers`` threads call ``compute`` at once.
+    ``tokenize`` gets one window of inputs at a time. ``settings.workers`` threads call ``compute`` at once.
     """
     windows = list(_growing(inputs, min(FIRST_WINDOW_TEXTS, settings.window), settings.window))
     start = 0

@@ -62,7 +62,8 @@ def test_what_is_no_string(value):
     for name in ("text", "column"):
         refused(f"{name} ", encode, DATASET, **{name: value})
     for name in ("id", "column", "query_id", "query_column"):
-        refused(f"{name} ", nearest, DATASET, DATASET, **{name: value})
+        with pytest.raises(ConfigurationError, match=rf"^{name} (must be|has) "):
+            nearest(DATASET, DATASET, **{name: value})
     for name in ("id", "column", "text", "corpus_column"):
         refused(f"{name} ", mine_negatives, DATASET, DATASET, **{name: value})
     refused("address ", ingest, [("a", "tea")], "notes", "store", address=value)

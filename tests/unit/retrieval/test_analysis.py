@@ -221,7 +221,7 @@ def test_identifiers_of_a_query_have_their_parts(name: str) -> None:
 
 
 def test_the_words_of_many_texts_are_not_held_at_once(monkeypatch) -> None:
-    monkeypatch.setattr(analysis, "_SLICE", 64)
+    monkeypatch.setattr(analysis, "_TEXTS_AT_ONCE", 64)
     texts = [f"{' '.join(TEXTS)} number{row}" for row in range(2000)]
     analyzer = Analyzer("english", 2)
     first = analyzer.terms(texts[-1:])  # loads what it needs

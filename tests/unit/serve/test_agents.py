@@ -326,8 +326,15 @@ async def test_a_model_learns_by_what_it_can_filter(shelf):
     assert {each["name"]: each["metadata"] for each in listed} == {"docs": {"lang": "keyword"}, "mail": {}}
     found = await answer(shelf, "search", queries=["certificate"], filter={"language": "en"})
     assert found["results"] == []
-    assert "list_collections names the keys" in found["hint"]
+    assert found["hint"].startswith("Nothing was found with this filter. list_collections names the keys")
     assert (await answer(shelf, "search", queries=["certificate"], filter={"lang": "en"}))["hint"] is None
+
+
+async def test_keys_of_metadata_that_are_not_listed_are_counted(shelf):
+    (await shelf.open("docs")).ingest([{"id": "k", "text": "x"} | {f"key{number}": 1 for number in range(59)}])
+    listed = {each["name"]: each for each in (await answer(shelf, "list_collections"))["collections"]}
+    assert (len(listed["docs"]["metadata"]), listed["docs"]["metadata_left_out"]) == (50, 10)
+    assert listed["mail"]["metadata_left_out"] == 0
 
 
 async def test_in_a_pattern_only_the_star_is_special(shelf):
@@ -467,15 +474,15 @@ async def test_keys_hosts_and_origins_are_checked_for_agents_too(served, headers
 
 
 async def test_a_request_that_no_tool_needs_is_refused_unread(served):
-    query = "\N{CJK UNIFIED IDEOGRAPH-6587}" * 4000
+    query = "\N{SEEDLING}" * 4000
     kinds = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     async with http(served, **kinds) as web:
         for queries, status in (([query] * 8, 200), ([query] * 16, 413)):
             call = {"name": "search", "arguments": {"queries": queries}}
-            body = json.dumps(CALL | {"method": "tools/call", "params": call})  # escaped: six bytes a letter
+            body = json.dumps(CALL | {"method": "tools/call", "params": call})  # escaped: twelve bytes a letter
             answer = await web.post("http://127.0.0.1:6380/mcp", content=body)
             assert answer.status_code == status, answer.text
-        assert "larger than the 262,144 bytes" in answer.json()["error"]["message"]
+        assert "larger than the 524,288 bytes" in answer.json()["error"]["message"]
 
 
 async def test_before_the_start_agents_are_told_to_wait():
@@ -489,6 +496,8 @@ async def test_an_argument_that_a_tool_does_not_have_is_refused(shelf):
     assert result.content[0].text.startswith("search has no argument filters; it takes queries, ")
     result = await asked(shelf, "list_collections", all=True)
     assert result.content[0].text == "list_collections has no argument all; it takes none"
+    result = await asked(shelf, "list_collections", **{f"x{number}": 1 for number in range(8)})
+    assert "no argument x0, x1, x2, x3, x4 and 3 more; it takes none" in result.content[0].text
 
 
 async def test_an_argument_of_a_wrong_type_is_named_without_its_value(shelf):

@@ -29,6 +29,7 @@ class CollectionInfo(BaseModel):
     metadata: dict[str, str] = Field(
         default_factory=dict, description="Keys that the filter of search takes, each with the kind of its values."
     )
+    metadata_left_out: int = Field(default=0, description="Number of further keys that the filter takes.")
 
 
 class Collections(BaseModel):

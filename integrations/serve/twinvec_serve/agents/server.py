@@ -42,6 +42,7 @@ class _Server(MCPServer[object]):
             known = list(tool.input_schema.get("properties", {}))
             if tool.name == name and (unknown := sorted(set(arguments) - set(known))):
                 named = ", ".join(each[:_NAME_CHARS] for each in unknown[:_MOST_NAMES])
+                named += f" and {len(unknown) - _MOST_NAMES} more" if len(unknown) > _MOST_NAMES else ""
                 raise ToolError(f"{name} has no argument {named}; it takes {', '.join(known) or 'none'}")
         try:
             return await super().call_tool(name, arguments, context)

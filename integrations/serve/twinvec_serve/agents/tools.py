@@ -54,7 +54,8 @@ _SUGGESTIONS = 5
 _WILD = re.compile(r"[?[]")  # characters that are special for fnmatch, besides *
 
 _FILTERED = (
-    "No passage fits the filter. list_collections names the keys of each collection and the kind of their values."
+    "Nothing was found with this filter. "
+    "list_collections names the keys of each collection and the kind of their values."
 )
 
 Query = Annotated[str, Field(min_length=1, max_length=4_000)]
@@ -267,6 +268,7 @@ class Tools:
 
 
 def _described(info: dict[str, Any]) -> CollectionInfo:
+    keys = info.get("payload_indexes", {})
     sources = [
         SourceInfo(name=each["name"], documents=each["documents"], describes=each.get("described", {}))
         for each in info.get("roots", [])
@@ -278,7 +280,8 @@ def _described(info: dict[str, Any]) -> CollectionInfo:
         model=info["model"],
         language=info["language"],
         sources=sources,
-        metadata=dict(islice(info.get("payload_indexes", {}).items(), _MOST_KEYS)),
+        metadata=dict(islice(keys.items(), _MOST_KEYS)),
+        metadata_left_out=max(len(keys) - _MOST_KEYS, 0),
     )
 
 

@@ -21,8 +21,11 @@ Every other path is closed, whether a route is there or not.
 _STREAMED = re.compile(r"/v1/collections/[^/]+/documents/?")
 _STREAMED_TYPES = ("application/x-ndjson", "multipart/form-data")
 _AGENTS = "/mcp"
-_AGENT_BYTES = 256 * 1024
-"""Largest request of an agent, which the SDK parses on the event loop; the longest search has 32,000 characters."""
+_AGENT_BYTES = 512 * 1024
+"""Largest request of an agent, which the SDK parses on the event loop.
+
+The queries of the longest search have 32,000 characters, of up to 12 bytes each: an emoji that JSON escapes.
+"""
 
 
 class Border:

@@ -16,7 +16,9 @@ class TruncationNotice:
         self._model = model
         self._said = False
 
-    def look(self, inputs: Sequence[str] | Sequence[tuple[str, str]], features: dict[str, Any], prompt: str) -> None:
+    def warn_if_truncated(
+        self, inputs: Sequence[str] | Sequence[tuple[str, str]], features: dict[str, Any], prompt: str
+    ) -> None:
         """Warn if ``features``, which the model made of ``inputs`` behind ``prompt``, lack some of their tokens."""
         if self._said:
             return

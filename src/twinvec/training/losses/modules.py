@@ -190,7 +190,7 @@ class PairScoreLoss(nn.Module):
         """Return the loss over two columns of texts and labels from 0 to 1; ``reading`` goes to ``preprocess``."""
         pairs: list[tuple[str, str]] = list(zip(*inputs, strict=True))
         features = self.model.preprocess(pairs, **reading)
-        self._notice.look(pairs, features, "")
+        self._notice.warn_if_truncated(pairs, features, "")
         moved = {
             name: value.to(labels.device) if isinstance(value, Tensor) else value for name, value in features.items()
         }

@@ -150,7 +150,7 @@ def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[
         name = _PROMPT_OF.get(role, model.default_prompt_name)
         prompt = model.prompts[name] if name else None
         features = dict(model.preprocess(texts, prompt=prompt))
-        notice.look(texts, features, prompt or "")
+        notice.warn_if_truncated(texts, features, prompt or "")
         if pooled:
             features.pop("prompt_length", None)  # arms with different lengths could not share a chunk
         return features

@@ -148,12 +148,15 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
     if repeated is not None:
         raise ConfigurationError(f"data: two datasets are called {repeated!r}; give each its own name")
     if isinstance(config.objective, InfoNCE):
-        _require_negatives(sources, config.objective.mask_texts or config.batches.unique_texts)
+        left_out = config.objective.mask_texts or config.batches.unique_texts
+        for drawn in [[rows] for rows in sources] if config.batches.datasets == 1 else [sources]:
+            where = f"data, {drawn[0].name!r}" if len(drawn) < len(sources) else "data"
+            _require_negatives(drawn, where, equal_texts_are_left_out=left_out)
     return [replace(rows, labels=labels) for rows in sources]
 
 
-def _require_negatives(sources: list[Rows], equal_texts_are_left_out: bool) -> None:
-    """Raise ConfigurationError if no row could be another's negative, so that the loss would be 0 from the start."""
+def _require_negatives(sources: list[Rows], where: str, *, equal_texts_are_left_out: bool) -> None:
+    """Raise ConfigurationError if the datasets of a batch have no negatives, so that its loss would be 0."""
     if any(rows.negatives.any() for rows in sources):
         return
     first = sources[0].hashes[0]
@@ -165,6 +168,6 @@ def _require_negatives(sources: list[Rows], equal_texts_are_left_out: bool) -> N
     else:
         return
     raise ConfigurationError(
-        f"data: info_nce takes the texts of other rows as negatives, but {reason}; add rows with other texts, or "
+        f"{where}: info_nce takes the texts of other rows as negatives, but {reason}; add rows with other texts, or "
         "'negatives' ('twinvec mine' finds some)"
     )

@@ -178,6 +178,24 @@ def test_info_nce_needs_texts_to_tell_apart(run, tmp_path, rows, reason):
     assert not (tmp_path / "model" / "checkpoints" / "config.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("rows", "other", "reason"),
+    [
+        ([row | {"positive": "yes"} for row in PAIRS[:8]], PAIRS, "all rows have the same positive"),
+        (PAIRS[:1], PAIRS[1:2], "there is one row"),
+    ],
+    ids=["one positive", "one row"],
+)
+def test_each_dataset_of_its_own_batches_needs_texts_to_tell_apart(run, tmp_path, rows, other, reason):
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in other))
+    data = [{"path": "other.jsonl"}, {"path": "rows.jsonl"}]
+    name = "other" if len(other) == 1 else "rows"
+    with pytest.raises(ConfigurationError, match=rf"data, '{name}': info_nce .*, but {reason}; add rows"):
+        run(rows, objective={"name": "info_nce"}, data=data)
+    batches = {"size": 8, "datasets": 2}
+    assert run(rows, objective={"name": "info_nce"}, data=data, batches=batches).loss > 0.01
+
+
 def test_equal_anchors_teach_where_equal_texts_count(run):
     rows = [{"anchor": "the same", "positive": row["positive"]} for row in PAIRS[:8]]
     batches = {"size": 8, "unique_texts": False}

@@ -7,7 +7,9 @@ import { served, whenChanged } from "./served.js";
 const RELATIONS = [["=", "is"], ["!=", "is not"], [">=", "is at least"], ["<=", "is at most"]];
 const OPERATORS = { "!=": "ne", ">=": "gte", "<=": "lte" };
 const CONDITION = /^(.+?) (=|!=|>=|<=) (.*)$/s;
-let kinds = {}; // key -> the kind of its values
+const LIMITS = [">=", "<="];
+const UNORDERED = ["bool", "text", "geo", "uuid"]; // a key of keywords may hold dates
+let kinds = new Map(); // key -> the kinds of its values in the collections
 let asked = null; // of what the server has
 
 export function start() {
@@ -36,32 +38,34 @@ export function fillConditions(wanted) {
   if (find("filter-conditions").children.length) find("search-filters").open = true;
 }
 
-/** The filter of a request, or null; a number or a date is compared as such if the collections hold such values. */
-export async function filterOf(wanted) {
+/** The filter of a request, or null. */
+export function filterOf(wanted) {
   if (!wanted.length) return null;
-  await known();
-  return {
-    and: wanted.map((each) => {
-      const [, key, relation, text] = CONDITION.exec(each);
-      const value = valueOf(text, kinds[key]);
-      return { [key]: relation === "=" ? value : { [OPERATORS[relation]]: value } };
-    }),
-  };
+  return { and: wanted.map((each) => conditionOf(...CONDITION.exec(each).slice(1))) };
 }
 
-function valueOf(text, kind) {
-  if (kind === "float" && !Number.isNaN(Number(text))) return Number(text);
-  if (kind === "bool" && /^(true|false)$/i.test(text)) return text.toLowerCase() === "true";
-  return text;
+/** A collection may keep a number or a truth value as a text: equality asks for all of them. */
+function conditionOf(key, relation, text) {
+  const number = Number.isFinite(Number(text)) ? [Number(text)] : [];
+  const truth = /^(true|false)$/i.test(text) ? [text.toLowerCase() === "true"] : [];
+  const values = [text, ...number, ...truth];
+  if (relation === "=") return { [key]: { in: values } };
+  if (relation === "!=") return { and: values.map((value) => ({ [key]: { ne: value } })) };
+  return { [key]: { [OPERATORS[relation]]: number[0] ?? text } };
 }
 
-/** Ask which keys the collections index, once for what the server has. */
+/** Ask which keys the collections index, once for what the server has; the first error is returned. */
 function known() {
   const names = served.collections.filter(({ error }) => !error).map(({ name }) => name);
   asked ??= Promise.all(names.map(infoOf)).then((all) => {
-    kinds = Object.assign({}, ...all.map((each) => each.payload_indexes ?? {}));
+    kinds = new Map();
+    for (const [key, kind] of all.flatMap((each) => Object.entries(each.payload_indexes ?? {}))) {
+      kinds.set(key, [...(kinds.get(key) ?? []), kind]);
+    }
+    const failed = all.find(({ error }) => error);
+    if (failed) asked = null;
+    return failed?.error;
   });
-  asked.catch(() => (asked = null));
   return asked;
 }
 
@@ -69,29 +73,34 @@ async function infoOf(name) {
   try {
     return await ask(`/v1/collections/${encodeURIComponent(name)}`);
   } catch (error) {
-    if (error.status === 404) return {}; // it was dropped meanwhile
-    throw error;
+    return { error };
   }
 }
 
 async function showKeys() {
   if (!find("search-filters").open) return;
-  const hint = find("filter-hint");
-  try {
-    await known();
-    hint.textContent = Object.keys(kinds).length ? "" : "The collections have no metadata.";
-  } catch (error) {
-    hint.textContent = error.message;
+  const error = await known();
+  find("filter-hint").textContent = kinds.size ? "" : (error?.message ?? "The collections have no metadata.");
+  find("filter-add").disabled = !kinds.size;
+  for (const row of find("filter-conditions").children) {
+    const [keys, relations] = row.querySelectorAll("select");
+    fillKeys(keys, keys.value);
+    fillRelations(relations, keys.value, relations.value);
   }
-  find("filter-add").disabled = !Object.keys(kinds).length;
-  for (const select of document.querySelectorAll("#filter-conditions .key")) fillKeys(select, select.value);
-  if (!find("filter-conditions").children.length && Object.keys(kinds).length) added();
+  if (!find("filter-conditions").children.length && kinds.size) added();
 }
 
 /** Offer the keys, and the one that an address names, which no collection may have. */
 function fillKeys(select, chosen) {
-  const keys = Object.keys(kinds).sort();
+  const keys = [...kinds.keys()].sort();
   fillSelect(select, keys.includes(chosen) || !chosen ? keys : [chosen, ...keys]);
+  if (chosen) select.value = chosen;
+}
+
+/** Offer what the values of a key permit, and the one that an address names. */
+function fillRelations(select, key, chosen) {
+  const limited = (kinds.get(key) ?? [""]).some((kind) => !UNORDERED.includes(kind));
+  fillSelect(select, RELATIONS.filter(([each]) => limited || each === chosen || !LIMITS.includes(each)));
   if (chosen) select.value = chosen;
 }
 
@@ -99,8 +108,8 @@ function added(key = "", relation = "=", value = "") {
   const keys = make("select", { class: "key", "aria-label": "Key" });
   fillKeys(keys, key);
   const relations = make("select", { "aria-label": "Relation" });
-  fillSelect(relations, RELATIONS);
-  relations.value = relation;
+  fillRelations(relations, keys.value, relation);
+  keys.addEventListener("change", () => fillRelations(relations, keys.value));
   const field = make("input", { "aria-label": "Value", value, autocomplete: "off" });
   const remove = make("button", { type: "button", class: "link" }, "Remove");
   const row = make("div", { class: "condition", role: "group", "aria-label": "Condition" }, keys, relations, field, remove);

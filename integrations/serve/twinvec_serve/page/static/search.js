@@ -115,7 +115,7 @@ async function search(fields, signal, more) {
   const names = [...find("search-collections").querySelectorAll("input:checked")].map((each) => each.value);
   if (!names.length) throw new Mistake(served.collections.length ? "Choose at least one collection." : "There are no collections yet. Add documents first.");
   const began = performance.now();
-  const filter = await filterOf(conditions());
+  const filter = filterOf(conditions());
   const { hits, failed } = await hitsOf(names, { ...bodyOf(query, fields), filter }, signal);
   const took = `${Math.round(performance.now() - began)} ms`;
   announce(`${counted(hits.length, "hit")} for ${query}`);
