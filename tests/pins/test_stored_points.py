@@ -4,7 +4,8 @@ An id, a version or a key that changes makes every document of every collection 
 and what was there before stays behind as rubbish or is not found at all. The ids are the same in every process, which
 is what makes killed ingests and two writers safe.
 
-The collections have version 1 of the analysis of words, as those have that users made before there was another one.
+The collections have version 1 of the analysis of words, and record no version of the reading of files, as those do that
+users made before there were others.
 
 The store is Qdrant's own client in memory, so that the points are read as Qdrant has them; the description of an
 embedded collection is read from its ``collection.json``.
@@ -24,7 +25,7 @@ from pins.pinning import check
 from twinvec import Document, Encoder
 from twinvec.retrieval import analysis
 from twinvec.retrieval.tuned_search import Setting, save
-from twinvec_qdrant import ChunkSettings, Collection, IndexSettings
+from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, opening
 from twinvec_qdrant.records.schema import canonical, chunk_id, digest, intent_id, note_id, record_id
 from twinvec_qdrant.records.writer_process import Writer
 from words import StateEncoder, WordEncoder
@@ -127,5 +128,5 @@ def _files(folder: Path) -> list[str]:
 
 
 def test_points_and_descriptions_are_those_of_before(tmp_path):
-    with patch.object(analysis, "NEWEST_ANALYSIS", 1):
+    with patch.object(analysis, "NEWEST_ANALYSIS", 1), patch.object(opening, "NEWEST_READING", None):
         check("stored_points", values(tmp_path))
