@@ -45,7 +45,7 @@ ALONE = ("restore", "rename")  # operations that need the collection to be close
 WAIT_SECONDS = 120
 
 Documents = dict[str, tuple[str, int]]
-"""Text and edition of documents by id."""
+"""Document id -> its text and its edition."""
 
 
 def model(number: int) -> StateEncoder:
@@ -558,7 +558,7 @@ def _check_sources(collection: Collection, editions: Mapping[str, int], where: s
 
 
 def run(folder: Path, kills: int, seed: int, url: str = "") -> Outcome:
-    """Walk until so many processes have been killed; raises AssertionError where a comparison fails."""
+    """Take steps until ``kills`` processes have been killed. Raise AssertionError if a comparison fails."""
     prepare(seed)
     walk = Walk(folder, seed, url)
     try:

@@ -33,7 +33,7 @@ STRICT = StrictModeConfig(
 
 
 def run(folder: Path, kills: int, seed: int) -> Outcome:
-    """Walk until so many processes have been killed; raises AssertionError where a comparison fails."""
+    """Take steps until ``kills`` processes have been killed. Raise AssertionError if a comparison fails."""
     rng = Random(seed)
 
     def fault(method: str, path: str) -> Fault | None:

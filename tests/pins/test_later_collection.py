@@ -49,7 +49,7 @@ LOOSEST = 1e-4  # fusion divides cosines by their spread, which is small with th
 
 
 def make(folder: Path) -> None:
-    """Make the model, the documents and the collection, and pack them."""
+    """Create the model, the documents and the collection, and write them to the archive."""
     smallest_folder(folder / "model")
     for name, text in FILES.items():
         path = folder / "notes" / name

@@ -23,7 +23,7 @@ PayloadIndexType = Literal["keyword", "float", "bool", "integer", "datetime", "t
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
 NEWEST_READING = 2
-"""Version of how files are read into documents; a collection keeps the one that its documents were read by.
+"""Newest version of the reading of files. A collection keeps the version by which its documents were read.
 
 By version 1, markitdown reads PDFs, web pages keep their navigation, and Markdown the bytes of its images.
 """

@@ -99,7 +99,7 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         return self._score(_checked_pairs(pairs))[0]
 
     def relevance_counted(self, pairs: Sequence[tuple[str, str]]) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Return for each pair its relevance, from 0 to 1, its tokens, and whether it is truncated, (n,) each.
+        """Return three arrays of shape (n,): the relevance of each pair, its number of tokens, whether it is truncated.
 
         The relevance is the logistic function of the logit. The tokens are those that the model read. Errors
         are as for ``score``.

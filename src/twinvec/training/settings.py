@@ -207,7 +207,7 @@ class Evaluation(Section):
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out ``columns`` if there are none, as versions did whose unfinished runs go on."""
+        """Leave out empty ``columns``: earlier versions had none, and their unfinished runs keep their digest."""
         return {name: value for name, value in dump(self).items() if name != "columns" or value}
 
     @model_validator(mode="after")

@@ -99,7 +99,7 @@ def test_a_query_of_filters_alone_names_its_tenant_too(store, mode) -> None:
 
 @pytest.mark.parametrize("mode", ["default", "sparse", "hybrid", "mmr"])
 def test_an_empty_query_with_a_vector_of_zeros_is_one_of_filters_alone(store, mode) -> None:
-    """LlamaIndex' ``VectorIndexAutoRetriever`` asks so, with its ``default_empty_query_vector``."""
+    """``VectorIndexAutoRetriever`` of LlamaIndex sends such a query if it has a ``default_empty_query_vector``."""
     filters = many(ADA, one("row", "<", 2))
     zeros = [0.0] * store.client.info()["dim"]
     found = store.query(

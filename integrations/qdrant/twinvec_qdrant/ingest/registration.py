@@ -70,9 +70,10 @@ def registered(
 
 
 def _reading_version(catalog: Catalog, *, is_old: Callable[[Iterable[str]], bool], write: bool) -> int:
-    """Return by which version the collection's files are read; ``is_old`` tells an older collection by its ids.
+    """Return the version of the reading that the collection uses.
 
-    A collection that an older version of twinvec made records none: it decides once.
+    A collection that an older version of twinvec made records none. Then ``is_old`` says, from the ids of the
+    documents, whether their files were read by version 1, and the answer is recorded if ``write``.
     """
     version = stored_description(catalog.backend).reading
     if version is None:

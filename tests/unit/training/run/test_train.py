@@ -242,7 +242,7 @@ def test_a_model_that_lower_cases_does_so_in_both_libraries(run, tmp_path):
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
 def test_what_could_not_be_served_is_not_trained(run, tmp_path, kind):
-    """A backbone that sentence-transformers trains, but that neither an Encoder nor a reranker takes."""
+    """sentence-transformers can train this backbone. Neither ``Encoder`` nor a reranker supports it."""
     built = build(tmp_path / "other", "bert")
     config = read_json(built / "config.json")
     (built / "config.json").write_text(json.dumps(config | {"model_type": "deberta-v2"}))

@@ -261,7 +261,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         Args:
             query: The query; the collection's model embeds a query without an embedding. A query with neither text nor
                 embedding finds the nodes that satisfy its filters, in the order of their ids and with similarity 0;
-                without filters it finds nothing. An embedding of zeros counts as none where there is no text.
+                without filters it finds nothing. Without text, an embedding of zeros counts as no embedding.
             kwargs: ``mmr_threshold``, for mmr: weight of relevance against difference, from 0 to 1 (default: 0.5);
                 ``mmr_prefetch_factor`` or ``mmr_prefetch_k``: how many times as many candidates, or how many;
                 ``qdrant_filters``: a ``qdrant_client.models.Filter`` instead of all conditions of the query;

@@ -132,7 +132,7 @@ class ServedCollection:
             raise IngestError("every document failed", report)
 
     def _reading_version(self) -> int:
-        """Return by which version files are read; a collection with documents that records none is an older one."""
+        """Return the version of the reading. A collection with documents that records none uses version 1."""
         info = self._client.get(self._path)
         return int(info.get("reading") or (1 if info["sources"] else NEWEST_READING))
 

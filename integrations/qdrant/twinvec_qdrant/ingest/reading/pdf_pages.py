@@ -131,6 +131,6 @@ def _without_number(line: str, page: _Page) -> str:
 
 
 def _joined(before: str, behind: str, compounds: set[str]) -> str:
-    """Return a word that is broken at a hyphen; the hyphen stays if the text has the word with it elsewhere."""
+    """Join the two parts of a word. The hyphen between them stays if the text has the word with a hyphen elsewhere."""
     whole = f"{before}-{behind}"
     return whole if whole.lower() in compounds else before + behind

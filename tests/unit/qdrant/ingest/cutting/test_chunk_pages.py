@@ -13,7 +13,7 @@ from twinvec_qdrant.ingest.cutting.chunk_pages import with_breaks
 from words import WordEncoder
 
 TABLE = [f"{name}        {price}        {price}0" for price, name in enumerate("abcdefgh")]
-"""Columns, without a word that the test looks for."""
+"""Text in columns. It has none of the words that the test searches for."""
 
 
 def page(number, lines=12):

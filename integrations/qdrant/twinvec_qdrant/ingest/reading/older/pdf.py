@@ -29,7 +29,7 @@ def read_pdf_of_version_1(data: bytes) -> tuple[str, tuple[int, ...]]:
 
 
 def _page_starts(pages: Sequence[str], text: str) -> tuple[int, ...]:
-    """Return the offset in ``text`` where each page starts; a page that is not found has that of the next one."""
+    """Return the offset in ``text`` where each page starts. A page that is not found starts where the next one does."""
     letters, offsets = _letters(text)
     found: list[int | None] = []
     begin = 0
