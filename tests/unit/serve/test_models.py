@@ -174,17 +174,25 @@ def test_a_name_that_is_taken_is_refused(settings, message) -> None:
         create_app(ServeSettings(**settings))
 
 
-async def test_requests_that_wait_together_are_one_batch(tiny_model) -> None:
+async def test_requests_that_wait_together_are_one_batch(tiny_model, monkeypatch) -> None:
     async with serving(models={"a": str(tiny_model("bert"))}) as (models, metrics):
         alone = [await models.encode("a", [f"text {i}"]) for i in range(20)]
         metrics.batches.clear()
-        kinds = ["document", "query"] * 10  # of one prompt, so of one batch
-        together = await asyncio.gather(*(models.encode("a", [f"text {i}"], kind=kind) for i, kind in enumerate(kinds)))
-        assert metrics.batches == [20]
+        with held(models, "a", monkeypatch) as (free, calls):
+            first = asyncio.create_task(models.encode("a", ["first"]))
+            await until(lambda: calls)
+            kinds = ["document", "query"] * 10  # of one prompt, so of one batch
+            requests = [models.encode("a", [f"text {i}"], kind=kind) for i, kind in enumerate(kinds)]
+            waiting = [asyncio.create_task(request) for request in requests]
+            await asyncio.sleep(0)
+            free.set()
+            await first
+            together = await asyncio.gather(*waiting)
+        assert metrics.batches == [1, 20]
         for one, other in zip(alone, together, strict=True):
             np.testing.assert_allclose(one.vectors_ND, other.vectors_ND, atol=1e-6)
             assert one.tokens == other.tokens
-        assert (max(metrics.depths), metrics.depths[-1]) == (20, 0)
+        assert (max(metrics.depths), metrics.depths[-1]) == (21, 0)
 
 
 async def test_a_bad_text_is_refused_by_its_index_and_harms_nobody(tiny_model) -> None:
