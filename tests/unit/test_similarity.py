@@ -229,3 +229,14 @@ def test_arrays_that_are_no_tables_are_refused():
             call()
     with pytest.raises(ConfigurationError, match="'l2' is not one of cosine, dot"):
         semantic_search(vectors(1), vectors(3), measure="l2")
+
+
+@pytest.mark.slow
+def test_commands_show_the_time_of_a_long_comparison_on_a_terminal(twinvec, tiny_model, tmp_path, monkeypatch):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("tea\ngreen tea\nblack tea\nrain\n")
+    model = ("--model", tiny_model("distilbert"))
+    assert twinvec("pairs", texts, *model).err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert "Comparing" in twinvec("pairs", texts, *model).err
+    assert "Clustering" in twinvec("cluster", texts, *model).err

@@ -136,3 +136,11 @@ def test_an_output_that_cannot_be_written_is_named(tiny, source, tmp_path):
     (tmp_path / "v.npy.partial").mkdir()
     with pytest.raises(ConfigurationError, match=r"v\.npy: cannot be written: Is a directory"):
         encode_file(tiny, source, tmp_path / "v.npy")
+
+
+@pytest.mark.parametrize("name", ["v.jsonl", "v.npz", "v.csv", "v.parquet"])
+def test_a_file_of_another_format_is_refused_before_the_model_is_loaded(twinvec, source, tmp_path, name):
+    done = twinvec("encode", source, "-o", tmp_path / name, "--model", tmp_path / "no-model")
+    assert (done.code, done.out) == (1, "")
+    assert f"{name}: without --ray, vectors are written to a file NAME.npy" in done.err
+    assert not (tmp_path / name).exists()

@@ -71,8 +71,11 @@ def encode_command(
             },
         )
         return
-    if output.suffix in (".parquet", ".lance"):
-        raise ConfigurationError(f"{output}: without --ray, vectors are written to a file NAME.npy")
+    if output.suffix.lower() not in ("", ".npy"):
+        raise ConfigurationError(
+            f"{output}: without --ray, vectors are written to a file NAME.npy, a NumPy array; with --ray, to a folder "
+            "NAME.parquet"
+        )
     single = devices[0] if devices and len(devices) == 1 else None  # in this process
     several = None if single else devices or None
     encoder = Encoder(model, engine=engine, precision=precision, device=single, devices=several, dim=dim)

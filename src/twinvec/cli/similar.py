@@ -29,11 +29,13 @@ def pairs_command(
     twinvec pairs questions.txt --limit 50
     """
     from twinvec.similarity import check_cosine, most_similar_pairs
+    from twinvec.support.progress import progress_bar
 
     check_cosine(threshold)  # before the texts are encoded
     texts = _distinct(source)
     vectors = _encoded(texts, model)
-    scores, rows = most_similar_pairs(vectors, limit, threshold=threshold)
+    with progress_bar("Comparing", None, ""):
+        scores, rows = most_similar_pairs(vectors, limit, threshold=threshold)
     found = [(float(score), texts[a], texts[b]) for score, (a, b) in zip(scores, rows.tolist(), strict=True)]
     if as_json:
         pairs = [{"score": score, "first": first, "second": second} for score, first, second in found]
@@ -66,6 +68,7 @@ def cluster_command(
     from twinvec.evaluation.report.plots import cluster_map, import_matplotlib
     from twinvec.similarity import check_clustering, cluster, medoids
     from twinvec.support.checks import check_output_file, check_overwrites
+    from twinvec.support.progress import progress_bar
 
     if method == "kmeans" and clusters is None:
         raise typer.BadParameter("kmeans needs the number of clusters, such as --clusters 20")
@@ -79,10 +82,12 @@ def cluster_command(
     texts = _distinct(source)
     check_clustering(method, clusters, threshold, len(texts))
     vectors = _encoded(texts, model)
-    labels = cluster(vectors, method, clusters=clusters, threshold=threshold, min_size=min_size)
+    with progress_bar("Clustering", None, ""):
+        labels = cluster(vectors, method, clusters=clusters, threshold=threshold, min_size=min_size)
     typical = {label: texts[row] for label, row in medoids(vectors, labels).items()}
     if map_file is not None:
-        cluster_map(vectors, labels, typical, map_file)
+        with progress_bar("Drawing", None, ""):
+            cluster_map(vectors, labels, typical, map_file)
     members: dict[int, list[str]] = {label: [] for label in (*typical, -1)}
     for text, label in zip(texts, labels.tolist(), strict=True):
         members[label].append(text)

@@ -86,14 +86,19 @@ def evaluate_indexes(
     """``evaluate_collection`` with one index after another; at the end the collection has its own index again."""
     own = collection.info()["index"]
     variants = []
+
+    def reindex(settings: Mapping[str, Any]) -> None:
+        with progress_bar("Reindexing", None, "", shown=options.get("progress", False)):
+            collection.reindex(settings)
+
     try:
         for name, changed in indexes.items():
-            collection.reindex({**own, **changed})
+            reindex({**own, **changed})
             result = evaluate_collection(collection, data, **options)
             found = result.figures[f"neighbours@{NEIGHBOURS}"]
             variants.append(StorageVariant(name, int(result.figures["bytes"]), found, result))
     finally:
-        collection.reindex(own)
+        reindex(own)
     return variants
 
 

@@ -25,8 +25,10 @@ _MARKS = 16  # characters by which a piece of a word may be longer than that for
 
 _LANGUAGE = "en"  # sentencex then falls back to rules that hold for all scripts; only abbreviations are English
 _LINE = re.compile(r"[^\n]+")
-_FENCE = re.compile(r"\s*(```|~~~)")
-_FENCES = re.compile(r"^[ \t]*(```|~~~)(.*)$", re.MULTILINE)
+_HEAD = r"[^\S\n]*(?:>[^\S\n]*|(?:[-*+]|\d{1,3}[.)])[^\S\n]+)*"  # of a line in a quotation or an item
+_FENCE_SIGN = r"(```(?!`*[^`\n]+`)|~~~)"  # but ```code``` is a part of a sentence
+_FENCE = re.compile(_HEAD + _FENCE_SIGN)
+_FENCES = re.compile(f"^{_HEAD}{_FENCE_SIGN}(.*)$", re.MULTILINE)
 _COMMENT = re.compile(r"\s*<!--.*-->\s*$")
 _ALONE = re.compile(  # how a row of a table, a heading, or what looks like code begins
     r"\s*\||#{1,6}\s|\s*(?:>>>|\$|#!|#include|@\w|import\s|from\s\S+\simport\s|(?:async\s+)?def\s\w+\(|class\s\w+[(:])"
@@ -45,6 +47,7 @@ _CODE_SIGN = re.compile(r"[^\w\s.,;:!?'\"()/‐-‟、。，；：！？（）�
 _PROSE_LINE = 40  # columns: a line of prose that goes on in the next one has about as many, or more
 _WORD = re.compile(r"\S+")
 _NOTHING = re.compile(r"[\W_]*$")
+_CLOSING = re.compile(r"(?<=\S)[*_`]+(?=\s|$)")  # Markdown's marks behind the sentence that they close
 _JOINER = "\u200d"  # between parts of an emoji
 _JOINED = (_JOINER, "\u0e33", "\u0eb3")  # vowel signs of Thai and Lao that Unicode counts as letters
 _PERHAPS_WIDE = re.compile(r"[\u1100-\U0010ffff]")
@@ -128,8 +131,12 @@ def grown(text: str, spans: Sequence[Span], first: int, end: int) -> Span:
 
 
 def _end_of_words(text: str, start: int, last: int) -> int:
-    """Return where the last word ends that starts in ``text[start:last]`` and ends there; 0 without one."""
-    return max((word.end() for word in _WORD.finditer(text, start, last + 1) if word.end() <= last), default=0)
+    """Return where the last word ends that starts in ``text[start:last]`` and ends there; 0 without one.
+
+    A word has a letter or a digit: marks alone end no passage.
+    """
+    words = (each for each in _WORD.finditer(text, start, last + 1) if each.end() <= last)
+    return max((each.end() for each in words if not _NOTHING.match(text, *each.span())), default=0)
 
 
 def _may_grow(spans: Sequence[Span], first: int, end: int) -> bool:
@@ -221,9 +228,11 @@ def _cut(text: str, block: Block) -> Iterator[Span]:
         # a line of prose ends within a sentence: with a space in place of its end, nothing is cut there
         bounds = get_sentence_boundaries(_LANGUAGE, text[begin : block.end].replace("\n", " "))
         ends = [begin + each["end_index"] for each in bounds]
-        pieces = [Span(*each) for each in pairwise([block.start, *ends])]
+        closed = [mark.end() if (mark := _CLOSING.match(text, end, block.end)) else end for end in ends]
+        pieces = [Span(*each) for each in pairwise([block.start, *closed])]
     for piece in pieces:
-        for unit in _short(text, _trimmed(text, piece)):
+        for part in _short(text, _trimmed(text, piece)):
+            unit = _trimmed(text, part)
             if not _NOTHING.match(text, unit.start, unit.end):
                 yield unit
 
@@ -292,6 +301,12 @@ def _columns(text: str, span: Span) -> int:
 
 
 def _trimmed(text: str, span: Span) -> Span:
-    piece = text[span.start : span.end]
-    start = span.start + len(piece) - len(piece.lstrip())
-    return Span(start, max(start, span.start + len(piece.rstrip())))
+    """Leave out white space at both ends, and lines without a letter or a digit, such as the rule below a heading."""
+    start, end = span
+    while (line := text.find("\n", start, end)) >= 0 and _NOTHING.match(text, start, line):
+        start = line + 1
+    while (line := text.rfind("\n", start, end)) >= 0 and _NOTHING.match(text, line, end):
+        end = line
+    piece = text[start:end]
+    begin = start + len(piece) - len(piece.lstrip())
+    return Span(begin, max(begin, start + len(piece.rstrip())))

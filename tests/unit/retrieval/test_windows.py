@@ -80,6 +80,49 @@ def test_a_line_of_a_megabyte_is_cut_as_a_short_one_is(line):
     assert " ".join(long) == line.strip()
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The harbour\n-----------\n\nIt opens.\n", ["The harbour", "It opens."]),
+        ("---\ntitle: Harbours\n---\n\nIt opens.\n", ["title: Harbours", "It opens."]),
+        ("<!--\nA remark.\n-->\n\nIt opens.\n", ["A remark.", "It opens."]),
+        ("> It opens.\n>\n> It shuts.\n>\n", ["> It opens.", "> It shuts."]),
+        ("#\nIt opens.\n*\n", ["It opens."]),
+        ("**It opens.** It *shuts.* ***Soon.***", ["**It opens.**", "It *shuts.*", "***Soon.***"]),
+    ],
+)
+def test_marks_of_markdown_are_no_units_and_stay_with_their_words(text, expected):
+    assert cut(text) == expected
+
+
+@pytest.mark.parametrize("head", ["- ", "1. ", "> ", "> - ", ""])
+def test_fences_of_code_are_no_units_wherever_they_stand(head):
+    inner = "> " if head.startswith(">") else " " * len(head)
+    code = f"Run it.\n\n{head}```sh\n{inner}make all\n{inner}```\n\nIt is done. See it."
+    assert [unit.removeprefix("> ") for unit in cut(code)] == ["Run it.", "make all", "It is done.", "See it."]
+
+
+def test_code_within_a_line_is_no_fence():
+    assert cut("```make all``` builds it. Then run it.\n\nIt is done. See it.") == [
+        "```make all``` builds it.",
+        "Then run it.",
+        "It is done.",
+        "See it.",
+    ]
+
+
+def test_a_part_of_a_long_sentence_begins_and_ends_with_a_line_of_words():
+    pieces = cut("\n".join(["the page of " + 48 * "a", "-"] * 12))
+    assert len(pieces) > 4
+    assert all(re.search("a", line) for piece in pieces for line in (piece.split("\n")[0], piece.split("\n")[-1]))
+
+
+def test_a_window_ends_with_a_word():
+    text = f"What is it:\n{'a ' * 140}** {'b' * 100}"
+    first, *others = units(text)
+    assert text[slice(*grown(text, [first, Span(others[0].start, len(text))], 0, 1))].endswith(" a")
+
+
 def test_the_rest_of_a_block_of_code_is_code():
     assert cut("first line here\nsecond line\n```\nThen prose\ngoes on.") == [
         "first line here",
@@ -169,7 +212,7 @@ def test_units_hold_every_word_whole(text):
     for unit in found:
         piece = text[unit.start : unit.end]
         assert piece == piece.strip()
-        assert re.search(r"\w", piece)
+        assert all(re.search(r"[^\W_]", line) for line in (piece.split("\n")[0], piece.split("\n")[-1]))
         around = (text[unit.start - 1 : unit.start + 1], text[unit.end - 1 : unit.end + 1])
         assert not any(re.fullmatch(r"[a-z0-9]{2}", each) for each in around)
 

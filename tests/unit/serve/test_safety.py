@@ -90,6 +90,21 @@ def test_what_is_wrong_with_a_certificate_or_its_key_is_said(tmp_path):
         assert "expected a certificate and a private key in PEM" in refusal(tmp_path, cert, key)
 
 
+@pytest.mark.parametrize("days", [-1, 2, 40_000])
+def test_an_expired_certificate_is_said_at_the_start(tmp_path, caplog, days):
+    certificate(tmp_path)
+    other = f"openssl x509 -in cert.pem -signkey key.pem -days {days} -out dated.pem"  # 40,000 days: a year of 4 digits
+    subprocess.run(other.split(), cwd=tmp_path, check=True, capture_output=True)
+    chain = (tmp_path / "dated.pem").read_text() + (tmp_path / "cert.pem").read_text()
+    (tmp_path / "chain.pem").write_text(f"friendlyName: Zürich\n{chain}", encoding="utf-8")
+    check_exposure(ServeSettings(tls_cert=tmp_path / "chain.pem", tls_key=tmp_path / "key.pem"))
+    read = "openssl x509 -in dated.pem -noout -enddate -dateopt iso_8601"
+    dated = subprocess.run(read.split(), cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    day = dated.removeprefix("notAfter=").split()[0]
+    said = f"{tmp_path / 'chain.pem'} expired on {day}: clients refuse it; renew it and start the server again"
+    assert [each.message for each in caplog.records] == ([f"the certificate {said}"] if days < 0 else [])
+
+
 def test_a_key_with_a_pass_phrase_is_refused_and_asks_for_none(tmp_path):
     certificate(tmp_path)
     command = "openssl pkey -in key.pem -aes256 -passout pass:secret -out encrypted.pem"

@@ -10,6 +10,7 @@ import typer
 
 from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl
 from twinvec.cli.terminal import properties, show, show_json
+from twinvec.support.progress import progress_bar
 from twinvec_qdrant.cli.cutting import CutCode, KeepPages, OtherSurroundings, other_chunking
 from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
@@ -60,7 +61,8 @@ def verify_command(
     \b
     twinvec verify --collection docs --repair
     """
-    report = _verified(CollectionPlace(collection, path, url, wait, grpc_port), repair=repair)
+    with progress_bar("Verifying", None, "", shown=not as_json):
+        report = _verified(CollectionPlace(collection, path, url, wait, grpc_port), repair=repair)
     if as_json:
         show_json({**asdict(report), "sound": report.sound})
     else:
@@ -276,7 +278,8 @@ def _reindex(collection: Collection, quantization: Quantization | None, as_json:
     index = None
     if quantization is not None:
         index = replace(IndexSettings.from_dict(collection.info()["index"]), quantization=quantization)
-    report = collection.reindex(index, **settings)
+    with progress_bar("Reindexing", None, "", shown=not as_json):
+        report = collection.reindex(index, **settings)
     if as_json:
         show_json(asdict(report))
         return

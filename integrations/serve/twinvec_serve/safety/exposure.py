@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+from datetime import UTC, datetime
+from pathlib import Path
 
 from twinvec.errors import ConfigurationError
 from twinvec_serve.safety.addresses import is_loopback, parse_origin
 from twinvec_serve.settings import ServeSettings
+
+logger = logging.getLogger(__name__)
 
 _REASONS = {
     None: "expected a certificate and a private key in PEM",
@@ -61,3 +66,20 @@ def _check_tls(settings: ServeSettings) -> None:
     except ssl.SSLError as error:
         reason = _REASONS.get(error.reason, error.strerror)
         raise ConfigurationError(f"the certificate {cert} cannot be used with the key {key}: {reason}") from error
+    _warn_if_expired(cert)
+
+
+def _warn_if_expired(cert: Path) -> None:
+    """Warn if the first certificate of a file, which is the server's own, has expired."""
+    from cryptography.x509 import load_pem_x509_certificates  # most servers have no certificate, and start without it
+
+    try:
+        ended = load_pem_x509_certificates(cert.read_bytes())[0].not_valid_after_utc
+    except ValueError:  # OpenSSL has taken it, and is less strict
+        return
+    if ended < datetime.now(UTC):
+        logger.warning(
+            "the certificate %s expired on %s: clients refuse it; renew it and start the server again",
+            cert,
+            ended.date(),
+        )

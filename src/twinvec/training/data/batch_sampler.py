@@ -52,6 +52,7 @@ class BatchPlan:
             raise ConfigurationError(
                 f"a batch of {self.batch_size} rows cannot draw from {self.datasets} of {len(self.hashes)} datasets"
             )
+        self._has_warned = False
         self._offsets = np.cumsum([0, *(len(rows) for rows in self.hashes)])
 
     def __len__(self) -> int:
@@ -69,9 +70,11 @@ class BatchPlan:
                 rows = streams[index].take(wanted, self.hashes[index] if self.unique_texts else None, seen, once=alone)
                 batch.extend(int(self._offsets[index]) + row for row in rows)
             yield batch
-        if alone and streams[0].left:
+        if alone and streams[0].left and not self._has_warned:
+            self._has_warned = True
             logger.warning(
-                "rows left out of this epoch, as their texts repeat too often: %d; smaller batches have room for more",
+                "rows left out of this epoch, as their texts repeat too often: %d; smaller batches have room for more "
+                "(logged once)",
                 streams[0].left,
             )
 

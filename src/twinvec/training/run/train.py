@@ -23,10 +23,12 @@ from twinvec.training.run.config import TrainConfig
 from twinvec.training.run.model_card import Scores, TrainReport, figures_by_step, write_card
 from twinvec.training.run.run_folder import RunFolder, run_fingerprint
 from twinvec.training.run.softmax_head import save_head
-from twinvec.training.settings import InfoNCE
+from twinvec.training.settings import Contrastive, InfoNCE
 from twinvec.version import __version__
 
 logger = logging.getLogger(__name__)
+
+_ROWS_AT_ONCE = 1000
 
 
 def train(config: TrainConfig, folder: Path) -> TrainReport:
@@ -143,6 +145,8 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
     labels = tuple(sorted({label for rows in sources for label in rows.labels}))
     if config.objective.name == "softmax" and len(labels) == 1:
         raise ConfigurationError(f"data: all labels are {labels[0]!r}, but softmax needs at least two different labels")
+    if isinstance(config.objective, Contrastive):
+        _require_both_labels(sources, config.objective.name)
     names = [rows.name for rows in sources]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
@@ -170,4 +174,19 @@ def _require_negatives(sources: list[Rows], where: str, *, equal_texts_are_left_
     raise ConfigurationError(
         f"{where}: info_nce takes the texts of other rows as negatives, but {reason}; add rows with other texts, or "
         "'negatives' ('twinvec mine' finds some)"
+    )
+
+
+def _require_both_labels(sources: list[Rows], objective: str) -> None:
+    """Raise ConfigurationError if all pairs are positive, so that all vectors would become equal, or all negative."""
+    labels: set[int] = set()
+    for rows in sources:
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = rows.rows(range(start, min(start + _ROWS_AT_ONCE, len(rows))))
+            labels.update(row["label"] for row in part)
+            if len(labels) > 1:
+                return
+    raise ConfigurationError(
+        f"data: all labels are {labels.pop()}, but {objective} needs pairs of both labels: 1 for texts that belong "
+        "together, 0 for others"
     )

@@ -176,6 +176,15 @@ def test_reindex_keeps_or_changes_the_quantization(twinvec, notes, place):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("command", "label"), [("reindex", "Reindexing"), ("verify", "Verifying")])
+def test_long_maintenance_shows_its_time_on_a_terminal(twinvec, notes, place, monkeypatch, command, label):
+    assert twinvec(command, *place).err == "", "no bar goes to a log file"
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert label in twinvec(command, *place).err
+    assert twinvec(command, *place, "--json").err == ""
+
+
+@pytest.mark.slow
 def test_a_collection_is_pushed(twinvec, notes, tiny, place, tmp_path):
     other = ("--collection", "copy", "--path", tmp_path / "other")
     push = ("push", *place, "--to-path", tmp_path / "other", "--to-collection", "copy")

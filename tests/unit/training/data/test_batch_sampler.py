@@ -93,9 +93,12 @@ def test_no_text_comes_twice_across_the_datasets_of_a_batch():
 def test_rows_that_find_no_place_are_said_to_be_left_out(caplog):
     same = np.zeros((30, 2), dtype=np.int64)
     with caplog.at_level(logging.WARNING, logger="twinvec.training.data.batch_sampler"):
-        batches = list(plan([same], 10))
+        epochs = plan([same], 10)
+        batches = list(epochs)
+        list(epochs)
     assert [len(batch) for batch in batches] == [1, 1, 1]
     assert "rows left out of this epoch, as their texts repeat too often: 27" in caplog.text
+    assert len(caplog.records) == 1, "once a run"
 
 
 def test_a_small_dataset_comes_again_and_again():

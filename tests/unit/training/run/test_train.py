@@ -374,6 +374,18 @@ def test_softmax_needs_labels_to_tell_apart(run):
         run(labelled(["same"]), objective={"name": "softmax"})
 
 
+@pytest.mark.parametrize("objective", ["contrastive", "online_contrastive"])
+@pytest.mark.parametrize("label", [0, 1])
+def test_contrastive_needs_pairs_of_both_labels(run, tmp_path, objective, label):
+    data = [{"path": "other.jsonl"}, {"path": "rows.jsonl"}]
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labelled([label])))
+    with pytest.raises(ConfigurationError, match=f"data: all labels are {label}, but {objective} needs pairs of both"):
+        run(labelled([label]), objective={"name": objective}, data=data)
+    assert not (tmp_path / "model" / "checkpoints" / "config.json").exists()
+    report = run(labelled([1 - label]), objective={"name": objective}, data=data)
+    assert math.isfinite(report.loss), "together the datasets have both"
+
+
 def test_the_softmax_head_is_saved_and_labels_pairs(run, tmp_path):
     rows = labelled(["early", "late"])  # in PAIRS every second row has one of four topics
     run(rows, objective={"name": "softmax"}, schedule={"steps": 40, "learning_rate": 3e-3})
