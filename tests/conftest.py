@@ -28,6 +28,13 @@ settings.register_profile("busy", deadline=None)  # a slow example is no failure
 settings.load_profile("busy")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_local_mode():
+    """Where any test uses Qdrant's client, its local mode is that of ``local_mode``."""
+    if "qdrant_client" in sys.modules:
+        import local_mode  # noqa: F401
+
+
 @pytest.fixture(scope="session")
 def encoder():
     """The default model."""

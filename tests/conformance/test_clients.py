@@ -159,7 +159,7 @@ def test_openai_under_node(server, vectors, tmp_path) -> None:
         pytest.skip(f"npm cannot install openai: {made.stderr.strip()[-300:]}")
     (tmp_path / "client.mjs").write_text(NODE)
     command = [node, "client.mjs", server, json.dumps(TEXTS)]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
     close(found["vectors"], vectors)

@@ -39,14 +39,15 @@ CHECKS = [
 def server(tiny_model, tmp_path_factory) -> Iterator[str]:
     """The address of a server with a collection, ``notes``, so that some requests find what they name."""
     with serving(tmp_path_factory.mktemp("server"), tiny_model("bert")) as running:
-        httpx.post(f"{running.address}/v1/collections", json={"name": "notes"}).raise_for_status()
+        httpx.post(f"{running.address}/v1/collections", json={"name": "notes"}, timeout=120).raise_for_status()
         documents = [{"id": f"n{row}", "text": f"note {row} about topic {row % 3}"} for row in range(20)]
-        httpx.post(f"{running.address}/v1/collections/notes/documents", json=documents).raise_for_status()
+        there = f"{running.address}/v1/collections/notes/documents"
+        httpx.post(there, json=documents, timeout=120).raise_for_status()
         yield running.address
 
 
 def test_no_request_makes_the_server_fail(server):
-    interface = schemathesis.openapi.from_dict(_without_tuples(httpx.get(f"{server}/openapi.json").json()))
+    interface = schemathesis.openapi.from_dict(_without_tuples(httpx.get(f"{server}/openapi.json", timeout=120).json()))
     operations = [each.ok() for each in interface.get_all_operations()]
     names = {(each.method, each.path) for each in operations}
     assert {("post", "/v1/embeddings"), ("post", "/v1/collections/{name}/search")} <= names
@@ -67,7 +68,7 @@ def test_no_request_makes_the_server_fail(server):
     assert failures == {}, "\n\n".join(f"{name}: {why}" for name, why in failures.items())
     assert len(sent) > EXAMPLES * len(operations)
     assert {200, 400, 404} <= set(sent)
-    assert httpx.get(f"{server}/readyz").status_code == 200
+    assert httpx.get(f"{server}/readyz", timeout=120).status_code == 200
 
 
 def _try(strategy: Any, server: str, session: Any, sent: list[int]) -> None:
@@ -81,7 +82,7 @@ def _try(strategy: Any, server: str, session: Any, sent: list[int]) -> None:
         suppress_health_check=list(HealthCheck),
     )
     def run(case: Any) -> None:
-        answer = case.call(base_url=server, session=session, timeout=20)
+        answer = case.call(base_url=server, session=session, timeout=120)
         sent.append(answer.status_code)
         case.validate_response(answer, checks=CHECKS)
 

@@ -79,16 +79,20 @@ class Remembering:
         self.name, self.dim, self.space = encoder.name, encoder.dim, encoder.space
         self.tokenizer = encoder.tokenizer
         self._encoder = encoder
-        self._known: dict[str, np.ndarray] = {}
+        self._documents: dict[str, np.ndarray] = {}
+        self._queries: dict[str, np.ndarray] = {}
         self._states: dict[tuple[str, str], np.ndarray] = {}
 
     def encode_document(self, texts, *, progress=False):
-        unknown = [text for text in dict.fromkeys(texts) if text not in self._known]
-        self._known.update(zip(unknown, self._encoder.encode_document(unknown), strict=True))
-        return np.stack([self._known[text] for text in texts])
+        return self._remembered(self._documents, texts, self._encoder.encode_document)
 
     def encode_query(self, texts):
-        return self._encoder.encode_query(texts)
+        return self._remembered(self._queries, texts, self._encoder.encode_query)
+
+    def _remembered(self, known, texts, encode):
+        unknown = [text for text in dict.fromkeys(texts) if text not in known]
+        known.update(zip(unknown, encode(unknown), strict=True))
+        return np.stack([known[text] for text in texts])
 
     def encode_tokens(self, texts, *, prompt, on_batch=None):
         unknown = [text for text in dict.fromkeys(texts) if (prompt, text) not in self._states]

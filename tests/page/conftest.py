@@ -141,6 +141,7 @@ def browser():
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         pytest.skip("Chromium is not installed (apt-get install chromium)")
+    playwright.expect.set_options(timeout=60_000)
     with playwright.sync_playwright() as running:
         browser = running.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser
@@ -160,7 +161,7 @@ class Visitor:
     def __call__(self, address, part="", **options):
         """Open a part of the page; options are those of a context, such as ``viewport``."""
         context = self._browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         self._contexts.append(context)
         page = context.new_page()
         page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))

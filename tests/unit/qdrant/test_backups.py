@@ -121,6 +121,15 @@ def test_a_backup_is_no_part_of_the_collection(store):
     assert not (store / "notes" / "deep").exists()
 
 
+def test_a_backup_is_no_collection_of_the_store(store):
+    with pytest.raises(ConfigurationError, match="would be a collection of the store"):
+        backup_collection("notes", store / "monday", store)
+    assert [each.name for each in list_collections(store)] == ["notes"]
+    backup_collection("notes", store / "backups" / "monday", store)
+    backup_collection("notes", store / "backups" / "tuesday", store)
+    assert [each.name for each in list_collections(store)] == ["notes"]
+
+
 def test_a_damaged_collection_is_not_backed_up(store, tmp_path):
     next((store / "notes").rglob("version.info")).unlink()
     with pytest.raises(StoreCorruptError):

@@ -285,6 +285,12 @@ async def test_an_unknown_id_is_answered_with_the_nearest(shelf):
     assert "'guides/tls.md'" in result.content[0].text
 
 
+async def test_an_id_of_several_collections_is_named_once_among_the_nearest(shelf):
+    (await shelf.open("mail")).ingest([("guides/tls.md", "The certificate has expired.")])
+    result = await asked(shelf, "get_document", id="guide/tls.md")
+    assert result.content[0].text.count("'guides/tls.md'") == 1
+
+
 async def test_documents_of_a_pattern_are_cut_at_a_size(shelf):
     found = await answer(shelf, "get_documents", pattern="guides/*")
     assert [each["id"] for each in found["documents"]] == ["guides/refunds.md", "guides/tls.md"]

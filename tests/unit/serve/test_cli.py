@@ -131,7 +131,7 @@ def test_a_server_starts_answers_and_ends_with_a_signal(tmp_path, tiny):
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         with serving(tmp_path, tiny, errors=subprocess.PIPE) as server:
             assert server.ready["models"] == ["tiny"]
-            assert httpx.get(f"{server.address}/readyz").json() == {"status": "ok"}
+            assert httpx.get(f"{server.address}/readyz", timeout=120).json() == {"status": "ok"}
             assert server.stop(sig) == 0
             said = server.process.stderr.read()
             assert "stopping" in said
@@ -162,7 +162,7 @@ def test_a_request_in_flight_is_finished(tmp_path, tiny):
             answered += part
         assert answered.startswith(b"HTTP/1.1 200")
         assert b'"embedding"' in answered
-        assert server.process.wait(30) == 0
+        assert server.process.wait(120) == 0
 
 
 @SLOW
@@ -187,7 +187,7 @@ def test_an_ingest_that_takes_longer_than_the_stop_may_is_ended_and_continues_la
     events: list[dict[str, Any]] = []
     with serving(tmp_path, tiny, "--stop-seconds", "1", errors=subprocess.PIPE) as server:
         url = f"{server.address}/v1/collections"
-        assert httpx.post(url, json={"name": "docs"}).status_code == 201
+        assert httpx.post(url, json={"name": "docs"}, timeout=120).status_code == 201
         with httpx.stream("POST", f"{url}/docs/documents", content="\n".join(lines), headers=head, timeout=60) as told:
             signalled = False
             for line in told.iter_lines():
@@ -197,7 +197,7 @@ def test_an_ingest_that_takes_longer_than_the_stop_may_is_ended_and_continues_la
                     if events[-1].get("done") and not signalled:
                         server.process.send_signal(signal.SIGTERM)
                         signalled = True
-        assert server.process.wait(30) == 0
+        assert server.process.wait(120) == 0
         assert "Traceback" not in server.process.stderr.read()
     last = events[-1]
     assert last["error"]["code"] == "server_stopped"
@@ -210,7 +210,7 @@ def test_an_ingest_that_takes_longer_than_the_stop_may_is_ended_and_continues_la
 @SLOW
 def test_documents_that_still_come_at_the_stop_are_answered(tmp_path, tiny):
     with serving(tmp_path, tiny, "--stop-seconds", "1", errors=subprocess.PIPE) as server:
-        assert httpx.post(f"{server.address}/v1/collections", json={"name": "docs"}).status_code == 201
+        assert httpx.post(f"{server.address}/v1/collections", json={"name": "docs"}, timeout=120).status_code == 201
         port = int(server.address.rpartition(":")[2])
         line = b'{"id": "1", "text": "a text"}\n'
         with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
@@ -223,7 +223,7 @@ def test_documents_that_still_come_at_the_stop_are_answered(tmp_path, tiny):
             while part := connection.recv(65536):
                 answered += part
         assert b"server_stopped" in answered
-        assert server.process.wait(30) == 0
+        assert server.process.wait(120) == 0
         assert "Traceback" not in server.process.stderr.read()
 
 
@@ -253,17 +253,18 @@ def test_https_is_spoken_with_a_key(tmp_path, tiny):
     trusting = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
     with serving(tmp_path, tiny, *options) as server:
         assert server.address.startswith("https://127.0.0.1:")
-        assert httpx.get(f"{server.address}/metrics", verify=trusting).status_code == 401
-        headers = {"Authorization": f"Bearer {KEY}"}
-        assert httpx.get(f"{server.address}/metrics", verify=trusting, headers=headers).status_code == 200
+        with httpx.Client(verify=trusting, timeout=120) as client:
+            assert client.get(f"{server.address}/metrics").status_code == 401
+            headers = {"Authorization": f"Bearer {KEY}"}
+            assert client.get(f"{server.address}/metrics", headers=headers).status_code == 200
 
 
 @SLOW
 def test_requests_are_logged_where_asked_without_texts_and_keys(tmp_path, tiny):
     with serving(tmp_path, tiny, "--log-requests", errors=subprocess.PIPE, TWINVEC_API_KEY=KEY) as server:
-        headers = {"Authorization": f"Bearer {KEY}"}
-        httpx.post(f"{server.address}/v1/embeddings?x=a-question", json={"input": "a secret"}, headers=headers)
-        httpx.get(f"{server.address}/v1/a-path", headers=headers)
+        with httpx.Client(headers={"Authorization": f"Bearer {KEY}"}, timeout=120) as client:
+            client.post(f"{server.address}/v1/embeddings?x=a-question", json={"input": "a secret"})
+            client.get(f"{server.address}/v1/a-path")
         assert server.stop(signal.SIGTERM) == 0
         said = server.process.stderr.read()
     assert "GET none 404" in said

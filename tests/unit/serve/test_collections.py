@@ -264,6 +264,7 @@ async def test_the_search_of_a_client_that_went_away_keeps_its_thread(tiny_model
         waits, gone = (asyncio.create_task(collections.search("docs", [each], Asked())) for each in ("waits", "gone"))
         await until(lambda: len(begun) > most or collections._search_threads._work_queue.qsize() == 2)
         gone.cancel()
+        await asyncio.wait([gone])
         assert begun == ["left"] * most
         free.set()
         assert (await waits).answers[0].hits

@@ -58,19 +58,19 @@ async def serving(**settings: Any) -> AsyncIterator[tuple[ServedModels, Batch]]:
 
 
 @contextmanager
-def held(models: ServedModels, name: str, monkeypatch) -> Iterator[tuple[threading.Event, list[list[str]]]]:
-    """Hold the encoder back until the event is set; the list has the texts of its calls."""
-    encoder, free, calls = models.encoder(name), threading.Event(), []
-    entered = threading.Event()
-    usual = encoder.encode_counted
+def held(models: ServedModels, name: str, monkeypatch) -> Iterator[tuple[threading.Event, list[list[Any]]]]:
+    """Hold an encoder or a cross-encoder back until the event is set; the list has the inputs of its calls."""
+    reranks = name in models.reranker_names
+    model = models.reranker(name) if reranks else models.encoder(name)
+    method = "relevance_counted" if reranks else "encode_counted"
+    free, calls, usual = threading.Event(), [], getattr(model, method)
 
-    def waits(texts: list[str], **options: Any) -> Any:
-        calls.append(texts)
-        entered.set()
-        assert free.wait(30)
-        return usual(texts, **options)
+    def waits(inputs: list[Any], **options: Any) -> Any:
+        calls.append(inputs)
+        assert free.wait(60)
+        return usual(inputs, **options)
 
-    monkeypatch.setattr(encoder, "encode_counted", waits)
+    monkeypatch.setattr(model, method, waits)
     try:
         yield free, calls
     finally:
@@ -211,12 +211,13 @@ async def test_a_large_request_lets_others_have_their_turn(tiny_model, monkeypat
         with held(models, "a", monkeypatch) as (free, calls):
             large = asyncio.create_task(models.encode("a", [f"large {i}" for i in range(12)]))
             await until(lambda: calls)
-            small = asyncio.create_task(models.encode("a", ["small"]))
+            small, ended = asyncio.create_task(models.encode("a", ["small"])), []
+            for task in (large, small):
+                task.add_done_callback(ended.append)
             await asyncio.sleep(0)
             free.set()
-            await small
-            assert not large.done()
             assert (await large).vectors_ND.shape == (12, 32)
+        assert ended == [small, large]
         assert calls[1] == ["small"]
         assert len(calls) >= 3
 
@@ -284,7 +285,7 @@ async def test_computations_are_never_on_the_event_loop(tiny_model, monkeypatch)
     assert threading.get_ident() not in threads
 
 
-async def test_a_cross_encoder_gives_its_relevance(tiny_model, tiny_cross_encoder) -> None:
+async def test_a_cross_encoder_gives_its_relevance(tiny_model, tiny_cross_encoder, monkeypatch) -> None:
     cross = str(tiny_cross_encoder("bert"))
     reranker = CrossEncoderReranker(cross)
     pairs = [("two files", text) for text in TEXTS]
@@ -293,9 +294,15 @@ async def test_a_cross_encoder_gives_its_relevance(tiny_model, tiny_cross_encode
         np.testing.assert_allclose(scores, reranker.score(pairs), rtol=1e-5)  # its activation is the sigmoid
         assert tokens == reranker.relevance_counted(pairs)[1].sum() > len(TEXTS)
         metrics.batches.clear()
-        others = ["moon", "two files"]
-        together = await asyncio.gather(*(models.rerank("x", query, TEXTS) for query in others))
-        assert metrics.batches == [2 * len(TEXTS)]
+        with held(models, "x", monkeypatch) as (free, calls):
+            first = asyncio.create_task(models.rerank("x", "first", ["text"]))
+            await until(lambda: calls)
+            waiting = [asyncio.create_task(models.rerank("x", query, TEXTS)) for query in ("moon", "two files")]
+            await asyncio.sleep(0)
+            free.set()
+            await first
+            together = await asyncio.gather(*waiting)
+        assert metrics.batches == [1, 2 * len(TEXTS)]
         np.testing.assert_allclose(together[1][0], scores, rtol=1e-5)
 
 

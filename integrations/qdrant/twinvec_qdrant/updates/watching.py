@@ -22,6 +22,7 @@ from twinvec_qdrant.updates.updating import UpdateReport, places, update_collect
 
 _QUIET_MS = 400  # changes are told when none has come for this long,
 _LONGEST_MS = 800  # or this long after the first
+_BEGUN_MS = 1  # without a change, how long after the first look the watching is known to have begun
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _READY = "ready"
@@ -101,6 +102,8 @@ class _Updates:
 class Changes:
     """Tells which of several roots have changed since the ``with`` block began.
 
+    The block begins when the operating system watches the roots.
+
     Attributes:
         stale: Whether a root has come or gone, so that others are to be watched.
     """
@@ -117,10 +120,16 @@ class Changes:
         there = {path: root for key, (root, path) in self._roots.items() if key not in self._missing}
         trees = {path for path, root in there.items() if path.is_dir() and NOT_BELOW not in root.exclude}
         flat = {path if path.is_dir() else path.parent for path in there.keys() - trees}  # editors replace whole files
+        all_begun = []
         for watched, recursive in ((trees, True), (flat, False)):
             if watched:
-                self._threads.append(threading.Thread(target=self._follow, args=(watched, recursive), daemon=True))
+                all_begun.append(begun := threading.Event())
+                given = (watched, recursive, begun)
+                self._threads.append(threading.Thread(target=self._follow, args=given, daemon=True))
                 self._threads[-1].start()
+        for begun in all_begun:
+            begun.wait()
+        self.stale = not all(path.exists() for path in there)  # what went just before is not watched
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -156,7 +165,7 @@ class Changes:
                 self.stale = True
         return changed
 
-    def _follow(self, paths: set[Path], recursive: bool) -> None:
+    def _follow(self, paths: set[Path], recursive: bool, begun: threading.Event) -> None:
         from watchfiles import Change
         from watchfiles import watch as watched
 
@@ -167,11 +176,16 @@ class Changes:
                 debounce=_LONGEST_MS,
                 step=_QUIET_MS,
                 stop_event=self._stop,
-                rust_timeout=0,
+                rust_timeout=_BEGUN_MS,
+                yield_on_timeout=True,
                 raise_interrupt=False,
                 recursive=recursive,
                 ignore_permission_denied=True,
             ):
-                self._told.put({(Path(path), kind == Change.deleted) for kind, path in changes})
+                begun.set()
+                if changes:
+                    self._told.put({(Path(path), kind == Change.deleted) for kind, path in changes})
         except OSError as error:
             self._told.put(error)
+        finally:
+            begun.set()

@@ -205,7 +205,7 @@ class Tools:
                 nearest += await asyncio.to_thread(opened.nearest_ids, wanted[-1], _SUGGESTIONS)
         failures.raise_if_all(names)
         where = f"the collection {collection!r}" if collection is not None else "the collections"
-        hint = f"; the nearest ids: {', '.join(map(repr, nearest[:_SUGGESTIONS]))}" if nearest else ""
+        hint = f"; the nearest ids: {', '.join(map(repr, [*dict.fromkeys(nearest)][:_SUGGESTIONS]))}" if nearest else ""
         raise ToolError(f"no document {id!r} in {where}{hint}{failures.hint()}")
 
     async def get_documents(

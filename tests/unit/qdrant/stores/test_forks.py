@@ -28,7 +28,7 @@ def forked(child):
     sys.stdout.flush()
     number = os.fork()
     if number == 0:
-        signal.alarm(20)  # a call that hangs ends by a signal
+        signal.alarm(120)  # a call that hangs ends by a signal
         child()
         sys.exit(0)
     assert os.waitpid(number, 0)[1] == 0, "the child did not end by itself"
@@ -41,7 +41,7 @@ collection.search("note 1")
 
 def run(program: str, folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", BEGIN + textwrap.dedent(program), folder], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", BEGIN + textwrap.dedent(program), folder], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -111,9 +111,9 @@ def test_the_child_opens_the_collection_itself_once_the_parent_has_closed_it(tmp
         read, write = os.pipe()
         number = os.fork()
         if number == 0:
-            signal.alarm(30)
+            signal.alarm(120)
             os.read(read, 1)
-            own = opened(wait_seconds=10)
+            own = opened(wait_seconds=60)
             print(own.search("note 7", 1)[0].id)
             own.close()
             sys.exit(0)

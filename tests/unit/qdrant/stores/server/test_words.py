@@ -22,8 +22,9 @@ from words import StateEncoder, WordEncoder
 
 
 @pytest.fixture
-def answering():
+def answering(monkeypatch):
     """``answering(403, "sentence")``: the address of a server that gives every request this answer."""
+    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._LEAST_SECONDS", 30)  # for one try on a slow machine
     running = []
 
     def serve(status: int, body: str, kind: str = "text/plain") -> str:

@@ -18,7 +18,7 @@ def test_every_item_is_sent_once(streams, count):
 
 
 def test_two_are_under_way_at_once_and_never_more():
-    both = threading.Barrier(2, timeout=10)  # breaks unless two calls meet
+    both = threading.Barrier(2, timeout=60)  # breaks unless two calls meet
     active, most = set(), []
 
     def send(item):
