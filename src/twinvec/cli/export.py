@@ -55,6 +55,7 @@ def export_command(
     from twinvec.cli.terminal import properties, show, show_json
     from twinvec.errors import ConfigurationError
     from twinvec.export.model import export_model
+    from twinvec.support.cpu import sums_bytes_exactly
     from twinvec.support.lines import read_texts
     from twinvec.tokens.truncation import unreported_truncations
 
@@ -71,7 +72,9 @@ def export_command(
     lines = {name.replace("_", " "): f"{value:.6g}" for name, value in report.quality.items()}
     if report.precision == "int8":
         lines["texts"] = f"{report.calibrated_on:,} for calibration, {report.measured_on:,} for measurement"
-        lines["used by default"] = "yes" if report.passed else "no: too far from float32; --precision int8 uses it"
+        here = "" if sums_bytes_exactly() else "; slower than float32 here: this processor has neither VNNI nor AMX"
+        used = "yes" if report.passed else "no: too far from float32; --precision int8 uses it"
+        lines["used by default"] = used + here
     show(f"{report.folder}: {engine}, {precision}", properties(lines))
 
 

@@ -566,6 +566,7 @@ def test_the_command_shows_what_it_measured(twinvec, int8, tmp_path):
         "used by default",
     ):
         assert part in done.out
+    assert ("slower than float32 here" in " ".join(done.out.split())) == (not sums_bytes_exactly())
     assert "Statistics collection" not in done.out + done.err
 
 
