@@ -70,7 +70,7 @@ def unknown_warning(chunks: int) -> str:
     counted = "1 chunk consists" if chunks == 1 else f"{chunks:,} chunks consist"
     return (
         f"{counted} mostly of words that the model does not know, so searches by vectors can hardly tell them apart; "
-        "choose a model that reads their language (twinvec migrate --to MODEL)"
+        "if they are in another language, choose a model that reads it (twinvec migrate --to MODEL)"
     )
 
 

@@ -23,6 +23,8 @@ from twinvec.retrieval.relevance import (
 )
 from twinvec_qdrant import Collection
 from twinvec_qdrant.calibration.excerpts import excerpts
+from twinvec_qdrant.calibration.language import ENGLISH, NAMES, language_hint, language_of
+from twinvec_qdrant.calibration.measuring import _landmarks
 from twinvec_qdrant.calibration.questions import QUESTIONS
 from twinvec_qdrant.calibration.weight import BOUNDS, Observation, fitted_weight
 from twinvec_qdrant.records.description import stored_description
@@ -197,9 +199,93 @@ def test_the_weight_of_words_follows_the_stage_that_finds_the_answers(better, ex
     assert fitted_weight(observations) == pytest.approx(expected, abs=0.02)
 
 
-def test_there_are_a_hundred_different_questions():
-    assert len(QUESTIONS) == len(set(QUESTIONS)) == 100
-    assert all(question.endswith("?") for question in QUESTIONS)
+def test_every_language_has_different_questions():
+    assert len(QUESTIONS[ENGLISH]) == 100
+    for language, questions in QUESTIONS.items():
+        assert len(set(questions)) == len(questions) >= 10
+        assert language in NAMES
+
+
+@pytest.mark.parametrize("language", QUESTIONS)
+def test_the_language_of_texts_is_identified(language):
+    assert language_of([" ".join(QUESTIONS[language])]) == language
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["x"] * 9, ["def f(x):\n    return x[1:]"] * 9, ["\ud800"]])
+def test_texts_without_a_language_count_as_english(texts):
+    assert language_of(texts) == ENGLISH
+
+
+def test_the_language_is_that_of_more_than_half():
+    german, english = " ".join(QUESTIONS["de"]), " ".join(QUESTIONS[ENGLISH][:20])
+    assert language_of([german, german, english]) == "de"
+    assert language_of([german, english]) == ENGLISH
+    assert language_of([german, " ".join(QUESTIONS["fr"]), "1 2 3", "4"]) == ENGLISH
+
+
+def staedte(count: int) -> list[Document]:
+    return [
+        Document(
+            f"stadt-{number}",
+            f"Die Brücke von Ort{number} wurde im Jahr {1500 + number} gebaut und später wieder abgerissen. "
+            f"Besucher{number} mögen den Markt und die alte Mauer{number} neben dem Fluss.",
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.fixture
+def known(collection, monkeypatch):
+    monkeypatch.setitem(MODELS, collection.encoder.name, Calibration(unrelated=0.25, near=0.65))
+    return collection
+
+
+def test_a_collection_is_asked_in_its_language_of_which_the_known_landmarks_say_nothing(known, caplog):
+    asked = []
+    encode = known.encoder.encode_query
+    known.encoder.encode_query = lambda texts: asked.extend(texts) or encode(texts)
+    known.ingest(staedte(LEAST_MEASURED))
+    assert tuple(asked[:10]) == QUESTIONS["de"][:10]
+    best = [known.search(question, 1, mode="dense")[0].scores["dense"] for question in asked[:10]]
+    assert stored(known).unrelated == pytest.approx(np.median(best), abs=1e-3)
+    assert "most of its texts are in German" in caplog.text
+    assert "--language german" in caplog.text
+    assert "migrate --to MODEL" in caplog.text
+
+
+def test_a_small_collection_in_another_language_than_that_of_the_known_landmarks_is_measured(known):
+    known.ingest(staedte(7))
+    assert stored(known) is None
+    known.ingest(staedte(8))
+    assert stored(known).chunks == 8
+
+
+def test_a_small_collection_in_the_language_of_the_known_landmarks_stays_unmeasured(known):
+    known.ingest(towns(LEAST_MEASURED - 1))
+    assert stored(known) is None
+
+
+def test_a_small_collection_of_a_model_without_known_landmarks_stays_unmeasured(collection):
+    collection.ingest(staedte(LEAST_MEASURED - 1))
+    assert stored(collection) is None
+
+
+def test_near_is_no_less_than_what_most_unrelated_texts_stay_below():
+    near, unrelated = np.full(400, 0.5, np.float32), np.linspace(0.6, 0.8, 21, dtype=np.float32)
+    found = _landmarks(unrelated, near, Calibration(), 300)
+    assert found.landmarks == pytest.approx((0.7, 0.78))
+
+
+@pytest.mark.parametrize(
+    ("language", "stemmed", "said"),
+    [("de", "german", False), (ENGLISH, "english", False), ("ja", "english", False), ("fr", "english", True)],
+)
+def test_the_hint_names_a_stemmer_that_there_is(language, stemmed, said):
+    hint = language_hint(language, stemmed, learnt_english=False)
+    assert (hint is not None) == said
+    if said:
+        assert "--language french" in hint
+        assert "model" not in hint
 
 
 KILLED = """

@@ -1,11 +1,14 @@
 """Measuring a collection: the landmarks of its cosines, and the weight of words.
 
 - Questions that the collection does not answer (``questions``) give the landmark 0: the median of their best cosines.
+  They are in the collection's language (``language``): a model that has learnt another one finds all texts of this
+  language near each other, and far from a question in its own.
 - Excerpts (``excerpts``) give the landmark 1: the median of their cosines with their chunks.
 - The same excerpts, searched by both stages in collections without them, give the weight of words (``weight``).
 
 The sample grows with the collection up to a limit, so that measuring stays small against encoding. It is taken again
-when the collection has doubled. Landmarks that are known of the model count like a part of the sample.
+when the collection has doubled. Landmarks that are known of the model count like a part of the sample; they are those
+of English.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
 from twinvec.retrieval.fusion import CANDIDATES, parts
-from twinvec.retrieval.relevance import LEAST_MEASURED, Calibration, known_calibration
+from twinvec.retrieval.relevance import LEAST_MEASURED, MANY, Calibration, known_calibration
 from twinvec_qdrant.calibration.excerpts import Excerpt, excerpts
+from twinvec_qdrant.calibration.language import ENGLISH, language_hint, language_of
 from twinvec_qdrant.calibration.questions import QUESTIONS
 from twinvec_qdrant.calibration.weight import Observation, fitted_weight
 from twinvec_qdrant.encoders import checked_vectors, document_vectors
@@ -36,18 +40,22 @@ from twinvec_qdrant.stores.points import Query, pages
 
 logger = logging.getLogger(__name__)
 
+_LEAST_ELSEWHERE = 8  # chunks in another language than English, of which the known landmarks say nothing
 _QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # chunks for each question, and for each excerpt
+_QUESTIONS = 10  # at least
 _EXCERPTS = 48  # at most
 _LOOKED_AT = 4  # chunks for each excerpt wanted: not every chunk has one
+_IDENTIFIED = 24  # chunks whose language is identified
 _PRIOR = 20  # questions or excerpts that the landmark of a known model counts for
 _NEAR_SHARE = 0.53  # landmark 1 without excerpts: this share of the way from landmark 0 to a cosine of 1
+_FAR_SHARE = 0.9  # landmark 1 is no less than what this share of the unrelated texts stays below
 _QUERIES = 16  # of both stages, per request
 
 
 def is_due(description: Description, chunks: int) -> bool:
     """Return whether a collection with this number of chunks has to be measured: it has doubled since the last time."""
     before = description.calibration.chunks if description.calibration else 0
-    return chunks >= max(LEAST_MEASURED, 2 * before)
+    return chunks >= max(_least_measured(_known(description)), 2 * before)
 
 
 def calibrate(backend: Backend, encoder: SpaceEncoder) -> bool:
@@ -79,13 +87,22 @@ def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, o
 def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calibration | None:
     """Return the calibration of a collection as it is now; None if it cannot be measured."""
     chunks = backend.count([CHUNKS])
-    if chunks < LEAST_MEASURED or now.scale is None or now.space != encoder.space:
+    known = _known(now, chunks)
+    if chunks < _least_measured(known) or now.scale is None or now.space != encoder.space:
         return None
-    known = known_calibration("" if now.options.given() else now.model, chunks)
-    unrelated = _unrelated(backend, now, encoder, chunks)
     wanted = min(_EXCERPTS, chunks // _EXCERPTS_SHARE)
-    sample = islice(backend.scroll([CHUNKS], [*EMBEDDED_FIELDS, "title"]), _LOOKED_AT * wanted)  # ids are hashes
-    taken = excerpts(sample, wanted)
+    looked_at = max(_IDENTIFIED, _LOOKED_AT * wanted)
+    sample = list(islice(backend.scroll([CHUNKS], [*EMBEDDED_FIELDS, "title"]), looked_at))  # ids are hashes
+    language = language_of(point.payload["text"] for point in sample[:_IDENTIFIED])
+    if hint := language_hint(language, now.language, learnt_english=known.landmarks is not None):
+        logger.warning("%s: %s", backend.location, hint)
+    if language != ENGLISH:
+        known = Calibration()
+    elif chunks < LEAST_MEASURED:
+        return None
+    questions = QUESTIONS[language][: max(_QUESTIONS, chunks // _QUESTIONS_SHARE)]
+    unrelated = _unrelated(backend, now, encoder, questions)
+    taken = excerpts(sample[: _LOOKED_AT * wanted], wanted)
     queries_ED, rests_ED = _excerpt_vectors(encoder, taken)
     calibration = _landmarks(unrelated, _near(backend, now, taken, queries_ED), known, chunks)
     if calibration is None:
@@ -94,9 +111,17 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
     return Calibration(1, chunks, calibration.unrelated, calibration.near, fitted_weight(observations))
 
 
-def _unrelated(backend: Backend, now: Description, encoder: SpaceEncoder, chunks: int) -> FloatArray:
+def _known(description: Description, chunks: int = MANY) -> Calibration:
+    """Return what is known of the collection's model."""
+    return known_calibration("" if description.options.given() else description.model, chunks)
+
+
+def _least_measured(known: Calibration) -> int:
+    return LEAST_MEASURED if known.landmarks is None else _LEAST_ELSEWHERE
+
+
+def _unrelated(backend: Backend, now: Description, encoder: SpaceEncoder, questions: Sequence[str]) -> FloatArray:
     """Return the best cosine of each question."""
-    questions = QUESTIONS[: chunks // _QUESTIONS_SHARE]
     vectors = checked_vectors(encoder, encoder.encode_query(list(questions)), questions)
     queries = [Query(each, 1, (CHUNKS,), name=now.vector, index=now.index) for each in vectors]
     best = [found[0].score for page in pages(queries, _QUERIES) for found in backend.search(page) if found]
@@ -129,6 +154,8 @@ def _landmarks(unrelated: FloatArray, near: FloatArray, known: Calibration, chun
     low = _shrunk(unrelated, prior and prior[0])
     beyond = prior[1] if prior is not None else low + _NEAR_SHARE * (1 - low)
     high = _shrunk(near, beyond) if len(near) else beyond
+    if prior is None:  # the model may take any two texts of this language for near
+        high = max(high, float(np.quantile(unrelated, _FAR_SHARE)))
     return Calibration(1, chunks, round(low, 4), round(high, 4)) if low < high else None
 
 

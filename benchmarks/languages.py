@@ -1,0 +1,84 @@
+"""Relevance in other languages than English: what it keeps and lets through in one manual, which is in many.
+
+    apt-get download installation-guide-amd64 && dpkg-deb -x installation-guide-amd64_*.deb build/guide
+    python benchmarks/languages.py build/guide/usr/share/doc/installation-guide-amd64 [--languages de fr ja]
+        [--output benchmarks/LANGUAGES.md]
+
+The folder has one of HTML pages for each language. Every one becomes a collection with the default model, which has
+learnt English. It is calibrated by half of the questions of ``calibration.questions`` in English, and then in its own
+language. Each time it is asked for the first headings of its pages, and the other half of the questions, which are in
+its language and about other subjects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from unittest.mock import patch
+
+from relevance import DEPTH, is_relevant, percent
+from twinvec import Encoder
+from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
+from twinvec_qdrant import Collection, Root
+from twinvec_qdrant.calibration import measuring
+from twinvec_qdrant.calibration.language import ENGLISH
+from twinvec_qdrant.calibration.questions import QUESTIONS
+from twinvec_qdrant.records.description import stored_description
+
+HALF = 10
+HEADINGS = 40
+"""Headings asked for, of each manual."""
+
+
+def row(folder: Path, language: str, encoder: Encoder) -> str:
+    """Return the row of a language."""
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        patch.object(measuring, "QUESTIONS", {code: asked[:HALF] for code, asked in QUESTIONS.items()}),
+        Collection.open("manual", temporary, encoder=encoder) as collection,
+    ):
+        collection.ingest(Root(str(folder)))
+        documents = collection.get(collection.find())
+        headings = {document.text.partition("\n")[0].rpartition(" > ")[2]: document.id for document in documents}
+        headings = dict(sorted(headings.items())[:HEADINGS])
+        cells = [language, str(len(documents))]
+        for asked in (ENGLISH, language):
+            with patch.object(measuring, "language_of", lambda _, code=asked: code):
+                collection.reindex()
+            calibration = stored_description(collection._backend).calibration
+            assert calibration is not None
+            own = zip(headings.values(), collection.search_many(list(headings), DEPTH), strict=True)
+            kept = [any(hit.id == page and is_relevant(hit) for hit in hits) for page, hits in own]
+            found = [any(map(is_relevant, hits)) for hits in collection.search_many(QUESTIONS[language][HALF:], DEPTH)]
+            cells += [f"{calibration.unrelated:.2f} to {calibration.near:.2f}", percent(kept), percent(found)]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("manuals", type=Path)
+    parser.add_argument("--languages", nargs="+", help="default: all that have enough questions")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    folders = {each.name.split("_")[0].split("-")[0]: each for each in sorted(options.manuals.iterdir())}
+    languages = [code for code, asked in QUESTIONS.items() if code in folders and len(asked) > HALF]
+    encoder = Encoder("default")
+    lines = [
+        "# Relevance in other languages: results\n",
+        "`python benchmarks/languages.py`, on a manual of which the pages are the same in all languages. Kept: a page "
+        f"found for its first heading with a relevance of {DEFAULT_MIN_RELEVANCE} or more. Found: questions about "
+        "other subjects, in the manual's language, for which some page has it. In percent, with 95% intervals "
+        "(Wilson). The landmarks are what an unrelated text reaches, and what a near one does.\n",
+        "| language | pages | landmarks by English questions | kept | found | by its own questions | kept | found |",
+        "|---|---:|---|---:|---:|---|---:|---:|",
+    ]
+    for language in options.languages or languages:
+        lines.append(row(folders[language], language, encoder))
+        print(lines[-1], flush=True)
+    if options.output:
+        options.output.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
