@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 
 from twinvec.cli.options import MODEL_HELP, URL_HELP, AsJson, CollectionName
 from twinvec.cli.terminal import complain, properties, show, show_json
+from twinvec.errors import CollectionNotFoundError, TwinvecError
 from twinvec_qdrant.cli.options import (
     SOME_FAILED,
     WAIT_SECONDS,
@@ -21,9 +23,11 @@ from twinvec_qdrant.cli.options import (
     open_from_options,
 )
 from twinvec_qdrant.framework_layout import LayoutName
+from twinvec_qdrant.list_and_drop import drop_collection
 
 if TYPE_CHECKING:
     from twinvec.encoder import Encoder
+    from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.report import AdoptReport
 
 _SHOWN = 10
@@ -102,9 +106,7 @@ def adopt_command(
         options: dict[str, Any] = {**grpc_options(url, grpc_port), "wait_seconds": wait}
         if copies:
             place = CollectionPlace(to_collection or collection, to_path, None if to_path else to_url or url, wait)
-            target = open_from_options(
-                place, encoder=encoder, create=True, dry_run=dry_run, chunking=False, language=language
-            )
+            target = _target(place, dry_run=dry_run, encoder=encoder, chunking=False, language=language)
             options["into"] = stack.enter_context(target)
         report = adopt_collection(
             collection,
@@ -123,6 +125,24 @@ def adopt_command(
     _show(collection, report, dry_run, as_json)
     if report.skipped:
         raise typer.Exit(SOME_FAILED)
+
+
+@contextmanager
+def _target(place: CollectionPlace, *, dry_run: bool, **settings: Any) -> Iterator[Collection]:
+    """Open the collection that gets the documents; one that is made for them goes again if all are refused."""
+    try:
+        target, made = open_from_options(place, **settings), False
+    except CollectionNotFoundError:
+        target, made = open_from_options(place, create=True, dry_run=dry_run, **settings), not dry_run
+    with target:
+        try:
+            yield target
+            return
+        except TwinvecError as error:
+            refused, unused = error, made and target.count() == 0
+    if unused:
+        drop_collection(place.name, place.path, url=place.url, wait_seconds=place.wait)
+    raise refused
 
 
 def _encoder(model: str, document_prompt: str | None) -> Encoder:

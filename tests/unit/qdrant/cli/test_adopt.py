@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pytest
 from qdrant_client import QdrantClient, models
@@ -58,6 +59,20 @@ def test_another_model_is_an_error_with_the_cosines(twinvec, server, tiny_model)
     done = twinvec("adopt", "--url", server.url, "-c", NAME, "--layout", "langchain", "--model", other)
     assert done.code == 1
     assert "does not give the vectors that are stored: of 12 texts" in done.err
+
+
+def test_a_refused_copy_leaves_no_empty_collection(twinvec, tiny_model, tmp_path):
+    folder, store = tmp_path / "qdrant", tmp_path / "store"
+    with closing(QdrantClient(path=str(folder))) as client:
+        fill(client, str(tiny_model("bert")))
+    copy = ("adopt", "--local-path", folder, "-c", NAME, "--layout", "langchain", "--to-path", store)
+    other = ("--model", tiny_model("bert", seed=7))
+    refused = twinvec(*copy, *other)
+    assert (refused.code, "does not give the vectors that are stored" in refused.err) == (1, True)
+    assert twinvec("info", "-c", NAME, "--path", store).code == 1
+    assert twinvec(*copy, "--model", tiny_model("bert")).code == 3
+    assert twinvec(*copy, *other).code == 1
+    assert json.loads(twinvec("info", "-c", NAME, "--path", store, "--json").out)["points"] == 12
 
 
 def test_a_folder_of_the_local_mode_is_copied(twinvec, tiny_model, tmp_path):
