@@ -5,9 +5,9 @@
         [--output benchmarks/LANGUAGES.md]
 
 The folder has one of HTML pages for each language. Every one becomes a collection with the default model, which has
-learnt English. It is calibrated by half of the questions of ``calibration.questions`` in English, and then in its own
-language. Each time it is asked for the first headings of its pages, and the other half of the questions, which are in
-its language and about other subjects.
+learnt English. It is calibrated by ten of the questions of ``calibration.questions`` in English, and then in its own
+language. Each time it is asked for the first headings of its pages, and the other questions in its language, which are
+about other subjects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from twinvec_qdrant.calibration.language import ENGLISH
 from twinvec_qdrant.calibration.questions import QUESTIONS
 from twinvec_qdrant.records.description import stored_description
 
-HALF = 10
+CALIBRATING = 10
 HEADINGS = 40
 """Headings asked for, of each manual."""
 
@@ -35,7 +35,7 @@ def row(folder: Path, language: str, encoder: Encoder) -> str:
     """Return the row of a language."""
     with (
         tempfile.TemporaryDirectory() as temporary,
-        patch.object(measuring, "QUESTIONS", {code: asked[:HALF] for code, asked in QUESTIONS.items()}),
+        patch.object(measuring, "QUESTIONS", {code: asked[:CALIBRATING] for code, asked in QUESTIONS.items()}),
         Collection.open("manual", temporary, encoder=encoder) as collection,
     ):
         collection.ingest(Root(str(folder)))
@@ -50,7 +50,9 @@ def row(folder: Path, language: str, encoder: Encoder) -> str:
             assert calibration is not None
             own = zip(headings.values(), collection.search_many(list(headings), DEPTH), strict=True)
             kept = [any(hit.id == page and is_relevant(hit) for hit in hits) for page, hits in own]
-            found = [any(map(is_relevant, hits)) for hits in collection.search_many(QUESTIONS[language][HALF:], DEPTH)]
+            found = [
+                any(map(is_relevant, hits)) for hits in collection.search_many(QUESTIONS[language][CALIBRATING:], DEPTH)
+            ]
             cells += [f"{calibration.unrelated:.2f} to {calibration.near:.2f}", percent(kept), percent(found)]
     return f"| {' | '.join(cells)} |"
 
@@ -62,7 +64,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     folders = {each.name.split("_")[0].split("-")[0]: each for each in sorted(options.manuals.iterdir())}
-    languages = [code for code, asked in QUESTIONS.items() if code in folders and len(asked) > HALF]
+    languages = [code for code, asked in QUESTIONS.items() if code in folders and len(asked) > CALIBRATING]
     encoder = Encoder("default")
     lines = [
         "# Relevance in other languages: results\n",

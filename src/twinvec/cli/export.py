@@ -72,7 +72,7 @@ def export_command(
     lines = {name.replace("_", " "): f"{value:.6g}" for name, value in report.quality.items()}
     if report.precision == "int8":
         lines["texts"] = f"{report.calibrated_on:,} for calibration, {report.measured_on:,} for measurement"
-        here = "" if sums_bytes_exactly() else "; slower than float32 here: this processor has neither VNNI nor AMX"
+        here = "" if sums_bytes_exactly() else "; slower than float32 here: neither VNNI nor AMX was found"
         used = "yes" if report.passed else "no: too far from float32; --precision int8 uses it"
         lines["used by default"] = used + here
     show(f"{report.folder}: {engine}, {precision}", properties(lines))

@@ -28,6 +28,7 @@ _LINE = re.compile(r"[^\n]+")
 _HEAD = r"[^\S\n]*(?:>[^\S\n]*|(?:[-*+]|\d{1,3}[.)])[^\S\n]+)*"  # of a line in a quotation or an item
 _FENCE_SIGN = r"(```(?!`*[^`\n]+`)|~~~)"  # but ```code``` is a part of a sentence
 _FENCE = re.compile(_HEAD + _FENCE_SIGN)
+_FENCE_END = re.compile(r"[^\S\n]*(?:>[^\S\n]*)*" + _FENCE_SIGN)  # an item of a list within code ends no code
 _FENCES = re.compile(f"^{_HEAD}{_FENCE_SIGN}(.*)$", re.MULTILINE)
 _COMMENT = re.compile(r"\s*<!--.*-->\s*$")
 _ALONE = re.compile(  # how a row of a table, a heading, or what looks like code begins
@@ -165,7 +166,7 @@ def blocks(text: str, start: int = 0) -> Iterator[Block]:
         if begun is not None and not blank and _is_label(text, Span(begun, ended), words):
             yield Block(begun, ended, prose=False)
             begun = None
-        marks = _FENCE.match(words)
+        marks = (_FENCE_END if fence else _FENCE).match(words)
         indented = _INDENTED.match(words) and (blank or begun is None) and not _is_prose(words)
         own = bool(fence or marks or indented or _is_alone(words) or _COMMENT.match(words))
         if begun is not None and (own or blank or _ITEM.match(words)):
@@ -228,7 +229,7 @@ def _cut(text: str, block: Block) -> Iterator[Span]:
         # a line of prose ends within a sentence: with a space in place of its end, nothing is cut there
         bounds = get_sentence_boundaries(_LANGUAGE, text[begin : block.end].replace("\n", " "))
         ends = [begin + each["end_index"] for each in bounds]
-        closed = [mark.end() if (mark := _CLOSING.match(text, end, block.end)) else end for end in ends]
+        closed = [close.end() if (close := _CLOSING.match(text, end, block.end)) else end for end in ends]
         pieces = [Span(*each) for each in pairwise([block.start, *closed])]
     for piece in pieces:
         for part in _short(text, _trimmed(text, piece)):

@@ -260,6 +260,16 @@ def test_a_small_collection_in_another_language_than_that_of_the_known_landmarks
     assert stored(known).chunks == 8
 
 
+def test_a_small_collection_that_has_become_english_has_the_known_landmarks_again(known):
+    known.ingest(staedte(8))
+    known.delete([each.id for each in staedte(8)])
+    known.ingest(towns(12))
+    known.reindex()
+    assert stored(known) == Calibration(chunks=12)
+    known.ingest(towns(LEAST_MEASURED))
+    assert stored(known).landmarks is not None
+
+
 def test_a_small_collection_in_the_language_of_the_known_landmarks_stays_unmeasured(known):
     known.ingest(towns(LEAST_MEASURED - 1))
     assert stored(known) is None

@@ -292,6 +292,7 @@ def test_searches_during_an_addition_see_the_index_before_or_after(encoder):
     finally:
         stop.set()
         thread.join()
+    assert seen
     assert set(seen) <= {20, 40, 60, 80}
 
 

@@ -102,6 +102,11 @@ def test_fences_of_code_are_no_units_wherever_they_stand(head):
     assert [unit.removeprefix("> ") for unit in cut(code)] == ["Run it.", "make all", "It is done.", "See it."]
 
 
+def test_an_item_of_a_list_within_code_does_not_end_the_code():
+    text = "```sh\ncat <<END\n- ```\nEND\n```\nThe mail is sent at noon. Nobody answers it."
+    assert cut(text)[-2:] == ["The mail is sent at noon.", "Nobody answers it."]
+
+
 def test_code_within_a_line_is_no_fence():
     assert cut("```make all``` builds it. Then run it.\n\nIt is done. See it.") == [
         "```make all``` builds it.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -103,6 +104,14 @@ def test_an_expired_certificate_is_said_at_the_start(tmp_path, caplog, days):
     day = dated.removeprefix("notAfter=").split()[0]
     said = f"{tmp_path / 'chain.pem'} expired on {day}: clients refuse it; renew it and start the server again"
     assert [each.message for each in caplog.records] == ([f"the certificate {said}"] if days < 0 else [])
+
+
+def test_a_certificate_whose_date_cannot_be_read_is_used_all_the_same(tmp_path):
+    certificate(tmp_path)
+    content = bytearray(ssl.PEM_cert_to_DER_cert((tmp_path / "cert.pem").read_text()))
+    content[content.index(bytes([0xA0, 3, 2, 1, 2])) + 4] = 3  # a version that there is not, which OpenSSL takes
+    (tmp_path / "odd.pem").write_text(ssl.DER_cert_to_PEM_cert(bytes(content)))
+    check_exposure(ServeSettings(tls_cert=tmp_path / "odd.pem", tls_key=tmp_path / "key.pem"))
 
 
 def test_a_key_with_a_pass_phrase_is_refused_and_asks_for_none(tmp_path):

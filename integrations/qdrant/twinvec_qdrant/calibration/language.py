@@ -45,16 +45,17 @@ NAMES = {
     "vi": "Vietnamese",
     "zh": "Chinese",
 }
-_SURE = 0.9  # probability from which a text counts
-_READ = 1000  # characters of a text
+_LEAST_CONFIDENCE = 0.9
+_CHARACTERS_READ = 1000  # of each text
 
 
 def language_of(texts: Iterable[str]) -> str:
     """Return the ISO 639-1 code of the language that more than half of the texts are in; if there is none, English.
 
-    Only languages that have questions are told apart. A text in another language counts for the one most like it.
+    Only languages that have questions are told apart. A text in another language counts for one much like it, if there
+    is one.
     """
-    languages = Counter(_identifier().classify(text[:_READ])[0] for text in texts)
+    languages = Counter(_identifier().classify(text[:_CHARACTERS_READ])[0] for text in texts)
     language, number = max(languages.items(), key=lambda item: item[1], default=(ENGLISH, 0))
     return language if language in QUESTIONS and 2 * number > languages.total() else ENGLISH
 
@@ -76,6 +77,6 @@ def language_hint(language: str, stemmed: str, *, learnt_english: bool) -> str |
 def _identifier() -> LanguageIdentifier:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier  # takes a second, and only a measurement needs it
 
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True, min_confidence=_SURE)
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True, min_confidence=_LEAST_CONFIDENCE)
     identifier.set_languages(list(QUESTIONS))
     return identifier

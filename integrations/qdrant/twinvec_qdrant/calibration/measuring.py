@@ -40,7 +40,7 @@ from twinvec_qdrant.stores.points import Query, pages
 
 logger = logging.getLogger(__name__)
 
-_LEAST_ELSEWHERE = 8  # chunks in another language than English, of which the known landmarks say nothing
+_LEAST_NOT_ENGLISH = 8  # chunks of a language of which the known landmarks say nothing
 _QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # chunks for each question, and for each excerpt
 _QUESTIONS = 10  # at least
 _EXCERPTS = 48  # at most
@@ -61,8 +61,9 @@ def is_due(description: Description, chunks: int) -> bool:
 def calibrate(backend: Backend, encoder: SpaceEncoder) -> bool:
     """Measure a collection, and write what was found; return whether anything was.
 
-    A collection that is too small stays as it is. So does one that an older version has made, until ``reindex`` or
-    ``migrate`` renews it. One write records all; a kill before it leaves the last calibration.
+    A collection that is too small stays as it is, unless it was in another language before. So does one that an older
+    version has made, until ``reindex`` or ``migrate`` renews it. One write records all; a kill before it leaves the
+    last calibration.
     """
     now = stored_description(backend)
     found = measured(backend, now, encoder)
@@ -99,7 +100,8 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
     if language != ENGLISH:
         known = Calibration()
     elif chunks < LEAST_MEASURED:
-        return None
+        was_measured = now.calibration is not None and now.calibration.landmarks is not None
+        return Calibration(chunks=chunks) if was_measured else None
     questions = QUESTIONS[language][: max(_QUESTIONS, chunks // _QUESTIONS_SHARE)]
     unrelated = _unrelated(backend, now, encoder, questions)
     taken = excerpts(sample[: _LOOKED_AT * wanted], wanted)
@@ -117,7 +119,7 @@ def _known(description: Description, chunks: int = MANY) -> Calibration:
 
 
 def _least_measured(known: Calibration) -> int:
-    return LEAST_MEASURED if known.landmarks is None else _LEAST_ELSEWHERE
+    return LEAST_MEASURED if known.landmarks is None else _LEAST_NOT_ENGLISH
 
 
 def _unrelated(backend: Backend, now: Description, encoder: SpaceEncoder, questions: Sequence[str]) -> FloatArray:

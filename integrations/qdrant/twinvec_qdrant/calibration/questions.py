@@ -280,7 +280,7 @@ QUESTIONS = {
         "Które drzewa tracą liście jesienią?",
         "Jak posortować listę w Pythonie?",
         "Jaka jest prędkość światła?",
-        "Jak szczepionki ćwiczą układ odpornościowy?",
+        "Jak szczepionki trenują układ odpornościowy?",
         "Kto napisał Dumę i uprzedzenie?",
         "Jak usunąć plamę z czerwonego wina z dywanu?",
     ),
@@ -375,7 +375,7 @@ QUESTIONS = {
     "ja": (
         "ペンギンはどうやって卵を温めますか。",
         "オーストラリアの首都はどこですか。",
-        "小さな会社の確定申告はどうすればよいですか。",
+        "小さな会社の税務申告はどうすればよいですか。",
         "オレンジにはどのビタミンが含まれていますか。",
         "システィーナ礼拝堂の天井画を描いたのは誰ですか。",
         "ジェットエンジンはどのように動きますか。",
@@ -450,7 +450,7 @@ QUESTIONS = {
         "Mitkä ovat influenssan oireet?",
         "Kuinka kauan pastaa pitää keittää?",
         "Mitä paitsio tarkoittaa jalkapallossa?",
-        "Miten palautan unohtuneen salasanan?",
+        "Miten nollaan unohtuneen salasanan?",
     ),
     "cs": (
         "Jak tučňáci udržují svá vejce v teple?",
@@ -539,7 +539,7 @@ QUESTIONS = {
     "hi": (
         "पेंगुइन अपने अंडों को गर्म कैसे रखते हैं?",
         "ऑस्ट्रेलिया की राजधानी क्या है?",
-        "छोटे व्यवसाय का कर विवरण कैसे भरें?",
+        "छोटे व्यवसाय का आयकर रिटर्न कैसे भरें?",
         "संतरे में कौन से विटामिन होते हैं?",
         "सिस्टिन चैपल की छत किसने चित्रित की?",
         "जेट इंजन कैसे काम करता है?",

@@ -22,7 +22,7 @@ from twinvec_qdrant.updates.updating import UpdateReport, places, update_collect
 
 _QUIET_MS = 400  # changes are told when none has come for this long,
 _LONGEST_MS = 800  # or this long after the first
-_BEGUN_MS = 1  # without a change, how long after the first look the watching is known to have begun
+_BEGUN_MS = 1  # watchfiles yields once after its first step, and so tells that it watches
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _READY = "ready"

@@ -71,11 +71,11 @@ def _check_tls(settings: ServeSettings) -> None:
 
 def _warn_if_expired(cert: Path) -> None:
     """Warn if the first certificate of a file, which is the server's own, has expired."""
-    from cryptography.x509 import load_pem_x509_certificates  # most servers have no certificate, and start without it
+    from cryptography.x509 import InvalidVersion, load_pem_x509_certificates  # most servers start without it
 
     try:
         ended = load_pem_x509_certificates(cert.read_bytes())[0].not_valid_after_utc
-    except ValueError:  # OpenSSL has taken it, and is less strict
+    except (ValueError, InvalidVersion):  # OpenSSL has taken it, and is less strict
         return
     if ended < datetime.now(UTC):
         logger.warning(

@@ -77,7 +77,7 @@ class Checksums:
             if not is_same:
                 sync_file(path)
             if old is None or not is_same or read + size <= CHECKED_BYTES:
-                old = FileSum(stat.st_size, stat.st_mtime_ns, checksum(path))
+                old = FileSum(stat.st_size, stat.st_mtime_ns, checksum(path, holes=True))
                 read += size
             files[name] = old
         return cls(files, counts, description)
@@ -119,12 +119,15 @@ class Checksums:
         return sorted(name for name in core if not (shard / name).is_file())
 
 
-def checksum(path: Path) -> int:
-    """Return the checksum of a file's content; blocks of zeros cost little, whether or not the disk has them."""
+def checksum(path: Path, *, holes: bool = False) -> int:
+    """Return the checksum of a file's content; blocks of zeros cost little, whether or not the disk has them.
+
+    On Linux, holes are not read unless ``holes``: some file systems take what has just been written for a hole.
+    """
     total = 0
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        while block := _next_block(file, size):
+        while block := file.read(_BLOCK) if holes else _next_block(file, size):
             if block != _HOLE:
                 place = (file.tell() - len(block)) // _BLOCK
                 total = zlib.crc32(block, zlib.crc32(place.to_bytes(8, "big"), total))
@@ -133,7 +136,7 @@ def checksum(path: Path) -> int:
 
 def _next_block(file: BinaryIO, size: int) -> bytes:
     """Read the next block that is not a hole; the last one is always read if it is shorter, since its length counts."""
-    if sys.platform == "linux":  # others do not always tell a hole from what has just been written
+    if sys.platform == "linux":
         place = file.tell()
         try:
             data = file.seek(place, os.SEEK_DATA)

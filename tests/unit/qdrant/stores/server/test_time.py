@@ -13,10 +13,18 @@ from qdrant_client import QdrantClient, models
 from stand_in import Fault, StandIn
 from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant import Collection
+from twinvec_qdrant.stores.server import requests
 from twinvec_qdrant.stores.server.requests import Requests
 from words import WordEncoder
 
-GIVEN_UP = 50  # seconds within which a slow machine gives up, too; clients and servers here would take longer
+GIVEN_UP = 50  # seconds within which a slow machine gives up, too
+
+
+@pytest.fixture
+def tries_without_limits(monkeypatch):
+    """Let only ``wait_seconds`` limit a try: without it, the tries here would take longer than ``GIVEN_UP``."""
+    monkeypatch.setattr(requests, "_READ_SECONDS", 600.0)
+    monkeypatch.setattr(requests, "_WRITE_SECONDS", 600.0)
 
 
 @pytest.fixture
@@ -46,6 +54,7 @@ def silent():
             connection.close()
 
 
+@pytest.mark.usefixtures("tries_without_limits")
 @pytest.mark.parametrize("own", [True, False])
 def test_a_server_that_does_not_answer_is_given_up_within_the_wait(silent, own):
     url, taken = silent
@@ -57,6 +66,7 @@ def test_a_server_that_does_not_answer_is_given_up_within_the_wait(silent, own):
     assert len(taken) >= 1
 
 
+@pytest.mark.usefixtures("tries_without_limits")
 @pytest.mark.parametrize("own", [True, False])
 def test_an_answer_that_comes_byte_by_byte_is_given_up_within_the_wait(own):
     """Each byte comes in time, and the whole answer would take 100 seconds."""
@@ -85,6 +95,7 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_within_the_wait(own):
         listening.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.usefixtures("tries_without_limits")
 async def test_an_awaited_search_is_given_up_within_the_wait():
     with (
         StandIn().running() as server,
