@@ -71,7 +71,10 @@ def prepare(seed: int) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """What the collection of a walk is like; a seed decides. It is on the server at ``url``, or else embedded."""
+    """The settings of the collection that a walk changes, chosen by a seed.
+
+    The collection is on the server at ``url``. Without a ``url`` it is embedded.
+    """
 
     seed: int
     url: str = ""
@@ -101,7 +104,7 @@ class Kind:
 
 @dataclass
 class State:
-    """What a collection may hold: for each document the editions that it may have, None for none."""
+    """The editions that each document and note may have; None among them means that it may be missing."""
 
     documents: dict[str, set[int | None]] = field(default_factory=dict)
     notes: dict[str, set[int | None]] = field(default_factory=dict)
@@ -118,9 +121,16 @@ class State:
 
 @dataclass
 class Operation:
-    """An operation, and what it does to documents and notes by id: their editions afterwards, None for none.
+    """One call of ``Collection``, and what the collection holds after it.
 
-    ``empties`` is a source of which all other documents go; only those of the ``tenants``, if there are any.
+    Attributes:
+        name: Name of the operation, such as "ingest".
+        arguments: What the operation gets.
+        documents: Edition of each changed document afterwards, by id; None for a document that is removed.
+        notes: The same for notes.
+        model: Number of the model afterwards, if it changes.
+        empties: A source whose other documents are removed.
+        tenants: Only documents of these tenants are removed from the source. Default: all.
     """
 
     name: str
@@ -132,7 +142,7 @@ class Operation:
     tenants: frozenset[str] = frozenset()
 
     def changes(self, part: str, keys: Iterable[str]) -> dict[str, int | None]:
-        """What it does to those of the keys that it changes."""
+        """Return the edition afterwards of each of the documents or notes with these ids that the operation changes."""
         own = dict(getattr(self, part))
         if part == "documents" and self.empties:
             gone = (key for key in keys if source_of(key) == self.empties)
@@ -166,7 +176,7 @@ class Outcome:
 
 
 def do(store: Path, kind: Kind, collection: Collection | None, operation: Operation) -> None:
-    """Do an operation in this process."""
+    """Carry out an operation on the collection, in this process."""
     given = operation.arguments
     if operation.name == "restore":
         restore_collection(given["backup"], store, overwrite=True, wait_seconds=WAIT_SECONDS)
@@ -251,7 +261,7 @@ class Worker:
 
 
 class Walk:
-    """One collection, the processes that change it, and what it should hold."""
+    """Changes one collection by several processes, kills some, and checks that it holds what it should hold."""
 
     def __init__(self, folder: Path, seed: int, url: str = "") -> None:
         self._rng = random.Random(seed)

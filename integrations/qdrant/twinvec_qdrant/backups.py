@@ -33,7 +33,7 @@ def backup_collection(
     Raises:
         CollectionNotFoundError: the collection does not exist.
         ConfigurationError: ``to`` exists, and ``overwrite`` is False or ``to`` is no backup; or ``to`` lies in the
-            collection, or beside it in the store.
+            folder of the collection, or directly in that of the store.
         StoreBusyError: another process does not let go of the store.
         StoreCorruptError: the collection is damaged.
         StoreUnavailableError: the backup cannot be written; there is no half backup.

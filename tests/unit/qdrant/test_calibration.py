@@ -224,6 +224,7 @@ def test_the_language_is_that_of_more_than_half():
 
 
 def staedte(count: int) -> list[Document]:
+    """Documents of two sentences in German."""
     return [
         Document(
             f"stadt-{number}",

@@ -71,7 +71,7 @@ def opened_by_older(patched, tmp_path):
 
 
 def points(collection):
-    """All points but those of the roots, which an ingest of a folder adds."""
+    """Return the payloads of all points by id, without the notes that record the folders ingested."""
     return {each.id: each.payload for each in collection._backend.scroll([]) if each.payload["kind"] != "note"}
 
 

@@ -164,7 +164,7 @@ def test_a_store_that_is_taken_is_tried_again(docs):
 
 
 def test_a_change_is_told_from_the_beginning_on(docs, monkeypatch):
-    """The system takes up its watch late; who asks for changes waits for it."""
+    """The operating system begins to watch late, and ``Changes`` waits for it before the block begins."""
     begun, watch = threading.Event(), watchfiles.watch
 
     def late(*paths, **options):

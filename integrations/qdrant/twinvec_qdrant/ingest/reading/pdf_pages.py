@@ -38,9 +38,9 @@ class _Page(NamedTuple):
 
 
 def read_pdf(data: bytes) -> tuple[str, tuple[int, ...]]:
-    """Return the text of a PDF, with an empty line between pages, and the offset in it where each page starts.
+    """Return the text of a PDF, and the offset at which each page starts in this text.
 
-    A page without text has the offset of the next one.
+    An empty line separates two pages. A page without text has the offset of the next one.
 
     Raises:
         DocumentError: not a PDF, or one that is damaged or encrypted.

@@ -228,7 +228,7 @@ class Turns:
         return FileLock(self._folder / f"{_TICKET}{time.time_ns():020}-{os.getpid()}", thread_local=False)
 
     def give(self, *, is_settled: bool = True) -> None:
-        """End the turn, if this process has it.
+        """End the turn to write, if this process has it.
 
         ``is_settled`` is False if the engine may have to read its log again: the turn then looks as after a kill.
         """

@@ -19,7 +19,7 @@ _TRIES = 30
 def read_pdf_of_version_1(data: bytes) -> tuple[str, tuple[int, ...]]:
     """Return the text of a PDF, and the offset in it where each page starts, as ``read_pdf`` does.
 
-    No offsets are returned if PDFium finds no page.
+    The offsets are empty if PDFium finds no page.
     """
     pages = [text for text, _ in page_texts(data)]
     text = convert(data, ".pdf", version=1)
