@@ -59,6 +59,7 @@ def test_the_page_of_a_proxy_is_no_answer(visit, server):
 def test_while_it_waits_the_page_says_so_and_a_new_request_takes_the_place_of_the_old(visit, server):
     visit.expected = ("ERR_FAILED",)
     page = visit(server, "similarity")
+    expect(page.locator("#announce")).to_contain_text("documents to search")  # what comes late takes no other's place
     held = []
     page.route("**/v1/embeddings", lambda route: held.append(route) if not held else route.continue_())
     page.click("#panel-similarity button.main")

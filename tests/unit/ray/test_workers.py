@@ -120,15 +120,14 @@ def test_who_cannot_start_because_of_the_others_is_left_out_until_later(pool_of,
             return
         raise StoreUnavailableError("too busy for two")
 
-    def work(item):
-        (tmp_path / str(os.getpid())).touch()
-        while item == "wait for another" and len(list(tmp_path.iterdir())) < 3:
-            time.sleep(0.01)
-        return os.getpid()
-
-    found = list(done(pool_of(work, 2, 2, start), [*range(20), "wait for another", *range(4)]))
-    assert len(found) == 25
-    assert len({process for _, process in found}) == 2
+    seen = set()
+    items = iter(lambda: len(seen), 2)  # there is work until two processes have done some
+    pool = pool_of(lambda item: os.getpid(), 2, 2, start)
+    for _, process in pool.results(items, lambda actor, item: actor.work.remote(item)):
+        seen.add(process)
+    assert refused.exists()
+    assert pool._slowed == 1
+    assert len(seen) == 2
 
 
 def test_what_one_alone_cannot_do_is_an_error(pool_of, tmp_path):
