@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import models
 
@@ -24,7 +24,8 @@ if _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on the hub
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tiny models on a busy machine: threads that wait must not spin
-settings.register_profile("busy", deadline=None)  # a slow example is no failure where other work runs beside
+# a slow example is no failure where other work runs beside
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
 

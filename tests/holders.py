@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 HOLDER = """
     import sys
     from words import WordEncoder
     from twinvec_qdrant import Collection
-    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
+    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False, wait_seconds=60) as collection:
         collection.ingest([("tea", "green tea")])
         print("open", flush=True)
         sys.stdin.read()
@@ -21,3 +26,14 @@ def with_helpers() -> dict[str, str]:
     """An environment in which a process finds the helpers of the tests."""
     folders = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+
+
+@contextmanager
+def stopped(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """Let a process do nothing within the block: what it has locked stays locked, however long the block takes."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 
-from twinvec.errors import TwinvecError
 from twinvec_qdrant import Collection, opening
 from words import WordEncoder
 
@@ -57,7 +55,7 @@ class Searching(threading.Thread):
         while not self._over.is_set() and not self.failure:
             try:
                 found = {hit.id: hit.scores["dense"] for hit in self._search()}
-            except TwinvecError as error:
+            except Exception as error:  # a thread that dies in silence would pass for one that searched
                 self.failure = f"{type(error).__name__}: {error}"
                 return
             self.searches += 1
@@ -66,6 +64,12 @@ class Searching(threading.Thread):
                 self.models.append(name)
             if name not in answers:
                 self.failure = name
+
+    def wait_for(self, more: int) -> None:
+        """Wait until so many more searches have ended; of two, the second has begun after this call."""
+        enough = self.searches + more
+        while self.searches < enough and self.is_alive():
+            self.join(0.01)
 
 
 def _equal(found: dict[str, float], expected: dict[str, float]) -> bool:
@@ -79,10 +83,10 @@ def main(url: str) -> None:
     with Collection.open("notes", url=url, encoder=MODELS["words-0"], wait_seconds=60) as collection:
         thread = Searching(lambda: collection.search(QUERY, 50, "dense"), over)
         thread.start()
-        while not thread.searches and not thread.failure:
-            time.sleep(0.01)
+        thread.wait_for(1)
         print("ready", flush=True)
         sys.stdin.read()
+        thread.wait_for(2)  # what is under way may have begun before the last migration
         over.set()
         thread.join()
     print(thread.failure or " ".join(thread.models), flush=True)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[1]
 
 
 def run(*arguments: object, folder: Path) -> str:
-    done = subprocess.run([str(each) for each in arguments], cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([str(each) for each in arguments], cwd=folder, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -54,7 +54,7 @@ def test_the_training_guides_first_command_runs_as_written(tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
-        shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=550
+        shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1500
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("models/mine: 24 steps over 36 rows in ")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def run(example: str, *arguments: object, folder: Path) -> str:
     command = [sys.executable, str(EXAMPLES / example), *map(str, arguments)]
     environment = {**os.environ, "TMPDIR": str(folder)}  # in memory where that is possible, as the folder is
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -149,17 +149,18 @@ console.log(JSON.stringify({ vectors: answer.data.map((each) => each.embedding),
 """
 
 
+@pytest.mark.timeout(1800)  # installs packages
 def test_openai_under_node(server, vectors, tmp_path) -> None:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("node and npm are not installed")
     install = [npm, "install", "--no-fund", "--no-audit", "openai@^6"]
-    made = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    made = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     if made.returncode:
         pytest.skip(f"npm cannot install openai: {made.stderr.strip()[-300:]}")
     (tmp_path / "client.mjs").write_text(NODE)
     command = [node, "client.mjs", server, json.dumps(TEXTS)]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
     close(found["vectors"], vectors)
@@ -181,6 +182,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.timeout(1800)  # installs packages
 def test_litellm(server, vectors, ranking, tmp_path) -> None:
     """In an environment of its own, since its requirements do not fit those of the others."""
     environment = tmp_path / "environment"
@@ -192,7 +194,7 @@ def test_litellm(server, vectors, ranking, tmp_path) -> None:
         [uv, "venv", "--quiet", "--python", sys.executable, str(environment)],
         [uv, "pip", "install", "--quiet", "--python", str(python), "litellm>=1.80,<2"],
     ):
-        made = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        made = subprocess.run(command, capture_output=True, text=True, timeout=600)
         if made.returncode:
             pytest.skip(f"no environment with litellm: {made.stderr.strip()[-300:]}")
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -202,7 +204,7 @@ def test_litellm(server, vectors, ranking, tmp_path) -> None:
         env=own | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)

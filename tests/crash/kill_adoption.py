@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import random
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -48,6 +49,10 @@ class Outcome:
     adding: int = 0
     finished: int = 0
 
+    def suffices(self, kills: int) -> bool:
+        """Whether there were so many kills, and one case at least of everything that is counted."""
+        return self.kills >= kills and min(astuple(self)) > 0
+
 
 def work(folder: Path, seed: int, number: int) -> None:
     """What the process to be killed does."""
@@ -57,18 +62,18 @@ def work(folder: Path, seed: int, number: int) -> None:
 
 
 def run(folder: Path, kills: int, seed: int) -> Outcome:
-    """Kill ``kills`` processes in turn; raises AssertionError where a check fails."""
+    """Kill ``kills`` processes in turn, or more until all has been counted; AssertionError where a check fails."""
     rng = random.Random(seed)
     outcome = Outcome()
     with StandIn().running() as server:
         (folder / "url").write_text(server.url)
-        client = QdrantClient(server.url, check_compatibility=False)
-        longest = 1.0
-        while outcome.kills < kills:
+        client = QdrantClient(server.url, check_compatibility=False, timeout=60)
+        longest = _time_of_one(folder, client, seed)
+        while not outcome.suffices(kills):
             client.delete_collection(NAME)
             theirs = Application(client, rng)
             ended = 0
-            while ended < ROUNDS and outcome.kills < kills:
+            while ended < ROUNDS and not outcome.suffices(kills):
                 dead = killed(work, folder, seed, outcome.kills, rng.uniform(0, longest))
                 longest *= 1.05 if dead else 0.8  # so that most moments fall within
                 outcome.kills += dead
@@ -130,6 +135,13 @@ def check(url: str, texts: dict[str, str]) -> None:
             for key, hits in zip(texts, collection.search_many(list(texts.values()), 9, mode), strict=True):
                 best = [hit.id for hit in hits if hit.score > hits[0].score - 1e-5]  # few numbers: some are equal
                 assert key in best, mode
+
+
+def _time_of_one(folder: Path, client: QdrantClient, seed: int) -> float:
+    Application(client, random.Random(seed))
+    started = time.perf_counter()
+    work(folder, seed, 0)
+    return time.perf_counter() - started
 
 
 def _is_ours(url: str) -> bool:

@@ -78,13 +78,16 @@ def work(folder: Path, seed: int, version: int) -> None:
 
 
 def run(folder: Path, kills: int, seed: int) -> Outcome:
-    """Kill ``kills`` processes, and repair after each; raises AssertionError where a check fails."""
+    """Kill ``kills`` processes, or more until enough left both versions, and repair after each.
+
+    Raises AssertionError where a check fails.
+    """
     rng = random.Random(seed)
     outcome = Outcome()
     work(folder, seed, 0)
     version, duration = 0, _time_of_one(folder, seed)
     before = served(folder)
-    while outcome.kills < kills:
+    while outcome.kills < kills or outcome.half <= kills // 10:
         version += 1
         done = not killed(work, folder, seed, version, rng.uniform(0, duration))
         duration *= 0.8 if done else 1.05  # so that most moments fall within

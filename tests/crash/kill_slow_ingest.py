@@ -3,7 +3,8 @@
     python tests/crash/kill_slow_ingest.py --kills 20 --seed 1
 
 The encoder is slow by a clock of its own (``slow.SlowEncoder``), and notes each text in a file before it returns. Each
-process is killed (SIGKILL) at a random moment, and the next one goes on with the same document.
+process is killed (SIGKILL) at a random moment after its first text, and the next one goes on with the same document.
+A process waits for its kill when it has encoded a quarter of the texts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,19 +28,27 @@ from twinvec_qdrant.ingest import pace
 PARTS = 600
 SECONDS = 0.1  # what a text takes by the clock of the encoder
 REAL_SECONDS = 0.012
+LAST = -1  # the step of the process that is left alone
 
 
 class NotingEncoder(SlowEncoder):
-    """Notes what it encodes, and really takes a little time, so that kills fall into it."""
+    """Notes what it encodes, and really takes a little time, so that kills fall into it.
 
-    def __init__(self, log: Path) -> None:
+    When it has taken ``most`` texts, it waits for its kill.
+    """
+
+    def __init__(self, log: Path, most: int) -> None:
         super().__init__(lambda text: SECONDS, max_tokens=24)
         pace.clock = lambda: self.now
         self._log = log
+        self._left = most
 
     def encode_document(self, texts):
         with self._log.open("a") as log:
             for text in texts:
+                while not self._left:
+                    time.sleep(1)
+                self._left -= 1
                 log.write(" ".join(text.split()[:2]) + "\n")
                 log.flush()
                 time.sleep(REAL_SECONDS)
@@ -73,10 +83,9 @@ def document(seed: int) -> str:
 
 
 def work(folder: Path, seed: int, step: int) -> None:
-    """What the process to be killed does."""
-    del step
+    """What the process to be killed does; at the last step, nobody kills it."""
     settings = ChunkSettings(max_tokens=24)
-    encoder = NotingEncoder(folder.with_suffix(".log"))
+    encoder = NotingEncoder(folder.with_suffix(".log"), 10 * PARTS if step == LAST else PARTS // 4)
     with Collection.open("notes", folder, encoder=encoder, chunking=settings, wait_seconds=60) as collection:
         collection.ingest([("huge", document(seed))])
 
@@ -87,12 +96,12 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     outcome = Outcome()
     store, log = folder / "store", folder / "store.log"
     before = 0.0
-    while outcome.kills < kills and killed(work, store, seed, outcome.kills, rng.uniform(0.5, 2.0)):
+    while outcome.kills < kills and killed(work, store, seed, outcome.kills, rng.uniform(0.5, 2.0), _goes_on(log)):
         outcome.kills += 1
         cost = _repeated(log) - before
         before += cost
         outcome.worst = max(outcome.worst, cost)
-    work(store, seed, 0)
+    work(store, seed, LAST)
     outcome.worst = max(outcome.worst, _repeated(log) - before)
     outcome.repeated = _repeated(log)
     with Collection.open("notes", store, create=False) as collection:
@@ -102,10 +111,21 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     return outcome
 
 
+def _goes_on(log: Path) -> Callable[[], bool]:
+    """Return what says whether a text has been encoded from now on."""
+    before = _encoded(log).total()
+    return lambda: _encoded(log).total() > before
+
+
 def _repeated(log: Path) -> float:
-    """Return how long the texts took that were encoded more than once, without the probes of every opening."""
-    parts = Counter(line for line in log.read_text().splitlines() if line.startswith("part ")) if log.exists() else {}
-    return SECONDS * sum(count - 1 for count in parts.values())
+    """Return how long the texts took that were encoded more than once."""
+    return SECONDS * sum(count - 1 for count in _encoded(log).values())
+
+
+def _encoded(log: Path) -> Counter[str]:
+    """Return how often each text was encoded, without the probes of every opening."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return Counter(line for line in lines if line.startswith("part "))
 
 
 if __name__ == "__main__":

@@ -26,14 +26,21 @@ _START_SECONDS = 120.0
 processes = multiprocessing.get_context("forkserver")
 
 
-def killed(work: Work, folder: Path, seed: int, step: int, delay: float) -> bool:
-    """Let a process do its work ``step`` for ``delay`` seconds; False where it was done before."""
+def killed(
+    work: Work, folder: Path, seed: int, step: int, delay: float, begun: Callable[[], bool] = lambda: True
+) -> bool:
+    """Let a process do its work ``step`` for ``delay`` seconds, once it has ``begun``; False where it was done before.
+
+    A slow machine takes long to begin, and the kill would come before there is anything to lose.
+    """
     ours, theirs = processes.Pipe(duplex=False)
     process = processes.Process(target=_begin, args=(theirs, work, folder, seed, step))
     process.start()
     theirs.close()
     assert ours.poll(_START_SECONDS), "the process has not started"
     assert ours.recv() == "started"
+    while process.exitcode is None and not begun():
+        process.join(0.01)
     process.join(delay)
     if process.exitcode is None:
         process.kill()

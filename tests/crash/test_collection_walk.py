@@ -8,6 +8,7 @@ from crash.killing import outcome
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("script", "seed"), [("walk_collection.py", 2), ("walk_collection.py", 3), ("walk_server.py", 4)]
 )

@@ -6,7 +6,7 @@ import pytest
 
 from crash.killing import outcome
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_killed_at_random_moments_one_model_is_in_force():

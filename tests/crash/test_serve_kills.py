@@ -6,7 +6,7 @@ import pytest
 
 from crash.killing import outcome
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_what_was_acknowledged_is_there_after_kills_and_signals():

@@ -84,7 +84,7 @@ def _serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Pope
             yield json.loads(process.stdout.readline())["address"], process
         finally:
             process.terminate()
-            assert process.wait(timeout=60) == 0
+            assert process.wait(timeout=120) == 0
 
 
 @pytest.fixture(scope="session")
@@ -106,9 +106,11 @@ def filled_store(encoder, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def store(filled_store, tmp_path_factory) -> Path:
-    """A copy of it that the tests of one file may change."""
-    return shutil.copytree(filled_store, tmp_path_factory.mktemp("copy") / "store")
+def store(filled_store, tmp_path_factory) -> Iterator[Path]:
+    """A copy of it that the tests of one file may change; it goes afterwards, since it lies in memory."""
+    folder = tmp_path_factory.mktemp("copy")
+    yield shutil.copytree(filled_store, folder / "store")
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +145,7 @@ def browser():
         pytest.skip("Chromium is not installed (apt-get install chromium)")
     playwright.expect.set_options(timeout=60_000)
     with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=program, args=ARGUMENTS)
+        browser = running.chromium.launch(executable_path=program, args=ARGUMENTS, timeout=120_000)
         yield browser
         browser.close()
 
@@ -171,6 +173,12 @@ class Visitor:
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
         page.goto(f"{address}/#{part}")
         return page
+
+    @staticmethod
+    def until(page, condition):
+        """Wait for what only the test knows, such as that one of its routes has got a request."""
+        while not condition():
+            page.wait_for_timeout(10)  # the events of the page are taken in meanwhile
 
     def _on_console(self, message):
         if message.type in ("error", "warning") and not any(each in message.text for each in self.expected):

@@ -21,7 +21,7 @@ def test_a_server_that_is_gone_is_named_and_can_be_asked_again(visit, serving, s
         page.click("#panel-similarity button.main")
         expect(page.locator("#similarity-outcome .results")).to_be_visible()
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=120)
         page.click("#panel-similarity button.main")
         expect(page.locator("#similarity-outcome [role=alert]")).to_contain_text("The server does not answer")
         port = address.rpartition(":")[2]
@@ -59,10 +59,10 @@ def test_the_page_of_a_proxy_is_no_answer(visit, server):
 def test_while_it_waits_the_page_says_so_and_a_new_request_takes_the_place_of_the_old(visit, server):
     visit.expected = ("ERR_FAILED",)
     page = visit(server, "similarity")
-    expect(page.locator("#announce")).to_contain_text("documents to search")  # what comes late takes no other's place
     held = []
     page.route("**/v1/embeddings", lambda route: held.append(route) if not held else route.continue_())
     page.click("#panel-similarity button.main")
+    visit.until(page, lambda: held)
     expect(page.locator("#similarity-outcome")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#similarity-outcome .ghost")).to_have_count(3)
     expect(page.locator("#announce")).to_have_text("Comparing")
@@ -70,6 +70,24 @@ def test_while_it_waits_the_page_says_so_and_a_new_request_takes_the_place_of_th
     page.click("#panel-similarity button.main")
     expect(page.locator("#similarity-outcome .bar-name")).to_have_text(["The second request."])
     expect(page.locator("#similarity-outcome")).not_to_have_attribute("aria-busy", "true")
+
+
+def test_what_the_server_has_takes_no_other_announcements_place(visit, server):
+    visit.expected = ("ERR_FAILED",)
+    page = visit(server, "similarity")
+    expect(page.locator("#announce")).to_contain_text("documents to search")
+    held = []
+    page.route("**/v1/*", lambda route: held.append(route) if len(held) < 2 else route.continue_())
+    page.reload()
+    expect(page.locator("#announce")).to_have_text("Asking the server what it has")
+    visit.until(page, lambda: held)
+    page.click("#panel-similarity button.main")
+    expect(page.locator("#announce")).to_have_text("Comparing")
+    visit.until(page, lambda: len(held) == 2)
+    held[0].continue_()
+    expect(page.locator(".chip")).to_have_count(4)
+    expect(page.locator("#search-outcome")).not_to_have_attribute("aria-busy", "true")
+    expect(page.locator("#announce")).to_have_text("Comparing")
 
 
 def test_the_keyboard_alone_searches_reads_and_goes_on(visit, server):
@@ -291,6 +309,7 @@ def test_the_page_follows_the_colour_scheme(visit, server, scheme):
 def test_the_page_needs_few_requests_and_no_second_round(visit, server):
     page = visit(server)
     expect(page.locator(".chip")).to_have_count(4)
+    page.wait_for_function("() => performance.getEntriesByName(`${location.origin}/v1/collections`).length")
     entries = page.evaluate(
         "() => performance.getEntriesByType('resource').map((each) => [each.name, each.initiatorType])"
     )

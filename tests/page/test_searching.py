@@ -122,9 +122,9 @@ def test_hits_go_to_the_map(visit, server):
     page.get_by_role("button", name="Show them on the map").click()
     expect(page.locator("#map-outcome .point")).to_have_count(5)
     assert page.input_value("#panel-map [name=query]") == QUESTION
-    assert page.title() == "Map · twinvec"
+    expect(page).to_have_title("Map · twinvec")
     page.go_back()
-    expect(page.locator(".hits > li")).to_have_count(5)
+    expect(page.locator(".hits > li:visible")).to_have_count(5)
 
 
 def test_more_hits_are_a_click_away(visit, server):
@@ -292,7 +292,7 @@ def test_the_address_names_the_search_and_the_way_back_leads_to_the_one_before(v
     expect(page.locator("[name=collection]:checked")).to_have_count(2)
     page.click("nav a[href='#map']")
     page.click("nav a[href='#search']")
-    assert page.url == first
+    expect(page).to_have_url(first)
 
 
 def test_a_link_to_a_search_shows_it_again(visit, server):
@@ -312,7 +312,9 @@ def test_an_address_with_settings_that_do_not_exist_is_mended(visit, server):
     page.goto(f"{server}/#search?query=bread&mode=none&rerank=none-such&relevance=high&other=1")
     expect(page.locator(".hits .title").first).to_have_text("Rye bread")
     assert settings(page) == [("query", "bread")]
+    mended = page.url
     page.go_back()
+    expect(page).to_have_url(mended)
     expect(page.locator(".hits .title").first).to_have_text("Rye bread")
 
 
@@ -336,6 +338,43 @@ def test_the_address_names_the_open_document_and_the_way_back_closes_it(visit, s
     expect(again.locator(".hits > li").first).to_be_attached()
     again.locator("#document").get_by_role("button", name="Close").click()
     expect(again).to_have_url(before)
+
+
+HELD = """(() => {
+    window.held = [];
+    window.backs = 0;
+    history.back = () => { window.backs += 1; };
+    const add = HTMLDialogElement.prototype.addEventListener;
+    HTMLDialogElement.prototype.addEventListener = function (type, listener, ...rest) {
+        const heard = (event) => window.held.push(() => listener.call(this, event));
+        add.call(this, type, type === "close" ? heard : listener, ...rest);
+    };
+})();"""
+RELEASE = "() => window.held.splice(0).map((hear) => hear()).length"
+
+
+def test_a_document_that_is_closed_takes_no_other_away(visit, server):
+    """The browser tells that a document was closed when the address names another, or the same again."""
+    page = visit(server)
+    page.add_init_script(HELD)
+    page.reload()
+    search(page, QUESTION)
+    page.locator(".title", has_text="Time off").click()
+    expect(page.locator("#document dt").first).to_be_visible()
+    page.go_back()
+    expect(page.locator("#document")).to_be_hidden()
+    page.go_forward()
+    expect(page.locator("#document dt").first).to_be_visible()
+    visit.until(page, lambda: page.evaluate(RELEASE) == 1)
+    page.keyboard.press("Escape")
+    expect(page.locator("#document")).to_be_hidden()
+    page.locator(".title", has_text="Expenses").click()
+    expect(page.locator("#document .document-text")).to_contain_text("Receipts")
+    visit.until(page, lambda: page.evaluate(RELEASE) == 1)
+    assert page.evaluate("() => window.backs") == 0
+    page.keyboard.press("Escape")
+    visit.until(page, lambda: page.evaluate(RELEASE) == 1)
+    assert page.evaluate("() => window.backs") == 1
 
 
 def test_a_document_with_thousands_of_keys_shows_its_text_at_once(visit, serving, encoder, tmp_path):

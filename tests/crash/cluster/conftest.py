@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import patient_ray  # noqa: F401
 from crash.cluster.training_runs import prepare
 from stand_in import StandIn
 

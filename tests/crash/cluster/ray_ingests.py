@@ -23,6 +23,7 @@ import ray
 from qdrant_client import models
 from ray.cluster_utils import Cluster
 
+from patient_ray import patient
 from stand_in import Fault, StandIn
 from twinvec_qdrant import Collection, IngestReport
 from twinvec_ray.cluster import plan
@@ -60,14 +61,14 @@ def corpus(count: int, version: int = 0) -> Documents:
 
 
 def start_cluster() -> Cluster:
-    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **_NODE})
+    started = patient(Cluster)(initialize_head=True, head_node_args={"num_cpus": 1, **_NODE})
     add_node(started)
     return started
 
 
 def add_node(cluster: Cluster) -> None:
-    cluster.add_node(**_WORKER_NODE, **_NODE)
-    cluster.wait_for_nodes()
+    patient(cluster.add_node)(**_WORKER_NODE, **_NODE)
+    cluster.wait_for_nodes(SECONDS)
 
 
 def end_cluster(cluster: Cluster) -> None:

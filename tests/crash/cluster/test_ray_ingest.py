@@ -19,7 +19,7 @@ from twinvec_ray.cluster import connected
 from twinvec_ray.ingesting import ingest
 from words import WordEncoder
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 DOCUMENTS = 5000
 AFTER = 12  # writes

@@ -16,7 +16,7 @@ from twinvec_ray import nearest
 from twinvec_ray.cluster import connected
 from vector_blocks import answers, in_order, small_numbers, table
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 COUNT, DIM, LIMIT = 4000, 96, 12
 BLOCKS = 8  # of 192 KB: smaller ones would lie with this process

@@ -16,7 +16,7 @@ from twinvec_qdrant import Collection, IngestReport, Root
 from twinvec_ray import ingest
 from words import sentences
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 DEADLY = Path(__file__).with_name("deadly")
 FILES = 40

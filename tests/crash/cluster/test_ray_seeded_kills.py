@@ -20,7 +20,7 @@ from twinvec_qdrant import IngestReport
 from twinvec_ray.cluster import connected
 from twinvec_ray.ingesting import ingest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 DOCUMENTS = 300
 MOST_WRITES = 6  # that are let through; the shortest ingest has more

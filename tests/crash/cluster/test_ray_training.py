@@ -14,10 +14,11 @@ import ray
 from ray.cluster_utils import Cluster
 
 from crash.cluster.training_runs import STEPS, Gate, assert_same_weights
+from patient_ray import patient
 from twinvec.training.run.config import TrainConfig, read_config
 from twinvec_ray import train
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 _DRIVER = """
 from pathlib import Path
@@ -57,9 +58,9 @@ def gate(unused_gate):
 @pytest.fixture
 def two_nodes(unused_gate):
     """A cluster of two nodes with a CPU each, to which this process is connected, and the node that may be killed."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **_NODE})
-    node = cluster.add_node(num_cpus=1, **_NODE)
-    cluster.wait_for_nodes()
+    cluster = patient(Cluster)(initialize_head=True, head_node_args={"num_cpus": 1, **_NODE})
+    node = patient(cluster.add_node)(num_cpus=1, **_NODE)
+    cluster.wait_for_nodes(300)
     ray.init(cluster.address)
     yield cluster, node
     unused_gate.end()
@@ -95,8 +96,8 @@ def test_a_node_is_killed(trained, config, two_nodes, unused_gate):
     def kill() -> None:
         unused_gate.wait()
         parents.extend(map(parent, unused_gate.workers().values()))
-        cluster.remove_node(node, allow_graceful=False)
         unused_gate.open()
+        cluster.remove_node(node, allow_graceful=False)
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
@@ -123,6 +124,7 @@ def test_the_driver_is_killed(trained, config, gate):
         driver.kill()
     assert driver.wait(60) == -signal.SIGKILL
     gate.open()
+    gate.wait_for_ends()  # Ray notices the driver's death in its own time
     report = train(config, folder, num_workers=2, max_failures=0)
     assert report.steps == STEPS
     check(gate, trained, folder)

@@ -14,7 +14,7 @@ import pytest
 
 from crash.cluster.training_runs import STEPS, Gate, assert_same_weights
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PROGRAMS = sysconfig.get_path("scripts")
 COMMAND = "torchrun --nproc-per-node 2 --no-python twinvec train run.yaml -o two"

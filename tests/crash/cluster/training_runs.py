@@ -99,15 +99,15 @@ class Gate:
         (self._folder / "over").touch()
 
     def kill(self, rank: int, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Wait until a worker is held, kill a worker, and open the gate.
+        """Wait until a worker is held, open the gate for those that come later, and kill a worker.
 
         Args:
             rank: The rank of the worker to kill.
             goes_on: Whether the run goes on still.
         """
         self.wait(goes_on)
+        self.open()  # those that take the place of the killed one may come soon
         os.kill(self.workers()[rank], signal.SIGKILL)
-        self.open()
 
     def wait(self, goes_on: Callable[[], bool] = lambda: True) -> None:
         """Wait until a worker is held."""
@@ -115,6 +115,13 @@ class Gate:
         while not self._noted("held"):
             assert time.monotonic() < end, "no worker has come to the gate"
             assert goes_on(), "the run ended before a worker came to the gate"
+            time.sleep(0.05)
+
+    def wait_for_ends(self) -> None:
+        """Wait until the processes of the workers have ended: until then, one of them holds the folder of the run."""
+        end = time.monotonic() + _SECONDS
+        while any(map(_lives, self.workers().values())):
+            assert time.monotonic() < end, "a worker goes on"
             time.sleep(0.05)
 
     def workers(self) -> dict[int, int]:
@@ -135,3 +142,11 @@ class Gate:
         lines = notes.read_text().splitlines() if notes.exists() else []
         parts = [line.split(" ", 3) for line in lines]
         return [Note(int(rank), int(process), Path(path)) for its, rank, process, path in parts if its == kind]
+
+
+def _lives(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -15,7 +15,7 @@ DOCUMENTS = [
 
 
 def test_every_method_keeps_to_the_limits(strict, clock):
-    client = QdrantClient(strict.url, check_compatibility=False)
+    client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
     embeddings = DeterministicFakeEmbedding(size=24)
     store, free = (TwinvecVectorStore(embeddings, client=each, collection_name="notes") for each in (client, None))
     for each in (store, free):

@@ -22,7 +22,7 @@ def node(row: int) -> TextNode:
 
 
 def test_every_method_keeps_to_the_limits(strict, clock):
-    client = QdrantClient(strict.url, check_compatibility=False)
+    client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
     store = TwinvecVectorStore(MODEL, "notes", client=client)
     assert len(store.add([node(row) for row in range(30)])) == 30
     store.delete("5.md")

@@ -6,7 +6,14 @@ import pytest
 from qdrant_client import QdrantClient
 
 from twinvec_qdrant import Collection
+from twinvec_qdrant.ingest import pace
 from words import WordEncoder
+
+
+@pytest.fixture(autouse=True)
+def steady_pace(monkeypatch):
+    """Encoding takes no time, so that what is encoded and written at once is the same on every machine."""
+    monkeypatch.setattr(pace, "clock", lambda: 0.0)
 
 
 @pytest.fixture

@@ -233,12 +233,13 @@ INGESTER = """
     from twinvec_qdrant import Collection
     from twinvec_qdrant.ingest import planned
     planned.BATCH_CHUNKS = 3
-    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
-        print("open", flush=True)
+    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False, wait_seconds=60) as collection:
         edition = 0
         while True:
             edition += 1
             collection.ingest((f"n{row:02}", f"note {row} edition{edition}") for row in range(20))
+            if edition == 1:
+                print("goes on", flush=True)
 """
 
 
@@ -247,9 +248,10 @@ def test_backups_beside_an_ingest_that_is_killed_are_all_whole(store, tmp_path):
     for attempt in range(3):
         command = [sys.executable, "-c", textwrap.dedent(INGESTER), str(store)]
         with subprocess.Popen(command, text=True, env=with_helpers(), stdout=subprocess.PIPE) as ingester:
-            assert ingester.stdout.readline() == "open\n"
+            assert ingester.stdout.readline() == "goes on\n"
             for number in range(2):
                 backup_collection("notes", tmp_path / f"backup{attempt}{number}", store, wait_seconds=60)
+            assert ingester.poll() is None
             ingester.send_signal(signal.SIGKILL)
         for number in range(2):
             restore_collection(tmp_path / f"backup{attempt}{number}", tmp_path / f"restored{attempt}{number}")

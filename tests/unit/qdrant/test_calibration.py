@@ -315,7 +315,7 @@ with Collection.open("towns", {path!r}, encoder=WordEncoder(dim=64), chunking=Fa
 def test_a_kill_before_the_calibration_leaves_a_whole_collection_which_the_next_ingest_calibrates(tmp_path):
     tests = str(Path(__file__).parents[2])
     code = KILLED.format(tests=tests, count=LEAST_MEASURED, path=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=500)
     assert done.returncode == -signal.SIGKILL
     with Collection.open("towns", tmp_path, encoder=WordEncoder(dim=64), create=False) as found:
         assert found.count() == LEAST_MEASURED

@@ -54,7 +54,7 @@ def test_without_settings_the_server_decides_and_nothing_is_recorded(server):
         collection.ingest([("a", "some text")])
         collection.search("text")
         assert collection.info()["cluster"] == PLAIN
-    metadata = QdrantClient(server.url, check_compatibility=False).get_collection("notes").config.metadata
+    metadata = QdrantClient(server.url, timeout=60, check_compatibility=False).get_collection("notes").config.metadata
     assert "read_consistency" not in metadata
     assert not server.consistencies
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import queue
 import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from qdrant_client import QdrantClient, models
 
-from holders import HOLDER, with_helpers
+from holders import HOLDER, stopped, with_helpers
 from twinvec import Encoder
 from twinvec.errors import (
     CollectionNotFoundError,
@@ -247,7 +249,7 @@ def test_a_second_process_waits_and_is_then_told_who_has_it(tmp_path, words):
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_helpers()
     ) as holder:
         assert holder.stdout.readline() == "open\n"
-        with pytest.raises(StoreBusyError, match=rf"(?s){tmp_path}.*process {holder.pid}"):
+        with stopped(holder), pytest.raises(StoreBusyError, match=rf"(?s){tmp_path}.*process {holder.pid}"):
             Collection.open("notes", tmp_path, encoder=words, wait_seconds=0)
         release = threading.Timer(0.2, holder.stdin.close)
         release.start()
@@ -258,19 +260,30 @@ def test_a_second_process_waits_and_is_then_told_who_has_it(tmp_path, words):
 
 def test_searches_in_threads_beside_an_ingest(collection):
     collection.ingest([("tea", "green tea"), ("bread", "rye bread")])
-    found: list[list[str]] = []
+    found: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
+    over = threading.Event()
 
     def search() -> None:
-        found.extend([hit.id for hit in collection.search("tea", limit=1)] for _ in range(20))
+        while not over.is_set():
+            found.put([hit.id for hit in collection.search("tea", limit=1)])
 
-    threads = [threading.Thread(target=search) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for version in range(10):
-        collection.ingest([("bread", f"rye bread {version}")])
-    for thread in threads:
-        thread.join()
-    assert found == [["tea"]] * 60
+    def documents(version: int) -> Iterator[tuple[str, str]]:
+        """Go on when some searches have begun and ended while the ingest is under way."""
+        for _ in range(found.qsize() + 6):
+            assert found.get(timeout=60) == ["tea"]
+        yield "bread", f"rye bread {version}"
+
+    with ThreadPoolExecutor(3) as threads:
+        searches = [threads.submit(search) for _ in range(3)]
+        try:
+            for version in range(10):
+                assert collection.ingest(documents(version)).updated == 1
+        finally:
+            over.set()
+        for each in searches:
+            each.result()
+    while not found.empty():
+        assert found.get() == ["tea"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from random import Random
 
 import pytest
@@ -38,6 +40,11 @@ def opened(
     return Collection.open("notes", client=client, encoder=encoder, wait_seconds=wait_seconds, **options)
 
 
+def each_and_more(kinds: list[Fault], rng: Random) -> Iterator[Fault]:
+    """Every kind once, whichever requests come first, and then kinds at random."""
+    return chain(rng.sample(kinds, len(kinds)), iter(lambda: rng.choice(kinds), None))
+
+
 def check(collection: Collection, expected: dict[str, str]) -> None:
     """Every document is there, whole, once, and nothing else."""
     assert {each.id: each.text.split() for each in collection.get(sorted(expected))} == {
@@ -60,11 +67,12 @@ def test_without_faults_the_stand_in_does_what_a_store_does(server):
 def test_every_fault_at_any_request_is_survived(server, seed):
     rng = Random(seed)
     kinds = [Fault.REFUSED, Fault.DROPPED, Fault.BUSY, Fault.LIMITED]
+    drawn = each_and_more(kinds, rng)
 
     def fault(method: str, path: str) -> Fault | None:
         if Fault.STALLED not in server.met and rng.random() < 0.03:
             return Fault.STALLED
-        return rng.choice(kinds) if rng.random() < 0.25 else None
+        return next(drawn) if rng.random() < 0.25 else None
 
     server.fault = fault
     with opened(server, timeout=1) as collection:
@@ -165,13 +173,14 @@ def test_a_migration_survives_every_fault(server, seed):
     old, new = models()
     rng = Random(seed)
     kinds = [Fault.REFUSED, Fault.DROPPED, Fault.BUSY, Fault.LIMITED]
+    drawn = each_and_more(kinds, rng)
     repeated = set()
 
     def fault(method: str, path: str) -> Fault | None:
         if "/vectors/" in path and (method, path) not in repeated:  # room for vectors is made, and not acknowledged
             repeated.add((method, path))
             return Fault.DROPPED
-        return rng.choice(kinds) if rng.random() < 0.25 else None
+        return next(drawn) if rng.random() < 0.25 else None
 
     with opened(server, encoder=old, late_interaction=True) as collection:
         collection.ingest(NOTES.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from random import Random
 
 import pytest
@@ -75,7 +76,9 @@ def test_everything_over_grpc_is_what_it_is_over_rest(server):
 
 def test_a_client_of_the_callers_may_speak_grpc(server):
     running, place = server
-    client = QdrantClient(running.url, prefer_grpc=True, grpc_port=place["grpc_port"], check_compatibility=False)
+    client = QdrantClient(
+        running.url, prefer_grpc=True, grpc_port=place["grpc_port"], timeout=60, check_compatibility=False
+    )
     with Collection.open("notes", client=client, encoder=encoder()) as collection:
         assert collection.ingest(NOTES).new == len(NOTES)
         assert collection.verify().sound
@@ -88,7 +91,8 @@ def test_faults_of_every_kind_are_survived(server, monkeypatch, seed):
     running, place = server
     rng = Random(seed)
     kinds = [Fault.REFUSED, Fault.DROPPED, Fault.STALLED, Fault.BUSY, Fault.LIMITED]
-    running.fault = lambda method, path: rng.choice(kinds) if rng.random() < 0.3 else None
+    drawn = chain(rng.sample(kinds, len(kinds)), iter(lambda: rng.choice(kinds), None))  # every kind, then any
+    running.fault = lambda method, path: next(drawn) if rng.random() < 0.3 else None
     with Collection.open("notes", **place, encoder=encoder(), wait_seconds=60) as collection:
         assert collection.ingest(NOTES).new == len(NOTES)
         running.fault = lambda method, path: None

@@ -24,7 +24,9 @@ def encoder(seed: int = 0) -> StateEncoder:
 
 
 def opened(server: StandIn | None, name: str = "notes", wait_seconds: float = WAIT, **options) -> Collection:
-    client = QdrantClient(":memory:") if server is None else QdrantClient(server.url, check_compatibility=False)
+    client = (
+        QdrantClient(":memory:") if server is None else QdrantClient(server.url, timeout=60, check_compatibility=False)
+    )
     options = {"encoder": encoder(), "index": IndexSettings("int8", ef=128), "late_interaction": True, **options}
     return Collection.open(name, client=client, wait_seconds=wait_seconds, **options)
 
@@ -126,7 +128,7 @@ def test_what_managed_clusters_switch_on_costs_no_request():
 def test_a_push_to_a_strict_server(strict, clock):
     with opened(None) as here:
         here.ingest(NOTES)
-        client = QdrantClient(strict.url, check_compatibility=False)
+        client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
         assert here.push(client=client, wait_seconds=WAIT).copied == len(NOTES)
     with opened(strict) as there:
         assert sorted(there.find()) == [note["id"] for note in NOTES]
@@ -205,7 +207,7 @@ def test_a_budget_that_comes_back_too_slowly_ends_within_the_wait(strict, clock)
 def test_an_older_collection_is_indexed_at_its_first_write(strict):
     with opened(strict) as collection:
         collection.ingest(NOTES[:5])
-    client = QdrantClient(strict.url, check_compatibility=False)
+    client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
     indexes = strict._actions._indexes["notes"]
     for field in ("revision", "content", "namespace"):
         del indexes[field]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import patient_ray  # noqa: F401
+
 
 @pytest.fixture(scope="module")
 def cluster():

@@ -135,6 +135,7 @@ def test_what_listens_and_is_no_cluster_is_told(unasked, monkeypatch):
 
 def test_a_cluster_that_listens_is_asked(monkeypatch):
     asked = []
+    monkeypatch.setattr(cluster, "_ANSWER_SECONDS", 120.0)
     monkeypatch.setattr(cluster.ray, "init", lambda address, **_: asked.append(address))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     server = grpc.server(ThreadPoolExecutor(1))

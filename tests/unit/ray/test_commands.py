@@ -26,7 +26,7 @@ from words import sentences
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]
 
 PROGRAM = "from twinvec.cli.app import main; main()"
-SECONDS = 180
+SECONDS = 400
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,8 @@ def run(model):
         environment.pop("RAY_ADDRESS", None)
 
         def run(*arguments: object, code: int = 0) -> str:
-            command = [sys.executable, "-c", PROGRAM, *map(str, arguments), "--model", model]
+            program = f"import patient_ray; {PROGRAM}" if "--ray" in arguments else PROGRAM
+            command = [sys.executable, "-c", program, *map(str, arguments), "--model", model]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
             assert done.returncode == code, done.stderr
             if "--ray" in arguments:

@@ -10,7 +10,7 @@ import pytest
 from qdrant_client import models
 
 from crash.cluster.ray_ingests import committed
-from stand_in import STRICT, Fault, StandIn
+from stand_in import STRICT, StandIn
 from stand_in.strict import RefusedError
 from twinvec.errors import ConfigurationError, StoreUnavailableError
 from twinvec_qdrant import Collection, IngestReport
@@ -21,7 +21,7 @@ from twinvec_ray.pool import BUSY, Pool
 from unit.ray.test_ingest_command import compared, points
 from words import WordEncoder, sentences
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]
 
 NEEDS = {"num_cpus": 1}
 
@@ -90,20 +90,22 @@ def test_a_number_begins_at_once(pool_of, tmp_path):
 
 
 def test_where_two_are_too_many_one_goes_on_until_two_are_tried_again(pool_of, tmp_path):
-    slowed = tmp_path / "slowed"
+    """Every call is too much until this process knows of one: what is given afterwards is given to one worker."""
+    known = tmp_path / "known"
 
     def work(item):
         (tmp_path / str(os.getpid())).touch()
-        if not slowed.exists():
-            while len(list(tmp_path.iterdir())) < 2:  # until both are at work
-                time.sleep(0.01)
-            slowed.touch()
+        while len(list(tmp_path.iterdir())) < 2:  # until both are at work
+            time.sleep(0.01)
+        if not known.exists():
             raise StoreUnavailableError("too busy for two")
         return os.getpid()
 
-    found = list(done(pool_of(work, 2, 2), range(40)))
-    busy = [item for item, result in found if result is BUSY]
-    assert busy
+    found = []
+    for item, result in done(pool_of(work, 2, 2), range(40)):
+        known.touch()
+        found.append((item, result))
+    assert found[0][1] is BUSY
     assert sorted(item for item, result in found if result is not BUSY) == list(range(40))
     given = [process for item, process in found if item >= 4 and process is not BUSY]  # after the first four calls
     assert len(set(given[:4])) == 1
@@ -131,21 +133,35 @@ def test_who_cannot_start_because_of_the_others_is_left_out_until_later(pool_of,
 
 
 def test_what_one_alone_cannot_do_is_an_error(pool_of, tmp_path):
+    """Both have two calls, which come back before the calls that one of them gets instead."""
+    tries, begun, back = (tmp_path / name for name in ("tries", "begun", "back"))
+    begun.mkdir()
+    back.mkdir()
+
     def work(item):
-        with (tmp_path / "tries").open("a") as tries:
-            tries.write(".")
+        with tries.open("a") as file:
+            file.write(".")
+        (begun / str(os.getpid())).touch()
+        while len(list(begun.iterdir())) < 2 or (item >= 4 and len(list(back.iterdir())) < 4):
+            time.sleep(0.01)
         raise StoreUnavailableError("the disk is full")
 
+    def lead():
+        for item, result in done(pool_of(work, 2, 2), range(40)):
+            assert result is BUSY
+            (back / str(item)).touch()
+
     with pytest.raises(StoreUnavailableError, match="the disk is full"):
-        list(done(pool_of(work, 2, 2), range(40)))
-    assert len((tmp_path / "tries").read_text()) <= 8
+        lead()
+    assert {str(item) for item in range(4)} <= {each.name for each in back.iterdir()}
+    assert len(tries.read_text()) <= 8
 
 
 @pytest.fixture
 def limited():
-    """A server with limits, whose minute lasts three seconds, and the writes that its budget has refused."""
+    """A server with limits, where a minute goes by when it refuses a write, and the writes that it has refused."""
     refused = []
-    server = StandIn(lambda: 20 * time.monotonic())
+    server = StandIn(lambda: 60.0 * len(refused))
     limits = {"write_rate_limit": 150, "read_rate_limit": None, "upsert_max_batchsize": 5}
     server.be_strict(STRICT.model_copy(update=limits))
     answer = server.answer
@@ -200,24 +216,30 @@ def test_a_server_that_limits_the_rate_of_writes_gets_the_same_collection(cluste
 
 
 def test_workers_that_wait_in_vain_give_back_what_they_have_not_written(cluster):
-    """The server refuses what workers write, from the first commit on, until fewer of them go on."""
-    given = documents(220)
+    """The server refuses what workers write, from the first commit on, until fewer of them go on.
+
+    It asks for a longer pause than they wait: none of them waits at all.
+    """
+    given, refused = documents(220), []
     with StandIn().running() as server:
         assert ingested(server, "alone", given).new == 220
-        place = {"name": "spread", "url": server.url, "wait_seconds": 1.0}
+        place = {"name": "spread", "url": server.url, "wait_seconds": 60.0}
+        answer = server.answer
         with RayHelpers(plan(2), place) as helpers:
 
-            def fault(method, path):
+            def busy(method, path, body):
                 writes = path.startswith("/collections/spread/points") and (method == "PUT" or "/batch" in path)
-                begun = writes and committed(server, "spread") > 0
-                return Fault.BUSY if begun and not helpers._writing._slowed else None
+                if writes and committed(server, "spread") > 0 and not helpers._writing._slowed:
+                    refused.append(path)
+                    raise RefusedError(503, "too busy for two", retry_after=3600)
+                return answer(method, path, body)
 
-            server.fault = fault
+            server.answer = busy
             with Collection.open("spread", url=server.url, encoder=encoder()) as collection:
                 report = collection.ingest(given, helpers=helpers)
             assert helpers._writing._slowed == 1
-        assert Fault.BUSY in server.met
-        server.fault = lambda method, path: None
+            server.answer = answer
+        assert refused
         assert (report.new, report.failed) == (220, 0)
         same(points(server, "spread"), points(server, "alone"))
         assert ingested(server, "spread", given) == IngestReport(unchanged=220)
@@ -246,7 +268,6 @@ class UnevenEncoder(WordEncoder):
         return vectors[:, 1:] if any("uneven" in text for text in texts) else vectors
 
 
-@pytest.mark.timeout(120)
 def test_an_encoder_that_gives_vectors_of_two_sizes_fails_one_document(cluster, tmp_path):
     texts = [*sentences(5, seed=0), "an uneven text"]
     found = [{"id": f"d{row}", "text": text} for row, text in enumerate(texts)]

@@ -33,7 +33,7 @@ class Server:
     def stop(self, sig: int) -> int:
         """Send a signal, wait for the end, and return the exit code."""
         self.process.send_signal(sig)
-        return self.process.wait(60)
+        return self.process.wait(120)
 
 
 def command(folder: Path, model: Path, *options: str) -> list[str]:
@@ -58,7 +58,7 @@ def serving(
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
-        assert line, f"the server ended with {process.wait(60)}"
+        assert line, f"the server ended with {process.wait(120)}"
         yield Server(process, json.loads(line))
     finally:
         process.kill()

@@ -126,8 +126,17 @@ def test_an_address_of_another_machine_is_an_error(host):
 # --- Real processes ---
 
 
+@pytest.fixture
+def as_on_a_terminal():
+    """SIGINT and SIGHUP end what is started, also if the tests run in the background or under nohup and ignore them."""
+    before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGINT, signal.SIGHUP)}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
 @SLOW
-def test_a_server_starts_answers_and_ends_with_a_signal(tmp_path, tiny):
+def test_a_server_starts_answers_and_ends_with_a_signal(as_on_a_terminal, tmp_path, tiny):
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         with serving(tmp_path, tiny, errors=subprocess.PIPE) as server:
             assert server.ready["models"] == ["tiny"]
@@ -141,7 +150,7 @@ def test_a_server_starts_answers_and_ends_with_a_signal(tmp_path, tiny):
 def begun_request(server: Server, body: bytes) -> socket.socket:
     """Send the head of a request, and return the connection when the server waits for the body."""
     port = int(server.address.rpartition(":")[2])
-    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=120)
     head = f"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
     connection.sendall(f"{head}Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n".encode())
     assert connection.recv(100).startswith(b"HTTP/1.1 100")
@@ -181,6 +190,7 @@ def test_a_request_that_does_not_end_is_given_up(tmp_path, tiny):
 
 
 @SLOW
+@pytest.mark.timeout(1800)  # 60,000 documents, so that also a client that is late finds the ingest under way
 def test_an_ingest_that_takes_longer_than_the_stop_may_is_ended_and_continues_later(tmp_path, tiny):
     lines = [json.dumps({"id": f"document {number}", "text": f"text {number}"}) for number in range(60_000)]
     head = {"Content-Type": "application/x-ndjson", "Accept": "text/event-stream"}
@@ -188,7 +198,7 @@ def test_an_ingest_that_takes_longer_than_the_stop_may_is_ended_and_continues_la
     with serving(tmp_path, tiny, "--stop-seconds", "1", errors=subprocess.PIPE) as server:
         url = f"{server.address}/v1/collections"
         assert httpx.post(url, json={"name": "docs"}, timeout=120).status_code == 201
-        with httpx.stream("POST", f"{url}/docs/documents", content="\n".join(lines), headers=head, timeout=60) as told:
+        with httpx.stream("POST", f"{url}/docs/documents", content="\n".join(lines), headers=head, timeout=120) as told:
             signalled = False
             for line in told.iter_lines():
                 name, _, value = line.partition(": ")
@@ -213,7 +223,7 @@ def test_documents_that_still_come_at_the_stop_are_answered(tmp_path, tiny):
         assert httpx.post(f"{server.address}/v1/collections", json={"name": "docs"}, timeout=120).status_code == 201
         port = int(server.address.rpartition(":")[2])
         line = b'{"id": "1", "text": "a text"}\n'
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
             head = f"POST /v1/collections/docs/documents HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
             head += "Accept: text/event-stream\r\n"
             head += "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -231,7 +241,7 @@ def test_documents_that_still_come_at_the_stop_are_answered(tmp_path, tiny):
 def test_what_cannot_be_served_ends_with_one_and_a_sentence(tmp_path, tiny):
     def said(*options: str) -> str:
         done = subprocess.run(
-            command(tmp_path, tiny, *options), capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False
+            command(tmp_path, tiny, *options), capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False
         )
         assert done.returncode == 1
         assert done.stdout == ""

@@ -249,7 +249,7 @@ async def test_the_search_of_a_client_that_went_away_keeps_its_thread(tiny_model
 
     def search(opened, queries, asked):
         begun.extend(queries)
-        assert free.wait(30)
+        assert free.wait(60)
         return search_as_asked(opened, queries, asked)
 
     monkeypatch.setattr(open_collections, "search_as_asked", search)
@@ -277,7 +277,7 @@ async def test_a_collection_that_opens_while_its_client_goes_away_stays_open(tin
 
     def opened(*given):
         opens.append(given)
-        assert free.wait(30)
+        assert free.wait(60)
         return usual(*given)
 
     monkeypatch.setattr(open_collections, "open_with_one_of", opened)

@@ -19,8 +19,9 @@ pytestmark = [
 def test_the_documentation_is_drawn_under_the_policy(tmp_path, tiny):
     asked, complaints = [], []
     with serving(tmp_path, tiny) as server, playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=120_000)
         page = browser.new_page()
+        page.set_default_timeout(120_000)
         page.on("request", lambda request: asked.append(request.url))
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -531,7 +531,7 @@ async def test_other_requests_are_answered_while_a_body_is_parsed(tiny_model, tm
     def waits(value):
         seen.append(value)
         parses.set()
-        assert go.wait(30)
+        assert go.wait(60)
         return value
 
     monkeypatch.setattr("twinvec_serve.routes.ingest_bodies.itself", waits)
@@ -539,7 +539,7 @@ async def test_other_requests_are_answered_while_a_body_is_parsed(tiny_model, tm
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
         await client.post("/v1/collections", json={"name": "docs", "chunking": False})
         ingested = asyncio.create_task(client.post("/v1/collections/docs/documents", json=documents(3)))
-        assert await asyncio.to_thread(parses.wait, 30)
+        assert await asyncio.to_thread(parses.wait, 60)
         assert (await client.get("/healthz")).status_code == 200
         assert not ingested.done()
         go.set()

@@ -20,7 +20,7 @@ def address(tiny, tmp_path_factory):
 
 
 def sent(address, request: str, content: bytes = b"") -> socket.socket:
-    connection = socket.create_connection((address.hostname, address.port), timeout=30)
+    connection = socket.create_connection((address.hostname, address.port), timeout=120)
     connection.sendall(f"{request} HTTP/1.1\r\nHost: {address.netloc}\r\n".encode() + content)
     return connection
 
@@ -65,7 +65,7 @@ def test_a_body_is_asked_for_before_it_is_sent(address):
 
 
 def test_what_is_not_http_is_refused_whole(address):
-    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=120) as connection:
         connection.sendall(b"no request\r\n\r\n")
         assert until_closed(connection).endswith(b"Invalid HTTP request received.")
 

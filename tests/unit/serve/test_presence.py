@@ -70,7 +70,7 @@ async def test_a_client_that_goes_away_is_not_computed_for(tiny_model, tmp_path,
 
         def waits(texts: list[str], **options: Any) -> Any:
             calls.append(texts)
-            assert free.wait(30)
+            assert free.wait(60)
             return usual(texts, **options)
 
         monkeypatch.setattr(encoder, "encode_counted", waits)

@@ -5,6 +5,7 @@ The options that the core's commands have too are in ``twinvec.cli.options``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -210,12 +211,21 @@ def payload_indexes(given: list[str] | None, only: bool) -> Mapping[str, Any] | 
 
 
 def show_not_ingested(report: IngestReport) -> None:
-    """Print the documents that failed or are empty, the first ones of each kind, on standard error."""
+    """Print on standard error which documents failed or are empty: one of each reason, then others."""
     for kind, found in (("failed", report.failures), ("empty", report.empties)):
-        for source, reason in found[:_SHOWN]:
+        firsts: dict[str, tuple[str, str]] = {}
+        for each in found:
+            firsts.setdefault(_without_details(each[1]), each)
+        shown = list(dict.fromkeys([*firsts.values(), *found]))[:_SHOWN]
+        for source, reason in shown:
             complain(f"{kind}: {source}: {reason}")
-        if len(found) > _SHOWN:
-            complain(f"... and {len(found) - _SHOWN:,} more {kind}; --json lists all")
+        if len(found) > len(shown):
+            complain(f"... and {len(found) - len(shown):,} more {kind}; --json lists all")
+
+
+def _without_details(reason: str) -> str:
+    """Return a reason without numbers and what stands in quotes, which differ between documents."""
+    return re.sub(r"'[^']*'|\d+", "", reason)
 
 
 def as_text(value: Any) -> str:

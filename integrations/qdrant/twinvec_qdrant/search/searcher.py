@@ -96,15 +96,16 @@ class Searcher:
     def search(self, queries: Sequence[QueryVectors], request: SearchRequest) -> Steps[Outcome]:
         """Return the hits for each query."""
         self.check_tenant(request)
-        if request.moves:
-            queries = yield from self._moved(queries, request.of_first_hits())
-        fetched = Fetched(self._backend, self._vector if request.moves else None, self._ended)
-        searches, model = yield from self._candidates(queries, request, fetched)
-        found = [search.valid[request.offset :] for search in searches]
-        if request.moves:
-            found = yield from self._as_asked(queries, found, fetched)
-        hits = yield from self._hits(list(zip(queries, found, strict=True)), fetched, request, searches)
-        return Outcome(hits, model)
+        with self._backend.undisturbed():
+            if request.moves:
+                queries = yield from self._moved(queries, request.of_first_hits())
+            fetched = Fetched(self._backend, self._vector if request.moves else None, self._ended)
+            searches, model = yield from self._candidates(queries, request, fetched)
+            found = [search.valid[request.offset :] for search in searches]
+            if request.moves:
+                found = yield from self._as_asked(queries, found, fetched)
+            hits = yield from self._hits(list(zip(queries, found, strict=True)), fetched, request, searches)
+            return Outcome(hits, model)
 
     def _moved(self, queries: Sequence[QueryVectors], request: SearchRequest) -> Steps[list[QueryVectors]]:
         """Return the queries, each moved towards the vectors of the hits of ``request``."""
@@ -134,17 +135,18 @@ class Searcher:
     def diverse(self, query: QueryVectors, request: SearchRequest, limit: int, diversity: float) -> Steps[Outcome]:
         """Return ``limit`` of the request's hits, chosen by maximal marginal relevance."""
         self.check_tenant(request)
-        fetched = Fetched(self._backend, self._vector, self._ended)
-        (search,), model = yield from self._candidates([query], request, fetched)
-        yield from fetched.fetch(each.id for each in search.valid)
-        vectors = {each.id: fetched.vector(each.id) for each in search.valid}
-        found = [each for each in search.valid if vectors[each.id] is not None]
-        if not found:
-            return Outcome([[]], model)
-        vectors_ND = np.stack([np.asarray(vectors[each.id]) for each in found])
-        chosen = mmr(np.array([each.score for each in found]), vectors_ND, limit, diversity)
-        hits = yield from self._hits([(query, [found[index] for index in chosen])], fetched, request, [search])
-        return Outcome(hits, model)
+        with self._backend.undisturbed():
+            fetched = Fetched(self._backend, self._vector, self._ended)
+            (search,), model = yield from self._candidates([query], request, fetched)
+            yield from fetched.fetch(each.id for each in search.valid)
+            vectors = {each.id: fetched.vector(each.id) for each in search.valid}
+            found = [each for each in search.valid if vectors[each.id] is not None]
+            if not found:
+                return Outcome([[]], model)
+            vectors_ND = np.stack([np.asarray(vectors[each.id]) for each in found])
+            chosen = mmr(np.array([each.score for each in found]), vectors_ND, limit, diversity)
+            hits = yield from self._hits([(query, [found[index] for index in chosen])], fetched, request, [search])
+            return Outcome(hits, model)
 
     def check_tenant(self, request: SearchRequest) -> None:
         """Refuse a request whose filter names no tenant, in a collection of many tenants."""

@@ -11,7 +11,7 @@ A backend holds the points of one collection; it knows nothing of documents, mod
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -108,6 +108,10 @@ class Backend(Protocol):
     def no_writers(self) -> AbstractContextManager[object, bool | None]:
         """Return what keeps writers out while all that is stored is read: ``writing``, unless nobody can write."""
         return self.writing
+
+    def undisturbed(self) -> AbstractContextManager[object, bool | None]:
+        """Return what keeps all other calls out between the steps of a search; a server answers others meanwhile."""
+        return nullcontext()
 
     def check_files(self) -> None:
         """Raise ``StoreCorruptError`` if the store's own files are not as written; a server checks its files itself."""

@@ -40,7 +40,7 @@ def words() -> WordEncoder:
 def on_server():
     """A server with a client of the framework."""
     with StandIn().running() as server:
-        client = QdrantClient(server.url, check_compatibility=False)
+        client = QdrantClient(server.url, timeout=60, check_compatibility=False)
         yield Theirs(client, {"url": server.url}, server)
         client.close()
 

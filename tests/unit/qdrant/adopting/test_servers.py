@@ -35,7 +35,7 @@ def test_a_server_that_cannot_add_vectors_says_so_and_can_be_copied(on_server, w
 
 
 def test_within_the_limits_of_strict_mode(strict, words):
-    client = QdrantClient(strict.url, check_compatibility=False)
+    client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
     client.create_collection(NAME, vectors_config=COSINE, strict_mode_config=STRICT)
     for row in range(23):
         vector = words.encode_document([f"note {row} about topic {row % 7}"])[0].tolist()

@@ -30,7 +30,7 @@ def fill(client: QdrantClient, model: str) -> None:
 @pytest.fixture
 def server(tiny_model):
     with StandIn().running() as running:
-        fill(QdrantClient(running.url, check_compatibility=False), str(tiny_model("bert")))
+        fill(QdrantClient(running.url, check_compatibility=False, timeout=60), str(tiny_model("bert")))
         yield running
 
 

@@ -333,6 +333,17 @@ def test_empty_documents_are_named(twinvec, folder, place, tiny):
         assert "... and 1 more empty; --json lists all" in done.err
 
 
+def test_a_rare_reason_is_shown_beside_many_of_another(twinvec, tmp_path, place, tiny):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n" * 30 + '{"text": "tea", "id": ""}\n{"text": "tea", "id": "a"}\n', encoding="utf-8")
+    done = twinvec("ingest", rows, *place, *tiny)
+    assert done.code == 3
+    failed = [line for line in done.err.splitlines() if line.startswith("failed: ")]
+    assert len(failed) == 10
+    assert [line.split()[1] for line in failed[:3]] == ["rows.jsonl:1:", "rows.jsonl:31:", "rows.jsonl:2:"]
+    assert "... and 21 more failed" in done.err
+
+
 def test_another_model_is_refused_with_both_names(twinvec, folder, place, tiny, tiny_model):
     twinvec("ingest", folder, *place, *tiny)
     model = tiny_model("bert", seed=1)

@@ -353,7 +353,7 @@ def test_an_ingest_that_waits_for_another_says_so(tiny, folder, tmp_path):
     place = ("-c", "docs", "--path", "store")
     with serving(tmp_path, tiny) as server:
         assert twinvec(tmp_path, "ingest", "docs", *place).returncode == 0
-        before = HTTPConnection(server.address.removeprefix("http://"), timeout=60)
+        before = HTTPConnection(server.address.removeprefix("http://"), timeout=120)
         before.putrequest("POST", "/v1/collections/docs/documents")
         for header in ("Content-Type: application/x-ndjson", "Accept: text/event-stream", "Transfer-Encoding: chunked"):
             before.putheader(*header.split(": "))
@@ -366,7 +366,7 @@ def test_an_ingest_that_waits_for_another_says_so(tiny, folder, tmp_path):
             before.send(b"0\r\n\r\n")
             answer.read()
             before.close()
-            process.communicate(timeout=60)
+            process.communicate(timeout=120)
         assert process.returncode == 0
         assert documents_of(server, "docs") == 3
 
@@ -380,7 +380,7 @@ def test_an_ingest_that_is_interrupted_while_it_reads_says_what_stays(tiny, tmp_
             process.stdin.flush()
             assert any(documents_of(server, "rows") for _ in range(100_000)), "nothing was stored"
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=120)
         assert process.returncode == 130
         assert "the process that serves the store keeps what it has stored, and may lack the other documents" in errors
 

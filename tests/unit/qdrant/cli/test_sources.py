@@ -340,5 +340,5 @@ def test_watching_ends_cleanly(filled, tree):
         (tree.parent / "new.md").replace(tree / "guides" / "new.md")  # at once: the process never sees an empty file
         assert counts(json.loads(process.stdout.readline())) == (1, 0, 1, 0)
         process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=60) == ("", "")
+        assert process.communicate(timeout=120) == ("", "")
         assert process.returncode == 0

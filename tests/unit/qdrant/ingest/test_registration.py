@@ -224,7 +224,7 @@ def test_two_writers_register_at_the_same_moment(folders, monkeypatch):
 
 
 def test_the_limits_of_a_strict_server_leave_room_for_sources(strict, folders):
-    client = QdrantClient(strict.url, check_compatibility=False)
+    client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
     with Collection.open("notes", client=client, encoder=WordEncoder(), chunking=False, wait_seconds=20.0) as strictly:
         for folder in folders * 2:
             strictly.ingest(root(folder), prune=True)

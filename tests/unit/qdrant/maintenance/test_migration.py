@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from deaths import Died, die_at
+from stand_in import Clock
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError
 from twinvec_qdrant import ChunkSettings, Collection
 from twinvec_qdrant.records.schema import CHUNKS
@@ -247,27 +249,30 @@ def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_by_the
         assert collection.migrate(words).encoded == 0, "the way back is kept"
 
 
-def test_a_rate_holds_from_the_first_chunk_and_keeps_nobody_waiting_for_the_switch(filled, place, new, monkeypatch):
-    slept = []
-    monkeypatch.setattr("time.sleep", lambda seconds: slept.append(seconds) if seconds else None)
-    pause = pytest.approx(100, abs=50)
+@pytest.fixture
+def slept(monkeypatch) -> list[float]:
+    """The pauses of a migration, by a clock that only they move."""
+    clock = Clock()
+    pausing = SimpleNamespace(monotonic=clock, sleep=lambda seconds: clock.sleep(seconds) if seconds else None)
+    monkeypatch.setattr("twinvec_qdrant.maintenance.migration.time", pausing)
+    return clock.pauses
 
+
+def test_a_rate_holds_from_the_first_chunk_and_keeps_nobody_waiting_for_the_switch(filled, place, new, slept):
     def check(candidate: Collection) -> bool:
-        assert slept == [pause] * (len(NOTES) - 1), "a pause between two chunks"
+        assert slept == [100] * (len(NOTES) - 1), "a pause between two chunks"
         filled.ingest([(f"late{number}", "a late note") for number in range(5)])
         return True
 
     assert filled.migrate(new, check=check, chunks_per_second=0.01).encoded == 13
-    assert slept[len(NOTES) - 1 :] == [pause] * 4
+    assert slept[len(NOTES) - 1 :] == [100] * 4
     with Collection.open("notes", encoder=new, **place) as collection:
         assert collection.verify().sound
 
 
-def test_a_rate_is_that_of_each_second(filled, new, monkeypatch):
-    slept = []
-    monkeypatch.setattr("time.sleep", lambda seconds: slept.append(seconds) if seconds else None)
+def test_a_rate_is_that_of_each_second(filled, new, slept):
     assert filled.migrate(new, chunks_per_second=3).encoded == len(NOTES)
-    assert slept == [pytest.approx(1, abs=0.9)] * 2, "three, three and the rest"
+    assert slept == [1] * 2, "three, three and the rest"
 
 
 def test_any_positive_rate_is_one(filled, new):

@@ -25,7 +25,7 @@ def place(request, tmp_path):
         yield {"path": tmp_path}
         return
     with StandIn().running() as server:
-        yield {"client": QdrantClient(server.url, check_compatibility=False)}
+        yield {"client": QdrantClient(server.url, timeout=60, check_compatibility=False)}
 
 
 def opened(place: dict, seed: int = 0, **settings) -> Collection:

@@ -111,7 +111,7 @@ def filled(request, tmp_path_factory):
             yield collection
         return
     with StandIn().running() as server:
-        place = {"client": QdrantClient(server.url, check_compatibility=False)}
+        place = {"client": QdrantClient(server.url, timeout=60, check_compatibility=False)}
         for written in (False, True):
             with Collection.open("notes", encoder=WordEncoder(), chunking=False, **place) as collection:
                 if written:

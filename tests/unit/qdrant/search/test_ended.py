@@ -58,7 +58,8 @@ def hoping(monkeypatch):
 
 def opened(server: StandIn, **options) -> Collection:
     client = QdrantClient(server.url, timeout=60, check_compatibility=False, **QUICK)
-    return Collection.open("notes", client=client, **{"encoder": ENCODER, **options})
+    options = {"encoder": ENCODER, "wait_seconds": 120, **options}  # no request is repeated because of a slow machine
+    return Collection.open("notes", client=client, **options)
 
 
 def directly(server: StandIn) -> Collection:
@@ -375,8 +376,8 @@ async def test_awaited_searches_and_those_over_grpc_make_one_request_too(server)
     with (
         opened(server, chunking=False) as blocking,
         server.over_grpc() as port,
-        Collection.open("notes", url=server.url, encoder=ENCODER) as awaited,
-        Collection.open("notes", url=server.url, grpc_port=port, encoder=ENCODER) as quick,
+        Collection.open("notes", url=server.url, encoder=ENCODER, wait_seconds=120) as awaited,
+        Collection.open("notes", url=server.url, grpc_port=port, encoder=ENCODER, wait_seconds=120) as quick,
     ):
         blocking.ingest(DOCUMENTS)
         expected = [hit.id for hit in blocking.search(QUERIES[0], mode="dense")]

@@ -44,7 +44,7 @@ def asked(server):
 
 
 def filled(encoder: WordEncoder, documents=DOCUMENTS, chunking: ChunkSettings | bool = False, **place) -> Collection:
-    collection = Collection.open("notes", encoder=encoder, chunking=chunking, **place)
+    collection = Collection.open("notes", encoder=encoder, chunking=chunking, wait_seconds=120, **place)
     collection.ingest(documents)
     return collection
 
@@ -281,7 +281,7 @@ def test_chunks_that_no_record_lists_make_way_for_others(server, asked, words):
 async def test_awaited_searches_find_what_blocking_ones_find(server, asked, words):
     blocking = filled(words, client=client(server))
     vector = words.encode_query(["the fox"])[0]
-    with blocking, Collection.open("notes", url=server.url, encoder=words) as collection:
+    with blocking, Collection.open("notes", url=server.url, encoder=words, wait_seconds=120) as collection:
         await collection.asearch(QUERIES[0])  # the first search also reads the vocabulary
         for each in (collection, blocking):
             forget(each)
@@ -363,7 +363,7 @@ def few(count: int, collection: Collection) -> list:
 
 def test_two_event_loops_one_after_the_other(server, words):
     filled(words, client=client(server)).close()
-    theirs = AsyncQdrantClient(url=server.url, check_compatibility=False)
+    theirs = AsyncQdrantClient(url=server.url, timeout=60, check_compatibility=False)
     for place in ({"url": server.url}, {"url": server.url, "async_client": theirs}, {"async_client": theirs}):
         with Collection.open("notes", encoder=words, **place) as collection:
             found = [asyncio.run(collection.asearch(QUERIES[0])) for _ in range(2)]
@@ -373,10 +373,10 @@ def test_two_event_loops_one_after_the_other(server, words):
 
 async def test_a_client_of_the_caller_is_used_and_stays_open(server, words):
     filled(words, client=client(server)).close()
-    theirs = AsyncQdrantClient(url=server.url, check_compatibility=False)
+    theirs = AsyncQdrantClient(url=server.url, timeout=60, check_compatibility=False)
     sent, query = [], theirs.query_batch_points
     theirs.query_batch_points = lambda *args, **options: sent.append(1) or query(*args, **options)
-    with Collection.open("notes", encoder=words, async_client=theirs) as collection:
+    with Collection.open("notes", encoder=words, async_client=theirs, wait_seconds=120) as collection:
         assert len(await collection.asearch(QUERIES[0])) == 10
     assert sent == [1]
     assert await theirs.collection_exists("notes")

@@ -55,7 +55,7 @@ def together():
         for process in processes:
             process.start()
         for process in processes:
-            process.join(200)
+            process.join(500)
         assert [process.exitcode for process in processes] == [0, 0]
 
     return run

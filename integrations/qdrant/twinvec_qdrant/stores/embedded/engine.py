@@ -339,19 +339,24 @@ class SharedEngine:
         return self._copy is None and self._turns.wanted()
 
     @contextmanager
-    def _locked(self, action: str) -> Iterator[None]:
+    def undisturbed(self) -> Iterator[None]:
         """Let this thread alone use the engine; afterwards give the turn if it has been long and another waits."""
         with self._turn:
             self._begin()
             self._calls += 1
             try:
-                with engine_errors(self.location, action):
-                    yield
+                yield
             finally:
                 self._calls -= 1
                 self._ended = time.monotonic()
                 if not self._calls and self._ended - self._began >= self._least and self._is_wanted():
                     self.give()
+
+    @contextmanager
+    def _locked(self, action: str) -> Iterator[None]:
+        """The same for one call of the engine, whose errors become twinvec's."""
+        with self.undisturbed(), engine_errors(self.location, action):
+            yield
 
 
 class WriterLock:

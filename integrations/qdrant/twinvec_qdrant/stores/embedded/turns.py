@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.01
 _SILENT_SECONDS = 1.0  # a longer wait for the writer is logged
-_TICKET_SECONDS = 1.0  # others may take a new ticket for one that is left over, before it is locked, and remove it
+_TICKET_SECONDS = 60.0  # others may take a new ticket for one that is left over, before it is locked, and remove it
 _TIMES_AS_LONG = 10  # as usual is the wait while another process opens or closes the engine
 _MOVES = b"\n"
 _TICKET = "wait-"

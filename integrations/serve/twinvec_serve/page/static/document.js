@@ -29,13 +29,15 @@ export function openDocument(hit) {
 
 /** Show the document that the address names, or none. */
 export function follow(hit) {
-  if (!hit) find("document").close();
-  else if (!find("document").open || hit.id !== open.id || hit.collection !== open.collection) show(hit);
+  if (!hit) {
+    open = null;
+    find("document").close();
+  } else if (!find("document").open || hit.id !== open.id || hit.collection !== open.collection) show(hit);
 }
 
-/** The address names a closed document no longer. */
+/** The address names a closed document no longer, unless it has closed the document itself, or another is open by now. */
 function closed() {
-  if (!documentOf(location.hash)) return;
+  if (!open || find("document").open || !documentOf(location.hash)) return;
   if (history.state?.opened) history.back();
   else history.replaceState(null, "", withDocument(location.hash, null));
 }

@@ -14,6 +14,7 @@ import * as similarity from "./similarity.js";
 import { announce, isUsed, showError, showLoading } from "./states.js";
 
 const PANELS = ["search", "add", "similarity", "answers", "map", "bias"];
+const ASKING = "Asking the server what it has";
 let shown = null;
 
 /** Show the part that the address names; the focus goes to its title if another part was shown. */
@@ -43,7 +44,7 @@ function follow() {
 /** Load what the server has; as long as nothing was searched, the outcome of the search says how it goes. */
 async function begin() {
   const outcome = find("search-outcome");
-  if (!isUsed(outcome)) showLoading(outcome, "Asking the server what it has");
+  if (!isUsed(outcome)) showLoading(outcome, ASKING);
   try {
     await load();
     follow();
@@ -52,7 +53,7 @@ async function begin() {
   } finally {
     if (!isUsed(outcome)) {
       outcome.removeAttribute("aria-busy");
-      announce(outcome.querySelector(".empty-title")?.textContent ?? "");
+      if (find("announce").textContent === ASKING) announce(outcome.querySelector(".empty-title")?.textContent ?? "");
     }
   }
 }

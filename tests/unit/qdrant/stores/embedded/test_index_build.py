@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import queue
 import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -61,22 +63,31 @@ def found(collection: Collection, vectors, **options) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_an_index_is_built_while_searches_go_on_and_is_there_after_opening_again(folder, vectors):
+def test_an_index_is_built_while_searches_go_on_and_is_there_after_opening_again(folder, vectors, monkeypatch):
     with opened(folder) as collection:
         exact = found(collection, vectors, exact=True)
         assert found(collection, vectors) == exact
-        answers, done = [], threading.Event()
+        answers, done = queue.SimpleQueue(), threading.Event()
 
         def search() -> None:
-            while not answers or not done.is_set():
-                answers.append(collection.search_vector(vectors[7], 1)[0].id)
+            while not done.is_set():
+                answers.put(collection.search_vector(vectors[7], 1)[0].id)
 
-        thread = threading.Thread(target=search)
-        thread.start()
-        report = collection.reindex()
-        done.set()
-        thread.join()
-        assert set(answers) == {"n7"}
+        def build(*given, **options) -> None:
+            index_build.build_index_of(*given, **options)
+            for _ in range(answers.qsize() + 2):  # the last of them has begun meanwhile
+                assert answers.get(timeout=60) == "n7"
+
+        with ThreadPoolExecutor(1) as threads, monkeypatch.context() as patched:
+            patched.setattr("twinvec_qdrant.stores.embedded.backend.build_index_of", build)
+            searching = threads.submit(search)
+            try:
+                report = collection.reindex()
+            finally:
+                done.set()
+            searching.result()
+        while not answers.empty():
+            assert answers.get() == "n7"
         assert (report.chunks, report.indexed) == (SIZE, SIZE)
         assert report.recall > 0.9
         assert found(collection, vectors, exact=True) == exact

@@ -83,12 +83,14 @@ def test_a_busy_server_is_asked_again(server, caplog):
     assert url in caplog.text
 
 
-def test_a_server_that_stays_busy_is_given_up(server):
-    url, answers, _ = server
-    answers += [BUSY] * 50
+def test_a_server_that_stays_busy_is_given_up(server, clock):
+    url, answers, asked = server
+    answers += [BUSY] * 200
     with pytest.raises(StoreUnavailableError, match=url) as caught:
-        connect("notes", url, None, 0.5).peek()
+        connect("notes", url, None, 60).peek()
     assert "pause" not in str(caught.value), "it names none"
+    assert 1 < len(asked) == len(clock.pauses) + 1
+    assert clock.now - 1000 < 60
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -31,7 +31,9 @@ def collection(server):
 
 def index(server: str, path: str, *, phrases: bool) -> None:
     params = models.TextIndexParams(type=models.TextIndexType.TEXT, phrase_matching=phrases)
-    QdrantClient(url=server, check_compatibility=False).create_payload_index("notes", f"metadata.{path}", params)
+    QdrantClient(url=server, timeout=60, check_compatibility=False).create_payload_index(
+        "notes", f"metadata.{path}", params
+    )
 
 
 @pytest.mark.parametrize("wanted", [WORDS, PHRASE, {"or": [{"body": "x"}, WORDS]}])

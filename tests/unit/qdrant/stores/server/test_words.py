@@ -149,7 +149,9 @@ def test_no_warning_of_the_client_reaches_anyone(monkeypatch):
     monkeypatch.setenv("QDRANT_API_KEY", "secret")
     with StandIn().running() as server, warnings.catch_warnings():
         warnings.simplefilter("error")
-        with Collection.open("notes", url=server.url, encoder=WordEncoder(max_tokens=16), wait_seconds=5) as collection:
+        with Collection.open(
+            "notes", url=server.url, encoder=WordEncoder(max_tokens=16), wait_seconds=60
+        ) as collection:
             collection.ingest([("a", "some text")])
         list_collections(url=server.url)
 
@@ -158,9 +160,11 @@ async def test_no_warning_comes_from_the_client_beside_an_async_one(monkeypatch)
     asked = []
     monkeypatch.setattr("qdrant_client.qdrant_remote.get_server_version", lambda *given: asked.append(1) or "0.1.0")
     with StandIn().running() as server:
-        theirs = AsyncQdrantClient(server.url, check_compatibility=False)
+        theirs = AsyncQdrantClient(server.url, timeout=60, check_compatibility=False)
         theirs.init_options["check_compatibility"] = True  # theirs may have asked; ours need not ask again
-        with Collection.open("notes", async_client=theirs, encoder=WordEncoder(max_tokens=16), wait_seconds=5) as notes:
+        with Collection.open(
+            "notes", async_client=theirs, encoder=WordEncoder(max_tokens=16), wait_seconds=60
+        ) as notes:
             notes.ingest([("a", "some text")])
             assert [hit.id for hit in await notes.asearch("text")] == ["a"]
         await theirs.close()
