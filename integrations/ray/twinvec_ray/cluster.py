@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 import ray
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, EngineError
 from twinvec.support.checks import check_methods, integer, string
 
 Workers = int | tuple[int, int] | None
@@ -119,6 +119,7 @@ def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
 
     Raises:
         ConfigurationError: the address is invalid, or no cluster answers there.
+        EngineError: a cluster of this process does not start, as on a machine that is too busy.
     """
     if ray.is_initialized():
         yield
@@ -130,6 +131,8 @@ def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
         ray.init(address or None, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigurationError(f"no Ray cluster answers at {address or 'the default address'}: {error}") from error
+    except Exception as error:  # of a node that does not start in time; it has no class of its own
+        raise EngineError(f"Ray does not start: {error}") from error
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, EngineError
 from twinvec_ray import cluster
 from twinvec_ray.cluster import connected, planned
 
@@ -131,6 +131,16 @@ def test_what_listens_and_is_no_cluster_is_told(unasked, monkeypatch):
             with pytest.raises(ConfigurationError, match=message), connected(address):
                 pass
         page.shutdown()
+
+
+def test_a_node_that_does_not_start_in_time_is_an_error_of_ours(monkeypatch):
+    def late(*_, **__):
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(cluster.ray, "init", late)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(EngineError, match="Ray does not start: The current node timed out"), connected("local"):
+        pass
 
 
 def test_a_cluster_that_listens_is_asked(monkeypatch):
