@@ -172,7 +172,10 @@ def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings
             "payload_indexes out, or change them (twinvec reindex --payload-index, Collection.reindex)"
         )
     if wanted.tenant_key not in (None, description.tenant_key):
-        raise ConfigurationError(f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}")
+        raise ConfigurationError(
+            f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}, which only a new "
+            "collection can change: leave tenant_key out, or ingest into a new collection"
+        )
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(
