@@ -66,7 +66,7 @@ class Searching(threading.Thread):
                 self.failure = name
 
     def wait_for(self, more: int) -> None:
-        """Wait until so many more searches have ended; of two, the second has begun after this call."""
+        """Wait until this number of further searches has ended. The second of them has begun after this call."""
         enough = self.searches + more
         while self.searches < enough and self.is_alive():
             self.join(0.01)

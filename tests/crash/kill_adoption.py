@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from killing import command_line, killed
+from killing import command_line, killed, seconds_of
 from qdrant_client import QdrantClient
 
 from frameworks_collections import NAME, langchain_store
@@ -50,7 +49,7 @@ class Outcome:
     finished: int = 0
 
     def suffices(self, kills: int) -> bool:
-        """Whether there were so many kills, and one case at least of everything that is counted."""
+        """Return whether at least ``kills`` processes were killed, and no count is zero."""
         return self.kills >= kills and min(astuple(self)) > 0
 
 
@@ -62,13 +61,14 @@ def work(folder: Path, seed: int, number: int) -> None:
 
 
 def run(folder: Path, kills: int, seed: int) -> Outcome:
-    """Kill ``kills`` processes in turn, or more until all has been counted; AssertionError where a check fails."""
+    """Kill at least ``kills`` processes in turn, until no count is zero; raises AssertionError where a check fails."""
     rng = random.Random(seed)
     outcome = Outcome()
     with StandIn().running() as server:
         (folder / "url").write_text(server.url)
         client = QdrantClient(server.url, check_compatibility=False, timeout=60)
-        longest = _time_of_one(folder, client, seed)
+        Application(client, random.Random(seed))
+        longest = seconds_of(work, folder, seed, 0)
         while not outcome.suffices(kills):
             client.delete_collection(NAME)
             theirs = Application(client, rng)
@@ -135,13 +135,6 @@ def check(url: str, texts: dict[str, str]) -> None:
             for key, hits in zip(texts, collection.search_many(list(texts.values()), 9, mode), strict=True):
                 best = [hit.id for hit in hits if hit.score > hits[0].score - 1e-5]  # few numbers: some are equal
                 assert key in best, mode
-
-
-def _time_of_one(folder: Path, client: QdrantClient, seed: int) -> float:
-    Application(client, random.Random(seed))
-    started = time.perf_counter()
-    work(folder, seed, 0)
-    return time.perf_counter() - started
 
 
 def _is_ours(url: str) -> bool:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from killing import command_line, killed
+from killing import command_line, killed, seconds_of
 from langchain_core.documents import Document
 from langchain_core.indexing import index
 
@@ -78,14 +77,14 @@ def work(folder: Path, seed: int, version: int) -> None:
 
 
 def run(folder: Path, kills: int, seed: int) -> Outcome:
-    """Kill ``kills`` processes, or more until enough left both versions, and repair after each.
+    """Kill at least ``kills`` processes, until enough of them have left both versions, and repair after each kill.
 
     Raises AssertionError where a check fails.
     """
     rng = random.Random(seed)
     outcome = Outcome()
     work(folder, seed, 0)
-    version, duration = 0, _time_of_one(folder, seed)
+    version, duration = 0, seconds_of(work, folder / "timing", seed, 1)
     before = served(folder)
     while outcome.kills < kills or outcome.half <= kills // 10:
         version += 1
@@ -108,12 +107,6 @@ def served(folder: Path) -> Counter[str]:
     """The texts of all documents."""
     with Collection.open("notes", folder, encoder=WordEncoder(), chunking=False, wait_seconds=60) as collection:
         return Counter(document.text for document in collection.get(collection.find()))
-
-
-def _time_of_one(folder: Path, seed: int) -> float:
-    started = time.perf_counter()
-    work(folder / "timing", seed, 1)
-    return time.perf_counter() - started
 
 
 if __name__ == "__main__":

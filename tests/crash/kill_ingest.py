@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from killing import command_line, killed
+from killing import command_line, killed, seconds_of
 
 from twinvec.errors import CollectionNotFoundError
 from twinvec_qdrant import Collection
@@ -90,7 +89,8 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     """Kill ``kills`` processes in turn, then let one finish; raises AssertionError where a check fails."""
     rng = random.Random(seed)
     outcome = Outcome()
-    duration = _time_of_one(folder / "timing", seed)
+    work(folder / "timing", seed, 1)
+    duration = seconds_of(work, folder / "timing", seed, 2)
     store = folder / "store"
     possible: dict[str, set[str | None]] = {}  # by document, its text in every version that may be the committed one
     _now_possible(possible, {}, done=False)
@@ -147,13 +147,6 @@ def _now_possible(possible: dict[str, set[str | None]], documents: Corpus, *, do
         name = f"n{number:03}"
         state = documents.get(name)
         possible[name] = {state} if done else possible.get(name, set()) | {state}
-
-
-def _time_of_one(folder: Path, seed: int) -> float:
-    work(folder, seed, 1)
-    start = time.perf_counter()
-    work(folder, seed, 2)
-    return time.perf_counter() - start
 
 
 def _position(hit: object) -> int:

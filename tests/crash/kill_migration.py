@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from killing import command_line, killed
+from killing import command_line, killed, seconds_of
 
 from twinvec import MaxSimReranker
 from twinvec_qdrant import Collection
@@ -66,9 +65,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     outcome = Outcome()
     with Collection.open("notes", folder, encoder=model(0), chunking=False, late_interaction=True) as collection:
         collection.ingest(DOCUMENTS.items())
-    started = time.perf_counter()
-    work(folder, seed, 1)
-    number, longest = 2, time.perf_counter() - started
+    number, longest = 2, seconds_of(work, folder, seed, 1)
     while outcome.kills < kills:
         dead = killed(work, folder, seed, number, rng.uniform(0, longest))
         longest *= 1.05 if dead else 0.8  # so that most moments fall within

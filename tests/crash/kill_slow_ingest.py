@@ -4,7 +4,7 @@
 
 The encoder is slow by a clock of its own (``slow.SlowEncoder``), and notes each text in a file before it returns. Each
 process is killed (SIGKILL) at a random moment after its first text, and the next one goes on with the same document.
-A process waits for its kill when it has encoded a quarter of the texts.
+After a quarter of the texts, a process only waits until it is killed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LAST = -1  # the step of the process that is left alone
 class NotingEncoder(SlowEncoder):
     """Notes what it encodes, and really takes a little time, so that kills fall into it.
 
-    When it has taken ``most`` texts, it waits for its kill.
+    After ``most`` texts it encodes nothing more, and waits until its process is killed.
     """
 
     def __init__(self, log: Path, most: int) -> None:
@@ -112,7 +112,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
 
 
 def _goes_on(log: Path) -> Callable[[], bool]:
-    """Return what says whether a text has been encoded from now on."""
+    """Return a function that says whether any text has been encoded since this call."""
     before = _encoded(log).total()
     return lambda: _encoded(log).total() > before
 
@@ -123,7 +123,7 @@ def _repeated(log: Path) -> float:
 
 
 def _encoded(log: Path) -> Counter[str]:
-    """Return how often each text was encoded, without the probes of every opening."""
+    """Return how often each part of the document was encoded. Texts that only test the encoder do not count."""
     lines = log.read_text().splitlines() if log.exists() else []
     return Counter(line for line in lines if line.startswith("part "))
 

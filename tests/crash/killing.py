@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from multiprocessing.connection import Connection
@@ -29,9 +30,10 @@ processes = multiprocessing.get_context("forkserver")
 def killed(
     work: Work, folder: Path, seed: int, step: int, delay: float, begun: Callable[[], bool] = lambda: True
 ) -> bool:
-    """Let a process do its work ``step`` for ``delay`` seconds, once it has ``begun``; False where it was done before.
+    """Start a process that does its work ``step``, kill it, and return True; or return False if it was done before.
 
-    A slow machine takes long to begin, and the kill would come before there is anything to lose.
+    The kill comes ``delay`` seconds after ``begun`` returns True. On a slow machine it would otherwise come before
+    there is anything to lose.
     """
     ours, theirs = processes.Pipe(duplex=False)
     process = processes.Process(target=_begin, args=(theirs, work, folder, seed, step))
@@ -48,6 +50,13 @@ def killed(
         return True
     assert process.exitcode == 0, "the process has failed; its error stands above"
     return False
+
+
+def seconds_of(work: Work, folder: Path, seed: int, step: int) -> float:
+    """Return how long the work takes where nobody kills it."""
+    started = time.perf_counter()
+    work(folder, seed, step)
+    return time.perf_counter() - started
 
 
 def _begin(started: Connection, work: Work, folder: Path, seed: int, step: int) -> None:

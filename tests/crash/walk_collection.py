@@ -568,7 +568,7 @@ def _check_sources(collection: Collection, editions: Mapping[str, int], where: s
 
 
 def run(folder: Path, kills: int, seed: int, url: str = "") -> Outcome:
-    """Take steps until ``kills`` processes have been killed, and half as many were done with their operation.
+    """Take steps until at least ``kills`` processes were killed, and over half as many ended their operation first.
 
     Raise AssertionError if a comparison fails.
     """

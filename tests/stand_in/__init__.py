@@ -6,8 +6,8 @@ the limits of strict mode, and ``clock`` a clock for them.
 """
 
 from stand_in.clock import Clock
-from stand_in.rest import Fault
+from stand_in.rest import Fault, drawn_faults
 from stand_in.server import StandIn
 from stand_in.strict import STRICT
 
-__all__ = ["STRICT", "Clock", "Fault", "StandIn"]
+__all__ = ["STRICT", "Clock", "Fault", "StandIn", "drawn_faults"]

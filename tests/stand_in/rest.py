@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from http.server import BaseHTTPRequestHandler
+from itertools import chain
+from random import Random
 from typing import Any, Protocol
 
 from pydantic_core import from_json, to_json
@@ -29,6 +31,11 @@ class Fault(Enum):
     LIMITED = "limited"
     UNKNOWN = "unknown"
     REPLICA = "replica"
+
+
+def drawn_faults(kinds: Sequence[Fault], rng: Random) -> Iterator[Fault]:
+    """Return an endless iterator over faults: every kind once, in a random order, and then kinds at random."""
+    return chain(rng.sample(kinds, len(kinds)), iter(lambda: rng.choice(kinds), None))
 
 
 _STATUS = {Fault.BUSY: 503, Fault.LIMITED: 429, Fault.UNKNOWN: 404, Fault.REPLICA: 500}

@@ -99,7 +99,7 @@ class Gate:
         (self._folder / "over").touch()
 
     def kill(self, rank: int, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Wait until a worker is held, open the gate for those that come later, and kill a worker.
+        """Wait until the gate holds a worker, open the gate, and kill the worker of a rank.
 
         Args:
             rank: The rank of the worker to kill.
@@ -118,7 +118,7 @@ class Gate:
             time.sleep(0.05)
 
     def wait_for_ends(self) -> None:
-        """Wait until the processes of the workers have ended: until then, one of them holds the folder of the run."""
+        """Wait until the processes of all workers have ended. One that lives may hold the lock of the run's folder."""
         end = time.monotonic() + _SECONDS
         while any(map(_lives, self.workers().values())):
             assert time.monotonic() < end, "a worker goes on"

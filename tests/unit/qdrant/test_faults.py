@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
 from random import Random
 
 import pytest
 import tenacity
 from qdrant_client import QdrantClient
 
-from stand_in import Fault, StandIn
+from stand_in import Fault, StandIn, drawn_faults
 from twinvec.arrays import unit
 from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings
@@ -40,11 +38,6 @@ def opened(
     return Collection.open("notes", client=client, encoder=encoder, wait_seconds=wait_seconds, **options)
 
 
-def each_and_more(kinds: list[Fault], rng: Random) -> Iterator[Fault]:
-    """Every kind once, whichever requests come first, and then kinds at random."""
-    return chain(rng.sample(kinds, len(kinds)), iter(lambda: rng.choice(kinds), None))
-
-
 def check(collection: Collection, expected: dict[str, str]) -> None:
     """Every document is there, whole, once, and nothing else."""
     assert {each.id: each.text.split() for each in collection.get(sorted(expected))} == {
@@ -67,7 +60,7 @@ def test_without_faults_the_stand_in_does_what_a_store_does(server):
 def test_every_fault_at_any_request_is_survived(server, seed):
     rng = Random(seed)
     kinds = [Fault.REFUSED, Fault.DROPPED, Fault.BUSY, Fault.LIMITED]
-    drawn = each_and_more(kinds, rng)
+    drawn = drawn_faults(kinds, rng)
 
     def fault(method: str, path: str) -> Fault | None:
         if Fault.STALLED not in server.met and rng.random() < 0.03:
@@ -173,7 +166,7 @@ def test_a_migration_survives_every_fault(server, seed):
     old, new = models()
     rng = Random(seed)
     kinds = [Fault.REFUSED, Fault.DROPPED, Fault.BUSY, Fault.LIMITED]
-    drawn = each_and_more(kinds, rng)
+    drawn = drawn_faults(kinds, rng)
     repeated = set()
 
     def fault(method: str, path: str) -> Fault | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import chain
 from random import Random
 
 import pytest
 import tenacity
 from qdrant_client import QdrantClient
 
-from stand_in import STRICT, Clock, Fault, StandIn
+from stand_in import STRICT, Clock, Fault, StandIn, drawn_faults
 from twinvec.errors import ConfigurationError, StoreLimitError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings, drop_collection, list_collections
 from words import StateEncoder
@@ -91,7 +90,7 @@ def test_faults_of_every_kind_are_survived(server, monkeypatch, seed):
     running, place = server
     rng = Random(seed)
     kinds = [Fault.REFUSED, Fault.DROPPED, Fault.STALLED, Fault.BUSY, Fault.LIMITED]
-    drawn = chain(rng.sample(kinds, len(kinds)), iter(lambda: rng.choice(kinds), None))  # every kind, then any
+    drawn = drawn_faults(kinds, rng)
     running.fault = lambda method, path: next(drawn) if rng.random() < 0.3 else None
     with Collection.open("notes", **place, encoder=encoder(), wait_seconds=60) as collection:
         assert collection.ingest(NOTES).new == len(NOTES)

@@ -354,7 +354,10 @@ def test_stored_token_states_follow_the_model(place, monkeypatch):
 
 
 def through(collection: Collection, searched: Callable[[], None] = lambda: None) -> None:
-    """Migrate, switch, drop and back, with searches on the way; ``searched`` waits for those of others."""
+    """Migrate there and back, and drop the other model each time.
+
+    After each switch, ``searched`` waits for the searches of other threads.
+    """
     for encoder in (NEW, OLD):
         assert collection.migrate(encoder).switched
         assert answers(collection) == expected(encoder)

@@ -90,7 +90,7 @@ def test_a_number_begins_at_once(pool_of, tmp_path):
 
 
 def test_where_two_are_too_many_one_goes_on_until_two_are_tried_again(pool_of, tmp_path):
-    """Every call is too much until this process knows of one: what is given afterwards is given to one worker."""
+    """All calls are refused until the pool has seen a refusal. From then on, only one worker gets calls."""
     known = tmp_path / "known"
 
     def work(item):
@@ -133,7 +133,7 @@ def test_who_cannot_start_because_of_the_others_is_left_out_until_later(pool_of,
 
 
 def test_what_one_alone_cannot_do_is_an_error(pool_of, tmp_path):
-    """Both have two calls, which come back before the calls that one of them gets instead."""
+    """The first four calls, two of each worker, are refused before the calls that one worker alone gets next."""
     tries, begun, back = (tmp_path / name for name in ("tries", "begun", "back"))
     begun.mkdir()
     back.mkdir()
@@ -159,7 +159,7 @@ def test_what_one_alone_cannot_do_is_an_error(pool_of, tmp_path):
 
 @pytest.fixture
 def limited():
-    """A server with limits, where a minute goes by when it refuses a write, and the writes that it has refused."""
+    """A server with limits, and the writes that it has refused. Each refusal sets its clock forward by a minute."""
     refused = []
     server = StandIn(lambda: 60.0 * len(refused))
     limits = {"write_rate_limit": 150, "read_rate_limit": None, "upsert_max_batchsize": 5}
@@ -216,9 +216,9 @@ def test_a_server_that_limits_the_rate_of_writes_gets_the_same_collection(cluste
 
 
 def test_workers_that_wait_in_vain_give_back_what_they_have_not_written(cluster):
-    """The server refuses what workers write, from the first commit on, until fewer of them go on.
+    """After the first commit, the server refuses all writes of workers until the pool has slowed down.
 
-    It asks for a longer pause than they wait: none of them waits at all.
+    The server asks for a pause that is longer than ``wait_seconds``, so the workers give up at once.
     """
     given, refused = documents(220), []
     with StandIn().running() as server:

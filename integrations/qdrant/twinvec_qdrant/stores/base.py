@@ -110,7 +110,7 @@ class Backend(Protocol):
         return self.writing
 
     def undisturbed(self) -> AbstractContextManager[object, bool | None]:
-        """Return what keeps all other calls out between the steps of a search; a server answers others meanwhile."""
+        """Return a context in which an embedded store serves no other thread or process; a server serves all."""
         return nullcontext()
 
     def check_files(self) -> None:

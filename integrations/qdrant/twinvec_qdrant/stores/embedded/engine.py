@@ -354,7 +354,7 @@ class SharedEngine:
 
     @contextmanager
     def _locked(self, action: str) -> Iterator[None]:
-        """The same for one call of the engine, whose errors become twinvec's."""
+        """Let this thread alone use the engine for one call; an error of the engine becomes one of twinvec's."""
         with self.undisturbed(), engine_errors(self.location, action):
             yield
 

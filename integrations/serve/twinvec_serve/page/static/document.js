@@ -35,7 +35,7 @@ export function follow(hit) {
   } else if (!find("document").open || hit.id !== open.id || hit.collection !== open.collection) show(hit);
 }
 
-/** The address names a closed document no longer, unless it has closed the document itself, or another is open by now. */
+/** Take a closed document out of the address, unless the address has closed it or another document is open by now. */
 function closed() {
   if (!open || find("document").open || !documentOf(location.hash)) return;
   if (history.state?.opened) history.back();
