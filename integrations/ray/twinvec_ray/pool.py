@@ -90,6 +90,10 @@ class Pool(Generic[T]):
         """What the actors that have died said when they started."""
         self._members = [self._new() for _ in range(least)]
 
+    def idle(self) -> list[Any]:
+        """Return what the actors that have no calls said when they started."""
+        return [member.hello for member in self._members if member.started is None and not member.calls]
+
     def close(self) -> None:
         """Kill the Ray actors of the pool."""
         for member in self._members:

@@ -219,7 +219,7 @@ class Led:
         with RayHelpers(plan(2), place) as self._helpers:
             with killing(self._server, hold, lambda: kill(self)), opened(self._server, self._name) as collection:
                 report = collection.ingest(documents, helpers=self._helpers)
-            self.ended = {each.process for each in self._helpers.ended()}
+            self.ended = {each.process for each in self._helpers._writing.ended}
             return report
 
     def at_work(self) -> list[int]:

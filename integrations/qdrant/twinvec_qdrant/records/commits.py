@@ -156,7 +156,7 @@ class Catalog:
         return {key: point.payload["revision"] for key, point in found.items()}
 
     def leftovers(self, ended: Collection[Writer] = ()) -> Leftovers:
-        """Return what killed writers have left; ``ended`` are writers that the caller knows to have ended."""
+        """Return what writers have left; ``ended`` are those of which the caller knows that they write nothing now."""
         intents = self._intents.abandoned(ended)
         return Leftovers(intents, frozenset(source for intent in intents for source in intent.payload["sources"]))
 

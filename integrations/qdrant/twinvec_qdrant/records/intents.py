@@ -62,7 +62,7 @@ class Intents:
     def abandoned(self, ended: Collection[Writer] = ()) -> list[Point]:
         """Return the intents whose writers have certainly ended, or are too old for a live one.
 
-        ``ended`` are writers that the caller knows to have ended.
+        ``ended`` are writers of which the caller knows that they write nothing now.
         """
         found = self._backend.scroll([INTENTS])
         return [each for each in found if self._is_abandoned(each) or Writer.of_payload(each.payload) in ended]

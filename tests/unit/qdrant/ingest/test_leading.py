@@ -79,7 +79,7 @@ class Handles:
             self._handles[row] = self._open()
             return part, None
 
-    def ended(self):
+    def idle(self):
         return ()
 
 

@@ -62,8 +62,8 @@ class Helpers(Protocol):
         is read no further than helpers have room.
         """
 
-    def ended(self) -> Collection[Writer]:
-        """Return the helpers' processes that have died."""
+    def idle(self) -> Collection[Writer]:
+        """Return the helpers' processes that write nothing now: those that have died, and those that have no part."""
 
 
 class LedIngestion(Ingestion):
@@ -95,7 +95,7 @@ class LedIngestion(Ingestion):
             if not self._lost:
                 break
         self._catalog.clear(left)
-        self._catalog.clear(self._catalog.leftovers(self._helpers.ended()))
+        self._catalog.clear(self._catalog.leftovers(self._helpers.idle()))
 
     def _next_parts(self, parts: Iterator[Part]) -> Iterator[Part]:
         while True:

@@ -25,7 +25,7 @@ from twinvec.errors import TwinvecError
 from twinvec_qdrant.stores.server.clients import quiet_client
 from twinvec_qdrant.stores.server.errors import unsendable
 from twinvec_qdrant.stores.server.merging import Lane, points_of, slice_of
-from twinvec_qdrant.stores.server.requests import Requests, applied, longest_silence, longest_try
+from twinvec_qdrant.stores.server.requests import Requests, Tries, applied
 from twinvec_qdrant.stores.steps import Ask, Encode, Step
 
 Loop = asyncio.AbstractEventLoop
@@ -90,18 +90,15 @@ class AwaitedRequests:
         client = await self._client()
         method = getattr(client, ask.method)
         options = dict(ask.options)
-        policy = self._requests.policy(options.pop("refill_seconds", 0.0))
-        wait_seconds, now = self._requests.wait_seconds, asyncio.get_running_loop().time
-        end = now() + longest_silence(wait_seconds)
+        tries = Tries(self._requests, ask.method, options.pop("refill_seconds", 0.0))
 
         async def attempt() -> Any:
             self._requests.check_open()
-            seconds = min(longest_try(ask.method, wait_seconds), max(end - now(), 0.001))
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(tries.next_seconds()):
                 return applied(await method(self._requests.name, *ask.arguments, **options))
 
         try:
-            return await tenacity.AsyncRetrying(**policy)(attempt)
+            return await tenacity.AsyncRetrying(**tries.policy())(attempt)
         except TwinvecError:
             raise
         except Exception as error:

@@ -1,7 +1,8 @@
 """Requests to a server about one collection: sent, retried while they may succeed, their errors made twinvec's.
 
 ``wait_seconds`` is the longest time without an answer: it bounds the tries of a request and the pauses between them.
-A try that reads may take half of it, so that a lost answer is asked for again, and one that writes all of it.
+A try that reads may take half of it, so that a lost answer is asked for again, and one that writes all of it. A refusal
+that names a pause is an answer: the try after the pause may take as long as the first.
 """
 
 from __future__ import annotations
@@ -99,17 +100,17 @@ class Requests:
     def _sent(
         self, method: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any], refill_seconds: float
     ) -> T:
-        end = time.monotonic() + longest_silence(self.wait_seconds)
+        tries = Tries(self, method.__name__, refill_seconds)
 
         def attempt() -> T:
             self.check_open()
-            seconds = min(longest_try(method.__name__, self.wait_seconds), max(end - time.monotonic(), 0.001))
+            seconds = tries.next_seconds()
             with time_limit(seconds):
                 return applied(method(*args, **options, **options_for(self.client, method, seconds, self.most_timeout)))
 
         try:
             with self._turn:
-                return tenacity.Retrying(**self.policy(refill_seconds))(attempt)
+                return tenacity.Retrying(**tries.policy())(attempt)
         except TwinvecError:
             raise
         except Exception as error:
@@ -122,32 +123,9 @@ class Requests:
         """
         return store_error(error, self.location, what)
 
-    def policy(self, refill_seconds: float) -> dict[str, Any]:
-        """Return the arguments of tenacity that retry temporary failures for ``wait_seconds``.
-
-        The server may ask for longer pauses. After ``refill_seconds``, a rate limit of the server has room for the
-        whole request. A shorter pause may be in vain: the first parts of a request use up the budget, and the server
-        refuses a later part. If less time is left, the pause is the one that the server names.
-        """
-
-        def pause(state: tenacity.RetryCallState) -> float:
-            error = state.outcome.exception() if state.outcome is not None else None
-            requested = requested_pause(error)
-            if requested > 0 and (answered := refusal(error)) is not None and answered.status == 429:
-                full = max(requested, refill_seconds)
-                return full if (state.seconds_since_start or 0.0) + full < self.wait_seconds else requested
-            return max(requested, _GROWING(state))
-
-        return {
-            "retry": tenacity.retry_if_exception(is_temporary),
-            "wait": pause,
-            "stop": tenacity.stop_before_delay(self.wait_seconds),
-            "before_sleep": self._announce,
-            "reraise": True,
-        }
-
-    def _announce(self, state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
+    def announce(self, state: tenacity.RetryCallState) -> None:
+        """Tell once that a request is tried again."""
+        error = _error_of(state)
         if state.attempt_number > 1 or error is None:
             return
         if (answered := refusal(error)) is not None and answered.status == 429:
@@ -160,7 +138,55 @@ class Requests:
             logger.warning("%s: %s; trying again", self.location, reason(error))
 
 
-def longest_silence(wait_seconds: float) -> float:
+class Tries:
+    """The tries of one request: how long each may take, and when the next one begins."""
+
+    def __init__(self, requests: Requests, method: str, refill_seconds: float) -> None:
+        self._requests = requests
+        self._wait_seconds = requests.wait_seconds
+        self._method = method
+        self._refill_seconds = refill_seconds
+        self._end = time.monotonic() + _longest_silence(self._wait_seconds)
+
+    def next_seconds(self) -> float:
+        """Return the seconds that the next try may take."""
+        return min(longest_try(self._method, self._wait_seconds), max(self._end - time.monotonic(), 0.001))
+
+    def policy(self) -> dict[str, Any]:
+        """Return the arguments of tenacity that retry temporary failures for ``wait_seconds``."""
+        return {
+            "retry": tenacity.retry_if_exception(is_temporary),
+            "wait": self._pause,
+            "stop": tenacity.stop_before_delay(self._wait_seconds),
+            "before_sleep": self._before_pause,
+            "reraise": True,
+        }
+
+    def _pause(self, state: tenacity.RetryCallState) -> float:
+        """Return the seconds before the next try; the server may ask for long pauses.
+
+        After ``refill_seconds``, a rate limit of the server has room for the whole request. A shorter pause may be in
+        vain: the first parts of a request use up the budget, and the server refuses a later part. If less time is left,
+        the pause is the one that the server names.
+        """
+        error = _error_of(state)
+        requested = requested_pause(error)
+        if requested > 0 and (answered := refusal(error)) is not None and answered.status == 429:
+            full = max(requested, self._refill_seconds)
+            return full if (state.seconds_since_start or 0.0) + full < self._wait_seconds else requested
+        return max(requested, _GROWING(state))
+
+    def _before_pause(self, state: tenacity.RetryCallState) -> None:
+        self._requests.announce(state)
+        if requested_pause(_error_of(state)) > 0:
+            self._end = time.monotonic() + state.upcoming_sleep + _longest_silence(self._wait_seconds)
+
+
+def _error_of(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome is not None else None
+
+
+def _longest_silence(wait_seconds: float) -> float:
     """Return the seconds within which a request must have its answer."""
     return max(wait_seconds, _LEAST_SECONDS)
 

@@ -207,6 +207,25 @@ def test_a_short_pause_that_the_server_names_is_kept_where_the_full_one_does_not
         assert clock.pauses == pauses
 
 
+def test_the_try_after_a_pause_that_the_server_names_may_take_as_long_as_the_first(clock):
+    from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+
+    from twinvec_qdrant.stores.server.clients import _seconds
+
+    client = QdrantClient("http://127.0.0.1:1", check_compatibility=False)
+    given: list[float] = []
+
+    def upsert(collection_name: str) -> models.UpdateResult:
+        given.append(_seconds.get())
+        if len(given) == 1:
+            raise ResourceExhaustedResponse("too many", retry_after_s=18)
+        return models.UpdateResult(status=models.UpdateStatus.COMPLETED, operation_id=1)
+
+    Requests(client, "notes", "place", 20).call(upsert, refill_seconds=19)
+    assert clock.pauses == [19]
+    assert given == [20, 20]
+
+
 def test_faults_among_the_answers_do_not_lengthen_the_wait(clock):
     with StandIn(clock).running() as server:
         client = QdrantClient(server.url, timeout=60, check_compatibility=False)
