@@ -7,18 +7,19 @@
 The folder has one of HTML pages for each language. Every one becomes a collection with the default model, which has
 learnt English. It is calibrated by ten of the questions of ``calibration.questions`` in English, and then in its own
 language. Each time it is asked for the first headings of its pages, and the other questions in its language, which are
-about other subjects.
+about other subjects; at last once more, with ``maxsim`` by the landmarks of English and by those of the collection.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import patch
 
 from relevance import DEPTH, is_relevant, percent
-from twinvec import Encoder
+from twinvec import Encoder, MaxSimReranker, RetrieveRerank
 from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
 from twinvec_qdrant import Collection, Root
 from twinvec_qdrant.calibration import measuring
@@ -48,13 +49,19 @@ def row(folder: Path, language: str, encoder: Encoder) -> str:
                 collection.reindex()
             calibration = stored_description(collection._backend).calibration
             assert calibration is not None
-            own = zip(headings.values(), collection.search_many(list(headings), DEPTH), strict=True)
-            kept = [any(hit.id == page and is_relevant(hit) for hit in hits) for page, hits in own]
-            found = [
-                any(map(is_relevant, hits)) for hits in collection.search_many(QUESTIONS[language][CALIBRATING:], DEPTH)
-            ]
-            cells += [f"{calibration.unrelated:.2f} to {calibration.near:.2f}", percent(kept), percent(found)]
+            cells += [f"{calibration.unrelated:.2f} to {calibration.near:.2f}", *shares(collection, headings, language)]
+        for reranker in (MaxSimReranker(encoder), collection.maxsim()):
+            cells += shares(RetrieveRerank(collection, reranker), headings, language)
     return f"| {' | '.join(cells)} |"
+
+
+def shares(retriever: Collection | RetrieveRerank, headings: Mapping[str, str], language: str) -> list[str]:
+    """Return which share of the headings is kept, and for which share of the other questions something is found."""
+    own = zip(headings.values(), retriever.search_many(list(headings), DEPTH), strict=True)
+    kept = [any(hit.id == page and is_relevant(hit) for hit in hits) for page, hits in own]
+    others = retriever.search_many(QUESTIONS[language][CALIBRATING:], DEPTH)
+    found = [any(map(is_relevant, hits)) for hits in others]
+    return [percent(kept), percent(found)]
 
 
 def main() -> None:
@@ -72,8 +79,9 @@ def main() -> None:
         f"found for its first heading with a relevance of {DEFAULT_MIN_RELEVANCE} or more. Found: questions about "
         "other subjects, in the manual's language, for which some page has it. In percent, with 95% intervals "
         "(Wilson). The landmarks are what an unrelated text reaches, and what a near one does.\n",
-        "| language | pages | landmarks by English questions | kept | found | by its own questions | kept | found |",
-        "|---|---:|---|---:|---:|---|---:|---:|",
+        "| language | pages | landmarks by English questions | kept | found | by its own questions | kept | found | "
+        "maxsim by the landmarks of English: kept | found | by its own: kept | found |",
+        "|---|---:|---|---:|---:|---|---:|---:|---:|---:|---:|---:|",
     ]
     for language in options.languages or languages:
         lines.append(row(folders[language], language, encoder))

@@ -18,7 +18,6 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 
 from langchain_twinvec import TwinvecEmbeddings, TwinvecRecordManager, TwinvecRetriever, TwinvecVectorStore
-from twinvec import MaxSimReranker
 
 HANDBOOK = {
     "leave": "Holidays are requested two weeks ahead, in the calendar of the team.",
@@ -40,8 +39,7 @@ def main() -> None:
     )
     print(f"{done['num_added']} added, {done['num_skipped']} unchanged, {done['num_deleted']} deleted")
 
-    assert embeddings.encoder is not None
-    retriever = TwinvecRetriever(retriever=store.collection, reranker=MaxSimReranker(embeddings.encoder), k=2)
+    retriever = TwinvecRetriever(retriever=store.collection, reranker=store.collection.maxsim(), k=2)
     passages = retriever.invoke(question)
     for passage in passages:
         scores = ", ".join(f"{stage} {score:.2f}" for stage, score in passage.metadata["twinvec_scores"].items())

@@ -26,7 +26,7 @@ class TwinvecRetriever(BaseRetriever):
     A document has the hit's id. Its metadata has the hit's payload, ``relevance_score`` and ``twinvec_scores`` (the
     score of each stage by name).
 
-        retriever = TwinvecRetriever(retriever=collection, reranker=MaxSimReranker(encoder), k=5)
+        retriever = TwinvecRetriever(retriever=collection, reranker=collection.maxsim(), k=5)
         documents = retriever.invoke("How do I get time off?", filter={"team": "hr"})
     """
 

@@ -501,7 +501,7 @@ class Collection:
         """Return a late-interaction reranker, for ``RetrieveRerank(collection, collection.maxsim())``.
 
         It compares stored token states (``late_interaction``), or else computes them from the hits' texts; the scores
-        differ only by rounding.
+        differ only by rounding. The relevance is measured by the collection's own scale.
 
         Args:
             mix: As for ``MaxSimReranker``.
@@ -509,13 +509,12 @@ class Collection:
         Raises:
             ConfigurationError: the encoder has no token states, or ``mix`` is not between 0 and 1.
         """
-        from twinvec.rerankers.maxsim import MaxSimReranker
-        from twinvec_qdrant.search.maxsim import StoredMaxSim
+        from twinvec_qdrant.search.maxsim import CollectionMaxSim, StoredMaxSim
 
-        encoder = token_encoder(self.encoder)
+        served, encoder = self._serving.described, token_encoder(self.encoder)
         if self._serving.current.description.states_dim is None:
-            return MaxSimReranker(encoder, mix=mix, analyzer=self.analyzer)
-        return StoredMaxSim(self._backend, self._serving.states, encoder, mix=mix, analyzer=self.analyzer)
+            return CollectionMaxSim(served, encoder, mix=mix, analyzer=self.analyzer)
+        return StoredMaxSim(self._backend, served, encoder, mix=mix, analyzer=self.analyzer)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
         """Return the documents with these ids, in their order, without the missing ones; needs no tenant.

@@ -164,10 +164,10 @@ class Serving:
             return []
         return self._shown(text, (yield from self._followed(attempt))[0], request)
 
-    def states(self) -> tuple[str, SpaceEncoder]:
-        """Return the name of the served model's vectors, and its encoder."""
+    def described(self) -> tuple[Description, SpaceEncoder]:
+        """Return the description of the collection, and the encoder of the served model."""
         served = self.current
-        return served.description.vector, self._encoder_of(served)
+        return served.description, self._encoder_of(served)
 
     def with_passages(self, text: str, hits: Sequence[Hit]) -> Steps[list[Hit]]:
         """Return the hits of a text with their passages by words."""

@@ -11,7 +11,7 @@ from twinvec.rerankers.hit_lists import checked_hit_lists, reordered
 from twinvec.retrieval.analysis import NEWEST_ANALYSIS, Analyzer
 from twinvec.retrieval.base import Hit, TokenEncoder
 from twinvec.retrieval.passages import with_state_passages
-from twinvec.retrieval.relevance import relevance_by_states
+from twinvec.retrieval.relevance import Calibration, relevance_by_states, states_calibration
 from twinvec.retrieval.retrieve_rerank import BatchReranker
 from twinvec.support.checks import number
 from twinvec.support.progress import progress_bar
@@ -73,10 +73,11 @@ class MaxSimReranker(BatchReranker):
         ):
             part = [lists[row] for row in block]
             found = self.compare([queries[row] for row in block], part, progress)
+            landmarks = self.landmarks()
             for hits, scores in zip(part, found, strict=True):
                 before = np.array([hit.score for hit in hits], dtype=np.float64)
                 relevance = [
-                    relevance_by_states(hit.relevance, float(score), self.encoder)
+                    relevance_by_states(hit.relevance, float(score), landmarks)
                     for hit, score in zip(hits, scores, strict=True)
                 ]
                 final = mixed_scores(before, scores, self._mix)
@@ -93,6 +94,10 @@ class MaxSimReranker(BatchReranker):
         The states of the first 20 of them are computed for it, some 10 ms a text.
         """
         return with_state_passages(query, hits, self.encoder, self._analyzer)
+
+    def landmarks(self) -> Calibration | None:
+        """Return the landmarks of MaxSim for the encoder's model. A subclass may know those of its collection."""
+        return states_calibration(self.encoder)
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
         """Return the MaxSim of each query with each of its hits. A subclass may read stored token states instead."""

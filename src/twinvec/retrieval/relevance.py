@@ -100,6 +100,9 @@ The best of many unrelated texts is nearer than the best of a few (``benchmarks/
 STATES = {"default": Calibration(unrelated=0.34, near=0.66)}
 """Landmarks of MaxSim, by the name of the model: the scores of unrelated texts, and those of judged answers."""
 
+_GROWTH_OF_STATES = {"default": 0.87}
+"""By how much the landmark 0 of MaxSim grows with that of the cosine, over collections in several languages."""
+
 
 def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
     """Return the recorded calibration of the encoder's model, for a collection with this many texts."""
@@ -141,12 +144,28 @@ def relevance(scores: Mapping[str, float], terms: int, calibration: Calibration 
     return logistic(_HYBRID + PLACE * place + EVIDENCE_OF_A_TERM * evidence)
 
 
-def relevance_by_states(before: float | None, maxsim: float, encoder: object) -> float | None:
+def states_calibration(encoder: object, measured: Calibration | None = None) -> Calibration | None:
+    """Return the landmarks of MaxSim for the encoder's model, or None if they are not known.
+
+    ``measured`` is the calibration of a collection. In a language that the model has not learnt, all texts are near
+    each other by their token states as they are by their vectors: both landmarks lie higher there.
+    """
+    model = "" if getattr(encoder, "overrides", None) else getattr(encoder, "name", "")
+    known, by_vectors = STATES.get(model), MODELS.get(model, Calibration()).unrelated
+    if known is None or known.landmarks is None or by_vectors is None:
+        return known
+    if measured is None or measured.unrelated is None or measured.unrelated <= by_vectors:
+        return known
+    unrelated, near = known.landmarks
+    higher = unrelated + _GROWTH_OF_STATES[model] * (measured.unrelated - by_vectors)
+    return Calibration(unrelated=higher, near=1 - (1 - near) * (1 - higher) / (1 - unrelated))
+
+
+def relevance_by_states(before: float | None, maxsim: float, known: Calibration | None) -> float | None:
     """Return the relevance of a hit after late interaction: the mean of its log-odds before and by MaxSim.
 
-    ``before`` is kept where the MaxSim of the encoder's model is not known; None stays None.
+    ``known`` has the landmarks of MaxSim (``states_calibration``). Without them ``before`` is kept; None stays None.
     """
-    known = STATES.get("" if getattr(encoder, "overrides", None) else getattr(encoder, "name", ""))
     if before is None or known is None:
         return before
     least = 10**-_DIGITS

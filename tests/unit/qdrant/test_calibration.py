@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from twinvec import Document
+from twinvec import Document, MaxSimReranker
 from twinvec.retrieval import analysis
 from twinvec.retrieval.relevance import (
     _GROWTH,
@@ -279,6 +279,19 @@ def test_a_small_collection_in_the_language_of_the_known_landmarks_stays_unmeasu
 def test_a_small_collection_of_a_model_without_known_landmarks_stays_unmeasured(collection):
     collection.ingest(staedte(LEAST_MEASURED - 1))
     assert stored(collection) is None
+
+
+@pytest.mark.parametrize("late_interaction", [False, True])
+def test_after_maxsim_a_question_about_something_else_is_as_irrelevant_in_another_language(
+    encoder, tmp_path, late_interaction
+):
+    asked = "Wie wirkt eine Impfung?"
+    with Collection.open("orte", tmp_path, encoder=encoder, late_interaction=late_interaction) as collection:
+        collection.ingest(staedte(12))
+        hits = collection.search(asked)
+        as_in_english, own = MaxSimReranker(encoder).rerank(asked, hits), collection.maxsim().rerank(asked, hits)
+        assert [hit.id for hit in own] == [hit.id for hit in as_in_english]
+        assert all(mine.relevance < other.relevance for mine, other in zip(own, as_in_english, strict=True))
 
 
 def test_near_is_no_less_than_what_most_unrelated_texts_stay_below():

@@ -11,6 +11,7 @@ from qdrant_client import QdrantClient
 from twinvec import Encoder, MaxSimReranker, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, encoders
+from twinvec_qdrant.search.maxsim import StoredMaxSim
 from twinvec_qdrant.stores.points import states_name
 from words import StateEncoder, WordEncoder
 
@@ -200,7 +201,7 @@ def test_what_cannot_work_is_refused(place, encoder, monkeypatch):
         Collection.open("notes", encoder=WordEncoder(max_tokens=8), late_interaction=True, **place)
     with Collection.open("notes", encoder=encoder, **place) as plain:
         assert plain.info()["late_interaction"] is None
-        assert type(plain.maxsim()) is MaxSimReranker
+        assert not isinstance(plain.maxsim(), StoredMaxSim)
         with pytest.raises(ConfigurationError, match="keeps no token states"):
             Collection.open("notes", encoder=encoder, late_interaction=True, **place)
     options = {"encoder": encoder, "late_interaction": True, "chunking": ChunkSettings(enabled=False)}

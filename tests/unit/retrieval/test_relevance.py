@@ -16,6 +16,7 @@ from twinvec.retrieval.relevance import (
     model_calibration,
     relevance,
     relevance_by_states,
+    states_calibration,
 )
 
 SCALE = Calibration(unrelated=0.25, near=0.65)
@@ -96,8 +97,20 @@ def test_landmarks_out_of_order_are_refused_and_no_log_odds_overflow():
 
 
 def test_maxsim_moves_the_relevance_of_a_known_model_alone():
-    known, unknown = SimpleNamespace(name="default", overrides={}), SimpleNamespace(name="another")
+    default, cut = SimpleNamespace(name="default", overrides={}), SimpleNamespace(name="default", overrides={"dim": 64})
+    known = states_calibration(default)
     assert relevance_by_states(0.6, 0.66, known) > 0.6 > relevance_by_states(0.6, 0.34, known)
-    assert relevance_by_states(0.6, 0.36, unknown) == 0.6
+    assert states_calibration(cut) is states_calibration(SimpleNamespace(name="another")) is None
+    assert relevance_by_states(0.6, 0.36, None) == 0.6
     assert relevance_by_states(None, 0.6, known) is None
     assert 0 < relevance_by_states(0.0, 0.6, known) < relevance_by_states(1.0, 0.6, known) <= 1
+
+
+def test_the_landmarks_of_maxsim_rise_with_those_of_the_cosine():
+    encoder = SimpleNamespace(name="default", overrides={})
+    english = states_calibration(encoder)
+    for unmeasured in (None, Calibration(chunks=50), Calibration(unrelated=0.2, near=0.7), MODELS["default"]):
+        assert states_calibration(encoder, unmeasured) == english
+    chinese = states_calibration(encoder, Calibration(unrelated=0.56, near=0.69))
+    assert chinese.landmarks == pytest.approx((0.61, 0.80), abs=0.005)
+    assert states_calibration(encoder, Calibration(unrelated=0.98, near=0.99)).near < 1

@@ -1,4 +1,4 @@
-"""Late interaction with stored token states: the store compares them, and only the query is encoded."""
+"""Late interaction over the hits of a collection; with stored token states, only the query is encoded."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from twinvec.arrays import FloatArray
 from twinvec.rerankers.maxsim import MaxSimReranker
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import Hit, TokenEncoder
+from twinvec.retrieval.relevance import Calibration, states_calibration
+from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import CHUNKS, digest
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import IdIs, field_is
@@ -20,25 +22,42 @@ _QUERIES = 32  # queries per request
 _HITS = 512  # hits whose chunks are looked up at a time
 
 
-class StoredMaxSim(MaxSimReranker):
-    """``MaxSimReranker`` over the token states that a collection keeps, with the same scores up to rounding.
+class CollectionMaxSim(MaxSimReranker):
+    """``MaxSimReranker`` with the landmarks of a collection.
 
-    The encoder computes the states of texts that the collection lacks. ``served`` returns the name of the dense vectors
-    that the stored states belong to, and their encoder: a migration changes both.
+    ``served`` returns the description of the collection, and the encoder of the model that it serves: a migration
+    changes both.
+    """
+
+    def __init__(
+        self, served: Callable[[], tuple[Description, Any]], encoder: TokenEncoder, *, mix: float, analyzer: Analyzer
+    ) -> None:
+        super().__init__(encoder, mix=mix, analyzer=analyzer)
+        self._served = served
+
+    def landmarks(self) -> Calibration | None:
+        """Return the landmarks of MaxSim in the collection."""
+        description, _ = self._served()
+        return states_calibration(self.encoder, description.calibration)
+
+
+class StoredMaxSim(CollectionMaxSim):
+    """``CollectionMaxSim`` over the token states that ``backend`` keeps, with the same scores up to rounding.
+
+    The encoder computes the states of texts that the collection lacks.
     """
 
     def __init__(
         self,
         backend: Backend,
-        served: Callable[[], tuple[str, Any]],
+        served: Callable[[], tuple[Description, Any]],
         encoder: TokenEncoder,
         *,
-        mix: float = 0.4,
-        analyzer: Analyzer | None = None,
+        mix: float,
+        analyzer: Analyzer,
     ) -> None:
-        super().__init__(encoder, mix=mix, analyzer=analyzer)
+        super().__init__(served, encoder, mix=mix, analyzer=analyzer)
         self._backend = backend
-        self._served = served
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits as they are: finding passages would compute the states that the stored ones save."""
@@ -46,11 +65,11 @@ class StoredMaxSim(MaxSimReranker):
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
         """Return the scores of ``MaxSimReranker.compare``, from stored states if the store has them."""
-        vector, self.encoder = self._served()
+        description, self.encoder = self._served()
         scores = [np.full(len(hits), np.nan, dtype=np.float32) for hits in lists]
         for start in range(0, len(queries), _QUERIES):
             block = slice(start, start + _QUERIES)
-            self._fill_in(queries[block], lists[block], scores[block], states_name(vector))
+            self._fill_in(queries[block], lists[block], scores[block], states_name(description.vector))
         missing = [
             [hit for hit, score in zip(hits, row, strict=True) if np.isnan(score)]
             for hits, row in zip(lists, scores, strict=True)

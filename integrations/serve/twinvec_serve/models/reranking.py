@@ -14,7 +14,7 @@ import numpy as np
 
 from twinvec import CrossEncoderReranker, Encoder, Hit, MaxSimReranker
 from twinvec.retrieval.base import Reranker
-from twinvec.retrieval.relevance import model_calibration, relevance, relevance_by_states
+from twinvec.retrieval.relevance import model_calibration, relevance, relevance_by_states, states_calibration
 from twinvec_serve.models.batching import Batches
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
@@ -106,6 +106,6 @@ def _relevance(cosine: float, maxsim: float, encoder: Encoder) -> float:
     before = relevance({"dense": cosine}, 0, model_calibration(encoder))
     if before is None:
         return float(np.clip((1 - _MIX) * cosine + _MIX * maxsim, 0, 1))
-    found = relevance_by_states(before, maxsim, encoder)
+    found = relevance_by_states(before, maxsim, states_calibration(encoder))
     assert found is not None
     return found

@@ -27,7 +27,7 @@ class TwinvecRetriever(BaseRetriever):
     A node has the hit's payload as metadata and the score of each stage by name (``node.scores``). A collection that
     ``TwinvecVectorStore`` filled returns the stored nodes.
 
-        retriever = TwinvecRetriever(collection, reranker=MaxSimReranker(encoder), similarity_top_k=5)
+        retriever = TwinvecRetriever(collection, reranker=collection.maxsim(), similarity_top_k=5)
         nodes = retriever.retrieve("How do I get time off?")
 
     Args:
