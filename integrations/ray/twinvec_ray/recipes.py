@@ -51,7 +51,7 @@ class CopyRecipe:
     encoder: SpaceEncoder
 
     def load(self, threads: int) -> SpaceEncoder:
-        """Return the copy."""
+        """Return the copied encoder, after limiting its libraries to ``threads`` threads."""
         os.environ["OMP_NUM_THREADS"] = str(threads)
         return self.encoder
 

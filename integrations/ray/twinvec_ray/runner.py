@@ -96,7 +96,7 @@ class Counter:
 def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
     """Yield an actor that counts texts for the progress shown; None if none is shown.
 
-    A bar has an end for files that say how many rows they have. A batch that is lost with its worker counts twice.
+    The bar has an end where the files say how many rows they have. A batch that is lost with its worker counts twice.
     """
     if not shown:
         yield None

@@ -118,7 +118,7 @@ class Coalescer(Generic[Item, Row]):
             return calls
 
     def _answers(self, calls: list[_Call[Item, Row]]) -> list[_Answer[Item, Row]]:
-        """Compute calls at once; if that fails, each by itself."""
+        """Compute the items of several calls as one batch; if that fails, each call alone."""
         if not calls:
             return []
         try:

@@ -30,7 +30,7 @@ def read_line(values: Mapping[str, Any]) -> Document | Failure:
     """Return what ``written_line`` wrote.
 
     Raises:
-        DocumentError: it wrote something else.
+        DocumentError: ``written_line`` has not written these values.
         TextError: the input gate refuses a text.
     """
     for kind, name in ((Empty, "empty"), (Failure, "failure")):

@@ -153,7 +153,7 @@ class _Told:
         self._has_waited = False
 
     def event(self, name: str, values: dict[str, Any]) -> None:
-        """Note an event."""
+        """Take an event of the server: how far the ingest is, whether it waits, or its report."""
         if name == "progress":
             self._advance(values["done"] - self._done)
             self._done = values["done"]
