@@ -11,6 +11,7 @@ from typing import Any
 
 from qdrant_client import models
 
+from http_servers import serving
 from stand_in.actions import Actions
 from stand_in.rest import Fault, handler
 
@@ -45,15 +46,11 @@ class StandIn:
     @contextmanager
     def running(self) -> Iterator[StandIn]:
         """Serve until the end of the block."""
-        thread = threading.Thread(target=self._server.serve_forever)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self.over.set()
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join()
+        with serving(self._server):
+            try:
+                yield self
+            finally:
+                self.over.set()
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Any:
         """What the server gives for a request."""

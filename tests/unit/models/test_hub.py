@@ -10,12 +10,12 @@ import pty
 import subprocess
 import sys
 import termios
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from http_servers import serving
 from twinvec.errors import ModelNotFoundError
 from twinvec.export.model import export_model
 from twinvec.models.finding import find_model
@@ -79,9 +79,8 @@ class Hub(BaseHTTPRequestHandler):
 def hub():
     """The hub's handler, and what a program prints that asks for its model with some options."""
     handler = type("ThisHub", (Hub,), {"folder": None, "heard": []})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}"}
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as address:
+        environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": address}
         handler.environment = environment
 
         def ask(options: dict) -> str:
@@ -91,7 +90,6 @@ def hub():
             return done.stdout
 
         yield handler, ask
-        server.shutdown()
 
 
 def test_a_hub_out_of_reach(tmp_path, monkeypatch):

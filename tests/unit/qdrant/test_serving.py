@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from holders import with_helpers
+from http_servers import serving
 from small_disks import on_small_disk, without_rights
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError, StoreUnavailableError
 from twinvec_qdrant import Announcement, Collection, drop_collection, restore_collection, serving_process
@@ -66,15 +67,8 @@ def answering(instance, status=200):
         def log_message(self, *_):
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(HTTPServer(("127.0.0.1", 0), Answers)) as address:
+        yield address
 
 
 def test_nobody_serves_a_store_that_nobody_announced(tmp_path):

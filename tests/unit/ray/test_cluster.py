@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from http_servers import serving
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec_ray import cluster
 from twinvec_ray.cluster import connected, planned
@@ -122,15 +122,12 @@ def test_what_listens_and_is_no_cluster_is_told(unasked, monkeypatch):
     monkeypatch.setattr(cluster, "_ANSWER_SECONDS", 0.5)
     with (
         socket.create_server(("127.0.0.1", 0)) as mute,
-        HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as page,
+        serving(HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)) as page,
     ):
-        threading.Thread(target=page.serve_forever, daemon=True).start()
-        for port in (mute.getsockname()[1], page.server_port):
-            address = f"127.0.0.1:{port}"
+        for address in (f"127.0.0.1:{mute.getsockname()[1]}", page.removeprefix("http://")):
             message = f"what listens at {address} does not answer as a Ray cluster"
             with pytest.raises(ConfigurationError, match=message), connected(address):
                 pass
-        page.shutdown()
 
 
 def test_a_node_that_does_not_start_in_time_is_an_error_of_ours(monkeypatch):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
 import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
+from http_servers import serving
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.stores.server.store import connect, connect_as
@@ -38,12 +38,8 @@ def server():
 
     answers: list[tuple[int, dict, bytes]] = []
     asked: list[tuple[str, str | None]] = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}", answers, asked
-        running.shutdown()
-        thread.join()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
+        yield address, answers, asked
 
 
 ABSENT = (200, {}, b'{"result": {"exists": false}, "status": "ok", "time": 0.1}')

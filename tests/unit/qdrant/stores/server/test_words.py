@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import warnings
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
@@ -14,6 +15,7 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import UnexpectedResponse
 
+from http_servers import serving
 from stand_in import Fault, StandIn
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError, StoreUnavailableError
 from twinvec_qdrant import Collection, drop_collection, list_collections
@@ -25,7 +27,6 @@ from words import StateEncoder, WordEncoder
 def answering(monkeypatch):
     """``answering(403, "sentence")``: the address of a server that gives every request this answer."""
     monkeypatch.setattr("twinvec_qdrant.stores.server.requests._LEAST_SECONDS", 30)  # for one try on a slow machine
-    running = []
 
     def serve(status: int, body: str, kind: str = "text/plain") -> str:
         class Handler(BaseHTTPRequestHandler):
@@ -41,17 +42,10 @@ def answering(monkeypatch):
             def log_message(self, *args) -> None:
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        running.append((server, thread))
-        return f"http://127.0.0.1:{server.server_port}"
+        return running.enter_context(serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)))
 
-    yield serve
-    for server, thread in running:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with ExitStack() as running:
+        yield serve
 
 
 def said(sentence: str) -> str:
