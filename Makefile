@@ -20,7 +20,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint constraints.txt
 # The tests of one file stay with one process. Python may write bytecode, which the many processes of the tests share.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
-PARALLEL := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# One process more than there are cores, and at most four: many tests wait for other processes.
+WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUESTIONS := \
 	"retry an operation a fixed number of times after a timeout" \
 	"compare two files and show the differences" \
