@@ -72,18 +72,20 @@ def main() -> None:
     options = parser.parse_args()
     folders = {each.name.split("_")[0].split("-")[0]: each for each in sorted(options.manuals.iterdir())}
     languages = [code for code, asked in QUESTIONS.items() if code in folders and len(asked) > CALIBRATING]
+    chosen = options.languages or languages
     encoder = Encoder("default")
     lines = [
         "# Relevance in other languages: results\n",
-        "`python benchmarks/languages.py`, on a manual of which the pages are the same in all languages. Kept: a page "
-        f"found for its first heading with a relevance of {DEFAULT_MIN_RELEVANCE} or more. Found: questions about "
+        f"`python benchmarks/languages.py MANUALS --languages {' '.join(chosen)}`, on a manual of which the pages are "
+        "the same in all languages. Kept: a page found for its first heading with a relevance of "
+        f"{DEFAULT_MIN_RELEVANCE} or more. Found: questions about "
         "other subjects, in the manual's language, for which some page has it. In percent, with 95% intervals "
         "(Wilson). The landmarks are what an unrelated text reaches, and what a near one does.\n",
         "| language | pages | landmarks by English questions | kept | found | by its own questions | kept | found | "
         "maxsim by the landmarks of English: kept | found | by its own: kept | found |",
         "|---|---:|---|---:|---:|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for language in options.languages or languages:
+    for language in chosen:
         lines.append(row(folders[language], language, encoder))
         print(lines[-1], flush=True)
     if options.output:
