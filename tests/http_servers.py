@@ -1,4 +1,4 @@
-"""Servers of ``http.server`` that tests run in a thread."""
+"""HTTP servers that tests run in a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _POLL_SECONDS = 0.01  # how soon a server notices that it is to end; without it,
 
 @contextmanager
 def serving(server: HTTPServer) -> Iterator[str]:
-    """Serve until the end of the block; yields the server's address."""
+    """Let a thread serve until the end of the block; yields the server's address."""
     thread = threading.Thread(target=server.serve_forever, args=(_POLL_SECONDS,))
     with server:
         thread.start()

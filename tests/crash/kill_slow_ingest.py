@@ -4,7 +4,7 @@
 
 The encoder is slow by a clock of its own (``slow.SlowEncoder``), and notes each text in a file before it returns. Each
 process is killed (SIGKILL) at a random moment after its first text, and the next one goes on with the same document.
-After a quarter of the texts, a process only waits until it is killed.
+A process encodes a quarter of the texts at most, and then waits until it is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAST = -1  # the step of the process that is left alone
 
 
 class NotingEncoder(SlowEncoder):
-    """Notes what it encodes, and really takes a little time, so that kills fall into it.
+    """Notes what it encodes. Every text takes some real time, so that kills come while it encodes.
 
     After ``most`` texts it encodes nothing more, and waits until its process is killed.
     """
@@ -61,7 +61,7 @@ class Outcome:
 
     Attributes:
         kills: Processes killed.
-        worst: Seconds of encoding that the kill cost that cost most, by the encoder's clock.
+        worst: The most seconds of encoding that one kill has cost, by the encoder's clock.
         repeated: Seconds of encoding that all kills together cost.
         chunks: Chunks at the end.
         whole: Whether the document is there, and nothing else.
@@ -123,7 +123,7 @@ def _repeated(log: Path) -> float:
 
 
 def _encoded(log: Path) -> Counter[str]:
-    """Return how often each part of the document was encoded. Texts that only test the encoder do not count."""
+    """Return how often each part of the document was encoded; the probes of the encoder do not count."""
     lines = log.read_text().splitlines() if log.exists() else []
     return Counter(line for line in lines if line.startswith("part "))
 

@@ -53,7 +53,7 @@ def killed(
 
 
 def seconds_of(work: Work, folder: Path, seed: int, step: int) -> float:
-    """Return how long the work takes where nobody kills it."""
+    """Do the work without a kill, and return how many seconds it took."""
     started = time.perf_counter()
     work(folder, seed, step)
     return time.perf_counter() - started

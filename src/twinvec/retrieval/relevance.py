@@ -106,8 +106,7 @@ _GROWTH_OF_STATES = {"default": 0.87}
 
 def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
     """Return the recorded calibration of the encoder's model, for a collection with this many texts."""
-    changed = getattr(encoder, "overrides", None)
-    return known_calibration("" if changed else getattr(encoder, "name", ""), texts)
+    return known_calibration(_model_of(encoder), texts)
 
 
 def known_calibration(model: str, texts: int = MANY) -> Calibration:
@@ -150,7 +149,7 @@ def states_calibration(encoder: object, measured: Calibration | None = None) -> 
     ``measured`` is the calibration of a collection. In a language that the model has not learnt, all texts are near
     each other by their token states as they are by their vectors: both landmarks lie higher there.
     """
-    model = "" if getattr(encoder, "overrides", None) else getattr(encoder, "name", "")
+    model = _model_of(encoder)
     known, by_vectors = STATES.get(model), MODELS.get(model, Calibration()).unrelated
     if known is None or known.landmarks is None or by_vectors is None:
         return known
@@ -171,6 +170,11 @@ def relevance_by_states(before: float | None, maxsim: float, known: Calibration 
     least = 10**-_DIGITS
     kept = min(max(before, least), 1 - least)
     return logistic((math.log(kept / (1 - kept)) + _DENSE + PLACE * known.place(maxsim)) / 2)
+
+
+def _model_of(encoder: object) -> str:
+    """Return the name of the encoder's model; "" if the encoder changes the model's settings."""
+    return "" if getattr(encoder, "overrides", None) else str(getattr(encoder, "name", ""))
 
 
 def logistic(log_odds: float) -> float:

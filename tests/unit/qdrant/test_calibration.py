@@ -282,9 +282,7 @@ def test_a_small_collection_of_a_model_without_known_landmarks_stays_unmeasured(
 
 
 @pytest.mark.parametrize("late_interaction", [False, True])
-def test_after_maxsim_a_question_about_something_else_is_as_irrelevant_in_another_language(
-    encoder, tmp_path, late_interaction
-):
+def test_after_maxsim_hits_are_less_relevant_where_all_texts_are_near_each_other(encoder, tmp_path, late_interaction):
     asked = "Wie wirkt eine Impfung?"
     with Collection.open("orte", tmp_path, encoder=encoder, late_interaction=late_interaction) as collection:
         collection.ingest(staedte(12))

@@ -356,7 +356,7 @@ def test_stored_token_states_follow_the_model(place, monkeypatch):
 def through(collection: Collection, searched: Callable[[], None] = lambda: None) -> None:
     """Migrate there and back, and drop the other model each time.
 
-    After each switch, ``searched`` waits for the searches of other threads.
+    ``searched`` is called after each switch. It returns when the other threads have searched once more.
     """
     for encoder in (NEW, OLD):
         assert collection.migrate(encoder).switched

@@ -217,10 +217,10 @@ def test_a_server_that_limits_the_rate_of_writes_gets_the_same_collection(cluste
 
 
 def test_workers_that_wait_in_vain_give_back_what_they_have_not_written(cluster):
-    """After the first commit, the server takes only intents of workers until the pool has slowed down.
+    """After the first commit, the server refuses all writes but intents, until the pool has slowed down.
 
-    The server asks for a pause that is longer than ``wait_seconds``, so the workers give up at once. Intents of those
-    that give up are removed in the end, too.
+    The server asks for a pause that is longer than ``wait_seconds``, so the workers give up at once. In the end, the
+    intents of those that have given up are gone, too.
     """
     given, refused = documents(220), []
     with StandIn().running() as server:
@@ -231,12 +231,8 @@ def test_workers_that_wait_in_vain_give_back_what_they_have_not_written(cluster)
 
             def busy(method, path, body):
                 writes = path.startswith("/collections/spread/points") and (method == "PUT" or "/batch" in path)
-                if (
-                    writes
-                    and '"intent"' not in json.dumps(body)
-                    and committed(server, "spread") > 0
-                    and not helpers._writing._slowed
-                ):
+                refusable = writes and '"intent"' not in json.dumps(body)
+                if refusable and committed(server, "spread") > 0 and not helpers._writing._slowed:
                     refused.append(path)
                     raise RefusedError(503, "too busy for two", retry_after=3600)
                 return answer(method, path, body)

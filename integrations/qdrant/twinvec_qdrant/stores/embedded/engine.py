@@ -1,8 +1,8 @@
 """The engine of one embedded collection, which several processes use in turns.
 
 One process at a time has the engine open (``turns``). When another process waits, this one closes the engine as soon as
-it is idle, or has had it for a while, and opens it again for its next call. Between two calls, a store is always in a
-state from which a writer killed at that moment could be followed.
+it is idle, or has had it for a while, and opens it again for its next call. Between two calls, the store is whole: if
+the process is killed then, the next writer can go on.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ class SharedEngine:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Let this thread alone use the engine; afterwards give the turn if it has been long and another waits."""
+        """Keep other threads from the engine; then give the turn if it has been long and another process waits."""
         with self._turn:
             self._begin()
             self._calls += 1
@@ -354,13 +354,13 @@ class SharedEngine:
 
     @contextmanager
     def _locked(self, action: str) -> Iterator[None]:
-        """Let this thread alone use the engine for one call; an error of the engine becomes one of twinvec's."""
+        """Keep other threads from the engine during one call; raise twinvec's error if the engine raises one."""
         with self.undisturbed(), engine_errors(self.location, action):
             yield
 
 
 class WriterLock:
-    """The writer's lock: one thread of one process holds it at a time. ``depth`` counts how often that thread has it.
+    """The writer's lock: one thread of one process holds it at a time. ``depth`` is how often that thread has taken it.
 
     ``check`` is called before the lock is taken, and may raise.
     """

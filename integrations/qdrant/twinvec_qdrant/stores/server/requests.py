@@ -124,7 +124,7 @@ class Requests:
         return store_error(error, self.location, what)
 
     def announce(self, state: tenacity.RetryCallState) -> None:
-        """Tell once that a request is tried again."""
+        """Log that a request is tried again: once a request, and for a rate limit once a collection."""
         error = _error_of(state)
         if state.attempt_number > 1 or error is None:
             return
@@ -149,7 +149,7 @@ class Tries:
         self._end = time.monotonic() + _longest_silence(self._wait_seconds)
 
     def next_seconds(self) -> float:
-        """Return the seconds that the next try may take."""
+        """Return how many seconds the next try may take."""
         return min(longest_try(self._method, self._wait_seconds), max(self._end - time.monotonic(), 0.001))
 
     def policy(self) -> dict[str, Any]:
