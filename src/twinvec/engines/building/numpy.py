@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from twinvec.engines.building.operations import Array
 
 _ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 
 
 class NumpyOperations:
     """The operations on arrays; ``inputs`` are the values of the network's inputs."""
+
+    add = staticmethod(np.add)
+    multiply = staticmethod(np.multiply)
+    divide = staticmethod(np.divide)
+    maximum = staticmethod(np.maximum)
+    square_root = staticmethod(np.sqrt)
 
     def __init__(self, inputs: Mapping[str, Array]) -> None:
         self._inputs = inputs
@@ -25,18 +29,6 @@ class NumpyOperations:
 
     def constant(self, values: Array) -> Array:
         return values
-
-    def add(self, first: Array, second: Array) -> Array:
-        return first + second
-
-    def multiply(self, first: Array, second: Array) -> Array:
-        return first * second
-
-    def divide(self, first: Array, second: Array) -> Array:
-        return first / second
-
-    def maximum(self, first: Array, second: Array) -> Array:
-        return np.maximum(first, second)
 
     def equal(self, first: Array, second: Array) -> Array:
         return np.equal(first, second).astype(np.int64)
@@ -58,9 +50,6 @@ class NumpyOperations:
 
     def largest(self, node: Array, axis: int, *, keep: bool = False) -> Array:
         return np.asarray(node.max(axis=axis, keepdims=keep))
-
-    def square_root(self, node: Array) -> Array:
-        return np.sqrt(node)
 
     def rows(self, table: Array, indices: Array) -> Array:
         return np.asarray(table[indices])

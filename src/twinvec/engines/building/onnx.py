@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from twinvec.engines.building.operations import Array
 from twinvec.engines.onnx import import_onnx
 from twinvec.errors import EngineError
-
-Array = npt.NDArray[Any]
 
 OPSET = 18
 """The first with reductions over given axes."""

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from twinvec.engines.building.operations import Array, Node
 from twinvec.engines.openvino import import_openvino, save_graph
-
-Array = npt.NDArray[Any]
-Node = Any
 
 
 class OpenVinoOperations:
@@ -23,6 +20,11 @@ class OpenVinoOperations:
 
         self._ops: Any = opset13
         self._inputs: list[Node] = []
+        self.add: Any = opset13.add
+        self.multiply: Any = opset13.multiply
+        self.divide: Any = opset13.divide
+        self.maximum: Any = opset13.maximum
+        self.square_root: Any = opset13.sqrt
 
     def save(self, outputs: dict[str, Node], path: Any) -> None:
         """Write the graph with the named outputs."""
@@ -40,18 +42,6 @@ class OpenVinoOperations:
     def constant(self, values: Array) -> Node:
         return self._ops.constant(np.array(values, order="C"))
 
-    def add(self, first: Node, second: Node) -> Node:
-        return self._ops.add(first, second)
-
-    def multiply(self, first: Node, second: Node) -> Node:
-        return self._ops.multiply(first, second)
-
-    def divide(self, first: Node, second: Node) -> Node:
-        return self._ops.divide(first, second)
-
-    def maximum(self, first: Node, second: Node) -> Node:
-        return self._ops.maximum(first, second)
-
     def equal(self, first: Node, second: Node) -> Node:
         return self._ops.convert(self._ops.equal(first, second), np.int64)
 
@@ -63,42 +53,39 @@ class OpenVinoOperations:
 
     def positions(self, ids_BT: Node) -> Node:
         ops = self._ops
-        length = ops.gather(ops.shape_of(ids_BT), self._integer(1), self._integer(0))
-        return ops.range(self._integer(0), length, self._integer(1), "i64")
+        length = ops.gather(ops.shape_of(ids_BT), self._int64(1), self._int64(0))
+        return ops.range(self._int64(0), length, self._int64(1), "i64")
 
     def running_sum(self, node: Node) -> Node:
-        return self._ops.cum_sum(node, self._integer(1))
+        return self._ops.cum_sum(node, self._int64(1))
 
     def sum(self, node: Node, axis: int, *, keep: bool = False) -> Node:
-        return self._ops.reduce_sum(node, self._integer(axis), keep)
+        return self._ops.reduce_sum(node, self._int64(axis), keep)
 
     def largest(self, node: Node, axis: int, *, keep: bool = False) -> Node:
-        return self._ops.reduce_max(node, self._integer(axis), keep)
-
-    def square_root(self, node: Node) -> Node:
-        return self._ops.sqrt(node)
+        return self._ops.reduce_max(node, self._int64(axis), keep)
 
     def rows(self, table: Node, indices: Node) -> Node:
-        return self._ops.gather(table, indices, self._integer(0))
+        return self._ops.gather(table, indices, self._int64(0))
 
     def first(self, node_BTD: Node) -> Node:
-        return self._ops.gather(node_BTD, self._integer(0), self._integer(1))
+        return self._ops.gather(node_BTD, self._int64(0), self._int64(1))
 
     def reshape(self, node: Node, shape: Sequence[int]) -> Node:
-        return self._ops.reshape(node, self.constant(np.array(shape, dtype=np.int64)), special_zero=True)
+        return self._ops.reshape(node, self._int64(shape), special_zero=True)
 
     def joined(self, nodes: Sequence[Node]) -> Node:
         return self._ops.concat(list(nodes), -1)
 
     def transpose(self, node: Node, order: Sequence[int]) -> Node:
-        return self._ops.transpose(node, self.constant(np.array(order, dtype=np.int64)))
+        return self._ops.transpose(node, self._int64(order))
 
     def linear(self, node: Node, weight_OI: Array, bias_O: Array | None) -> Node:
         product = self._ops.matmul(node, self.constant(weight_OI), False, True)
         return product if bias_O is None else self._ops.add(product, self.constant(bias_O))
 
     def layer_norm(self, node: Node, weight_D: Array, bias_D: Array, epsilon: float) -> Node:
-        normed = self._ops.mvn(node, self.constant(np.array([-1], dtype=np.int64)), True, epsilon, "inside_sqrt")
+        normed = self._ops.mvn(node, self._int64([-1]), True, epsilon, "inside_sqrt")
         return self._ops.add(self._ops.multiply(normed, self.constant(weight_D)), self.constant(bias_D))
 
     def activation(self, node: Node, name: str) -> Node:
@@ -112,5 +99,5 @@ class OpenVinoOperations:
     def attention(self, query_BHTD: Node, key_BHTD: Node, value_BHTD: Node, bias: Node, size: int) -> Node:
         return self._ops.scaled_dot_product_attention(query_BHTD, key_BHTD, value_BHTD, bias)
 
-    def _integer(self, value: int) -> Node:
-        return self._ops.constant(np.array(value, dtype=np.int64))
+    def _int64(self, values: int | Sequence[int]) -> Node:
+        return self.constant(np.array(values, dtype=np.int64))

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Node = Any
+Array = npt.NDArray[Any]
 
 MASKED = np.float32(-1e30)
 """What is added to the attention scores of padding."""
@@ -40,7 +41,7 @@ class Operations(Protocol):
     def input(self, name: str, rank: int) -> Node:
         """An int64 input with ``rank`` dynamic axes."""
 
-    def constant(self, values: npt.NDArray[Any]) -> Node: ...
+    def constant(self, values: Array) -> Node: ...
 
     def add(self, first: Node, second: Node) -> Node: ...
 
@@ -84,9 +85,9 @@ class Operations(Protocol):
 
     def transpose(self, node: Node, order: Sequence[int]) -> Node: ...
 
-    def linear(self, node: Node, weight_OI: npt.NDArray[Any], bias_O: npt.NDArray[Any] | None) -> Node: ...
+    def linear(self, node: Node, weight_OI: Array, bias_O: Array | None) -> Node: ...
 
-    def layer_norm(self, node: Node, weight_D: npt.NDArray[Any], bias_D: npt.NDArray[Any], epsilon: float) -> Node:
+    def layer_norm(self, node: Node, weight_D: Array, bias_D: Array, epsilon: float) -> Node:
         """Mean 0 and variance 1 along the last axis, then weight and bias."""
 
     def activation(self, node: Node, name: str) -> Node:
