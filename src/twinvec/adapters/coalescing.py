@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Row = TypeVar("Row")
 
 _LONGEST_PAUSE = 0.01  # seconds
-
 
 _coalescers: weakref.WeakSet[Coalescer[Any, Any]] = weakref.WeakSet()
 
@@ -65,7 +66,7 @@ class Coalescer(Generic[Item, Row]):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-coalescing")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (type(self), self._compute, self._most, self._weigh, self._patience)
+        return partial(type(self), weigh=self._weigh, patience=self._patience), (self._compute, self._most)
 
     async def __call__(self, items: Iterable[Item]) -> list[Row]:
         """Return the rows of ``items`` or raise their own error; a call cancelled before its turn is never computed."""
@@ -81,7 +82,7 @@ class Coalescer(Generic[Item, Row]):
                 self._enough.notify()
         # in the event loop's next round, so that all calls of this round are computed together
         loop.call_soon(self._begin)
-        return await call.rows
+        return await call.answer
 
     def close(self) -> None:
         """Answer what waits, and end the thread; blocks until then. Later calls raise RuntimeError."""
@@ -99,7 +100,9 @@ class Coalescer(Generic[Item, Row]):
     def _answer_waiting(self) -> None:
         while calls := self._next():
             started = time.monotonic()
-            _deliver(self._answers([call for call in calls if not call.rows.done()]))
+            asked = [call for call in calls if not call.answer.done()]
+            self._compute_rows(asked)
+            _deliver(asked)
             ended = time.monotonic()
             pause = min(self._patience * (ended - started), _LONGEST_PAUSE)
             self._expected, self._wait_until = len(calls), ended + pause
@@ -117,69 +120,54 @@ class Coalescer(Generic[Item, Row]):
             self._working = bool(calls)
             return calls
 
-    def _answers(self, calls: list[_Call[Item, Row]]) -> list[_Answer[Item, Row]]:
+    def _compute_rows(self, calls: list[_Call[Item, Row]]) -> None:
         """Compute the items of several calls as one batch; if that fails, each call alone."""
         if not calls:
-            return []
+            return
         try:
-            rows = list(self._compute([item for call in calls for item in call.items]))
+            rows = iter(self._compute([item for call in calls for item in call.items]))
+            for call in calls:
+                call.rows = list(islice(rows, len(call.items)))
         except BaseException as error:  # of any type, since the callers wait for it
             if len(calls) == 1:
-                return [_Answer(calls[0], error=error)]
-            return [answer for call in calls for answer in self._answers([call])]
-        answers, start = [], 0
-        for call in calls:
-            answers.append(_Answer(call, rows[start : start + len(call.items)]))
-            start += len(call.items)
-        return answers
+                calls[0].error = error
+                return
+            for call in calls:
+                self._compute_rows([call])
 
 
 @dataclass(eq=False, slots=True)
 class _Call(Generic[Item, Row]):
-    """The items of one caller, their weight, and the future of their rows, which belongs to the caller's event loop."""
+    """The items of one caller, their weight, and their rows or the error that computing them raised.
+
+    The future ``answer`` belongs to the caller's event loop.
+    """
 
     items: list[Item]
     weight: int
-    rows: asyncio.Future[list[Row]]
-
-
-@dataclass(eq=False, slots=True)
-class _Answer(Generic[Item, Row]):
-    """The rows of a call, or the error that computing them raised."""
-
-    call: _Call[Item, Row]
+    answer: asyncio.Future[list[Row]]
     rows: list[Row] = field(default_factory=list)
     error: BaseException | None = None
 
 
-def _deliver(answers: list[_Answer[Item, Row]]) -> None:
-    """Hand answers over to the event loops of their callers, to each loop all at once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer[Item, Row]]] = {}
-    for answer in answers:
-        by_loop.setdefault(answer.call.rows.get_loop(), []).append(answer)
+def _deliver(calls: list[_Call[Item, Row]]) -> None:
+    """Hand rows and errors over to the event loops of the callers, to each loop all at once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Call[Item, Row]]] = {}
+    for call in calls:
+        by_loop.setdefault(call.answer.get_loop(), []).append(call)
     for loop, of_loop in by_loop.items():
         with suppress(RuntimeError):  # the loop has been closed, and nobody waits there
             loop.call_soon_threadsafe(_resolve, of_loop)
 
 
-def _resolve(answers: list[_Answer[Item, Row]]) -> None:
-    for answer in answers:
-        if answer.call.rows.done():  # cancelled meanwhile
+def _resolve(calls: list[_Call[Item, Row]]) -> None:
+    for call in calls:
+        if call.answer.done():  # cancelled meanwhile
             continue
-        if answer.error is None:
-            answer.call.rows.set_result(answer.rows)
+        if call.error is None:
+            call.answer.set_result(call.rows)
         else:
-            answer.call.rows.set_exception(answer.error)
-
-
-def _rebuilt(
-    kind: type[Coalescer[Item, Row]],
-    compute: Callable[[list[Item]], Sequence[Row]],
-    most: int,
-    weigh: Callable[[Item], int] | None,
-    patience: float,
-) -> Coalescer[Item, Row]:
-    return kind(compute, most, weigh=weigh, patience=patience)
+            call.answer.set_exception(call.error)
 
 
 def _start_all() -> None:

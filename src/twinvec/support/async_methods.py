@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,38 +41,32 @@ def awaitable(
 
     @wraps(method)
     async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
-        call: _Call[T] = _Call(partial(contextvars.copy_context().run, method, self, *args, **options))
-        _dispatcher().submit(_hand_on, call, most)
-        return await asyncio.wrap_future(call.answer)
+        function = partial(contextvars.copy_context().run, method, self, *args, **options)
+        answer: Future[T] = Future()
+        _dispatcher().submit(_hand_on, most, function, answer)
+        return await asyncio.wrap_future(answer)
 
     twin.__name__ = f"a{method.__name__}"
     twin.__doc__ = f"``{method.__name__}``, awaitable: it runs in a worker thread."
     return twin
 
 
-class _Call(Generic[T]):
-    """A call, and the future of what it returns."""
-
-    def __init__(self, function: Callable[[], T]) -> None:
-        self.answer: Future[T] = Future()
-        self._function = function
-
-    def run(self) -> None:
-        if not self.answer.set_running_or_notify_cancel():
-            return
-        try:
-            found = self._function()
-        except BaseException as error:  # of any type, since the caller waits for it
-            self.answer.set_exception(error)
-        else:
-            self.answer.set_result(found)
-
-
-def _hand_on(call: _Call[Any], most: int) -> None:
+def _hand_on(most: int, function: Callable[[], T], answer: Future[T]) -> None:
     try:
-        _threads(most).submit(call.run)
+        _threads(most).submit(_run, function, answer)
     except BaseException as error:  # the interpreter ends, or the system has no thread left
-        call.answer.set_exception(error)
+        answer.set_exception(error)
+
+
+def _run(function: Callable[[], T], answer: Future[T]) -> None:
+    if not answer.set_running_or_notify_cancel():
+        return
+    try:
+        found = function()
+    except BaseException as error:  # of any type, since the caller waits for it
+        answer.set_exception(error)
+    else:
+        answer.set_result(found)
 
 
 @cache
