@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langchain_twinvec.documents import hit_of, with_scores
 from twinvec import CrossEncoderReranker
-from twinvec.adapters.devices import check_device
+from twinvec.engines.select import check_device
 from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.base import Reranker
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from twinvec.adapters.coalescing import Coalescer
-from twinvec.adapters.devices import check_device
 from twinvec.adapters.origins import note_origin
 from twinvec.arrays import unit
 from twinvec.encoder import Encoder
+from twinvec.engines.select import check_device
 from twinvec.errors import ConfigurationError
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import find_model

@@ -212,3 +212,15 @@ def has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def check_device(device: str | None) -> None:
+    """Raise ConfigurationError for what is no string, and for a GPU of NVIDIA where torch finds none.
+
+    Adapters call it when an object is made, where the first call would fail otherwise.
+    """
+    if device is not None and string(device, "device").split(":")[0] == "cuda" and not has_gpu():
+        raise ConfigurationError(
+            f"device {device!r}: torch finds no GPU of NVIDIA on this machine; leave device out, which takes a GPU "
+            "where there is one, or write device='cpu'"
+        )

@@ -12,7 +12,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from twinvec import Encoder, Hit
-from twinvec.adapters.devices import check_device
+from twinvec.engines.select import check_device
 from twinvec.errors import ConfigurationError
 from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.base import Reranker

@@ -7,7 +7,7 @@ import pytest
 from langchain_twinvec import TwinvecCrossEncoder, TwinvecEmbeddings, TwinvecReranker
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.postprocessor.twinvec_rerank import TwinvecRerank
-from twinvec.adapters import devices
+from twinvec.engines import select
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
@@ -23,17 +23,17 @@ from twinvec.adapters import devices
     ],
 )
 def test_it_is_named_with_what_to_do(make, device, monkeypatch) -> None:
-    monkeypatch.setattr(devices, "has_gpu", lambda: False)
+    monkeypatch.setattr(select, "has_gpu", lambda: False)
     with pytest.raises(ValueError, match=rf"{device}.*leave device out"):  # LangChain's classes are pydantic's
         make(device)
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_other_devices_are_not_looked_for(device, monkeypatch) -> None:
-    monkeypatch.setattr(devices, "has_gpu", None)
-    devices.check_device(device)
+    monkeypatch.setattr(select, "has_gpu", None)
+    select.check_device(device)
 
 
 def test_a_gpu_that_is_there_is_taken(monkeypatch) -> None:
-    monkeypatch.setattr(devices, "has_gpu", lambda: True)
-    devices.check_device("cuda")
+    monkeypatch.setattr(select, "has_gpu", lambda: True)
+    select.check_device("cuda")
