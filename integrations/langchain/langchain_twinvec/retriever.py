@@ -1,4 +1,4 @@
-"""TwinvecRetriever: a twinvec collection or index as a LangChain retriever."""
+"""Retrievers: ``TwinvecRetriever``, of a twinvec collection or index, and that of a vector store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import run_in_executor
-from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ConfigDict, Field, field_validator
 
 from langchain_twinvec.documents import document_of
@@ -109,3 +109,27 @@ def _check_retriever(retriever: object) -> None:
             "retriever: expected an object with search(query, limit, filter), such as a twinvec_qdrant.Collection, "
             f"got {type(retriever).__name__}"
         )
+
+
+class StoreRetriever(VectorStoreRetriever):
+    """LangChain's retriever of a store; the ``filter`` of a call is added to that of ``search_kwargs``.
+
+    In LangChain's own retriever, the filter of a call replaces that of ``search_kwargs``: a call could then leave the
+    tenant to which the retriever is limited.
+    """
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
+    ) -> list[Document]:
+        return super()._get_relevant_documents(query, run_manager=run_manager, **self._within(kwargs))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
+    ) -> list[Document]:
+        return await super()._aget_relevant_documents(query, run_manager=run_manager, **self._within(kwargs))
+
+    def _within(self, options: dict[str, Any]) -> dict[str, Any]:
+        if "filter" not in options:
+            return options
+        filters = (self.search_kwargs.get("filter"), options["filter"])
+        return {**options, "filter": all_of([understood_filter(each) or {} for each in filters]) or None}

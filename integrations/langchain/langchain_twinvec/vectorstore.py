@@ -17,8 +17,8 @@ from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
 from langchain_twinvec.documents import storable, stored_document
+from langchain_twinvec.retriever import StoreRetriever
 from langchain_twinvec.store_arguments import encoder_of, search_mode, with_name
-from langchain_twinvec.store_retriever import StoreRetriever
 from langchain_twinvec.store_searches import by_text, by_vector, diverse, relevance_of
 from twinvec.errors import ConfigurationError, TextError
 from twinvec.retrieval.base import Mode
