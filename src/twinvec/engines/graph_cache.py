@@ -13,7 +13,6 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,18 +105,12 @@ def _read(home: Path, file: str) -> CachedGraph | None:
         return None
 
 
-def _converter(spec: BackboneSpec) -> Callable[[RuntimeName, LoadedModel[BackboneSpec], Path], float]:
-    """Return the function that makes a model's graph: from the weights, or by tracing, which needs torch."""
-    if can_build(spec):
-        from twinvec.engines.building.convert import convert
-    else:
-        import_torch(f"making the graph of {spec.folder} ({missing_part(spec.config)})")
-        from twinvec.engines.tracing import convert
-    return convert
-
-
 def _write(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> None:
-    convert = _converter(model.spec)
+    if can_build(model.spec):
+        from twinvec.engines.building.convert import convert
+    else:  # by tracing
+        import_torch(f"making the graph of {model.spec.folder} ({missing_part(model.spec.config)})")
+        from twinvec.engines.tracing import convert
     for left_over in home.parent.glob(f"{home.name}.*/"):  # of a killed process: this one holds the lock
         shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{home.name}.", ignore_cleanup_errors=True) as folder:

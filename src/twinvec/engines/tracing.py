@@ -30,7 +30,6 @@ from twinvec.engines.runtimes import RuntimeName
 from twinvec.engines.torch import has_segments, load_backbone, load_head
 from twinvec.errors import EngineError
 from twinvec.models.backbone import BackboneSpec
-from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.support import telemetry
 from twinvec.tokens.batching import Batch
@@ -69,7 +68,7 @@ class Classifier(nn.Module):
 
     outputs = ("logits",)
 
-    def __init__(self, spec: ClassifierSpec) -> None:
+    def __init__(self, spec: BackboneSpec) -> None:
         super().__init__()
         self.model = load_backbone(spec.folder, _attention(spec), classifier=True)
         self.inputs = ("input_ids", "attention_mask", *(("token_type_ids",) if has_segments(self.model) else ()))
@@ -84,17 +83,11 @@ class Classifier(nn.Module):
 def convert(name: RuntimeName, model: LoadedModel[BackboneSpec], path: Path) -> float:
     """Write the float32 graph of a model for a runtime and return its largest difference from the torch module.
 
-    The difference is 1 - cosine for vectors, and relative for logits. Raise MissingExtraError if the runtime or the
-    package onnx is missing, and EngineError if the graph cannot be made, written or computed.
+    Raise MissingExtraError if the runtime or the package onnx is missing, and EngineError if the graph cannot be made,
+    written or computed.
     """
     spec = model.spec
-    module: Network | Classifier
-    if isinstance(spec, ModelSpec):
-        module = Network(spec)
-    elif isinstance(spec, ClassifierSpec):
-        module = Classifier(spec)
-    else:
-        raise TypeError(f"{type(spec).__name__} has no graph")
+    module = Network(spec) if isinstance(spec, ModelSpec) else Classifier(spec)
     if name == "openvino":
         save_graph(_convert_openvino(module, spec.folder), path)
     else:

@@ -73,22 +73,22 @@ def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec
     for key in ("max_position_embeddings", "pad_token_id"):
         if not isinstance(config.get(key, 0), int):
             raise ModelIntegrityError(f"{path}: {key} is {config[key]!r}, expected a whole number")
-    if position_limit(config) < LEAST_TOKENS:
+    positions = position_limit(config)
+    if positions < LEAST_TOKENS:
         raise ModelIntegrityError(
             f"{path}: max_position_embeddings is {config['max_position_embeddings']}, which leaves no room for text"
         )
     return BackboneSpec(
         folder=folder,
         config=config,
-        max_tokens=max_input_tokens(folder, config, sentence_config),
+        max_tokens=_max_input_tokens(folder, sentence_config, positions),
         lower_case=bool(sentence_config.get("do_lower_case", False)),
-        positions=position_limit(config),
+        positions=positions,
     )
 
 
-def max_input_tokens(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> int:
-    """Return the limit of the Transformer module or the tokenizer, at most ``position_limit``."""
-    positions = position_limit(config)
+def _max_input_tokens(folder: Path, sentence_config: dict[str, Any], positions: int) -> int:
+    """Return the limit of the Transformer module or the tokenizer, at most the number of ``positions``."""
     path, key = folder / "sentence_bert_config.json", "max_seq_length"
     stated = optional_limit(sentence_config, key, path)
     if stated is None:

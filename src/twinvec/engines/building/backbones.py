@@ -8,7 +8,7 @@ H heads, P positions.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,16 +49,13 @@ _BERT = _Names(
     "output.dense",
     "output.LayerNorm",
 )
-_MPNET = _Names(
-    "encoder.layer",
-    "attention.attn.q",
-    "attention.attn.k",
-    "attention.attn.v",
-    "attention.attn.o",
-    "attention.LayerNorm",
-    "intermediate.dense",
-    "output.dense",
-    "output.LayerNorm",
+_MPNET = replace(
+    _BERT,
+    query="attention.attn.q",
+    key="attention.attn.k",
+    value="attention.attn.v",
+    output="attention.attn.o",
+    attention_norm="attention.LayerNorm",
 )
 _DISTILBERT = _Names(
     "transformer.layer",

@@ -27,10 +27,8 @@ def convert(name: RuntimeName, model: LoadedModel[BackboneSpec], path: Path) -> 
     """
     with Tensors(model.spec.folder) as tensors:
         network = Network(model.spec, tensors)
-        if name == "openvino":
-            _save_openvino(network, path)
-        else:
-            _save_onnx(network, path)
+        save = _save_openvino if name == "openvino" else _save_onnx
+        save(network, path)
         return largest_difference(name, model, path, Reference(network))
 
 

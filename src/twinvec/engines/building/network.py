@@ -11,7 +11,6 @@ from twinvec.engines.building.heads import pooled, vectors
 from twinvec.engines.building.numpy import NumpyOperations
 from twinvec.engines.building.operations import Node, Operations
 from twinvec.models.backbone import BackboneSpec
-from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.tensors import Tensors
 from twinvec.tokens.batching import Batch
@@ -36,10 +35,9 @@ class Network:
     def inputs(self) -> dict[str, int]:
         """Names and ranks of the inputs."""
         found = {"input_ids": 2, "attention_mask": 2}
-        if isinstance(self.spec, ClassifierSpec):
-            return found | ({"token_type_ids": 2} if self.spec.config["model_type"] == "bert" else {})
-        leaves_out_prompts = isinstance(self.spec, ModelSpec) and not self.spec.include_prompt
-        return found | ({"prompt_tokens": 0} if leaves_out_prompts else {})
+        if isinstance(self.spec, ModelSpec):
+            return found if self.spec.include_prompt else {**found, "prompt_tokens": 0}
+        return {**found, "token_type_ids": 2} if self.spec.config["model_type"] == "bert" else found
 
     def describe(self, ops: Operations) -> dict[str, Node]:
         """Write the network with ``ops`` and return its outputs by name; raises as ``Backbone`` does."""
