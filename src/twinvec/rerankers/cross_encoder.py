@@ -146,11 +146,10 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
 
 
 def _checked_pairs(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [_checked_pair(pair, index) for index, pair in enumerate(as_list(pairs, "pairs"))]
-
-
-def _checked_pair(pair: object, index: int) -> tuple[str, str]:
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise InputError(f"pair {index}: expected (query, text), got {type(pair).__name__}")
-    first, second = pair
-    return check_text(first, f"pair {index}: query"), check_text(second, f"pair {index}: text")
+    checked = []
+    for index, pair in enumerate(as_list(pairs, "pairs")):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise InputError(f"pair {index}: expected (query, text), got {type(pair).__name__}")
+        query, text = pair
+        checked.append((check_text(query, f"pair {index}: query"), check_text(text, f"pair {index}: text")))
+    return checked

@@ -23,7 +23,6 @@ from twinvec.retrieval.filters.conditions import (
     Not,
     OneOf,
     Scalar,
-    Test,
 )
 from twinvec.retrieval.filters.instants import limit as moment_of
 from twinvec.retrieval.filters.words import words
@@ -131,25 +130,19 @@ def _operator(name: object) -> str:
     return _ALIASES.get(plain, plain)
 
 
-def _flag(test: Test) -> Callable[[str, Any], Condition]:
-    def condition(key: str, argument: Any) -> Condition:
-        if not isinstance(argument, bool):
-            raise FilterError(f"filter {key!r}: exists and null take true or false, not {argument!r}")
-        return Field(key, test) if argument else Not(Field(key, test))
-
-    return condition
+def _flag(key: str, argument: Any, test: Exists | IsNull) -> Condition:
+    if not isinstance(argument, bool):
+        raise FilterError(f"filter {key!r}: exists and null take true or false, not {argument!r}")
+    return Field(key, test) if argument else Not(Field(key, test))
 
 
-def _text(test: type[HasWords | HasPhrase]) -> Callable[[str, Any], Condition]:
-    def condition(key: str, argument: Any) -> Condition:
-        if not isinstance(argument, str):
-            raise FilterError(f"filter {key!r}: text and phrase take a text, not {argument!r}")
-        _check_text(key, argument)
-        if not words(argument):
-            raise FilterError(f"filter {key!r}: {argument!r} has no word")
-        return Field(key, test(argument))
-
-    return condition
+def _text(key: str, argument: Any) -> str:
+    if not isinstance(argument, str):
+        raise FilterError(f"filter {key!r}: text and phrase take a text, not {argument!r}")
+    _check_text(key, argument)
+    if not words(argument):
+        raise FilterError(f"filter {key!r}: {argument!r} has no word")
+    return argument
 
 
 _OPERATE: dict[str, Callable[[str, Any], Condition]] = {
@@ -157,10 +150,10 @@ _OPERATE: dict[str, Callable[[str, Any], Condition]] = {
     "ne": lambda key, argument: Not(Field(key, _equal(key, argument))),
     "in": lambda key, argument: Field(key, _any_of(key, argument)),
     "not_in": lambda key, argument: Not(Field(key, _any_of(key, argument))),
-    "exists": _flag(Exists()),
-    "null": _flag(IsNull()),
-    "text": _text(HasWords),
-    "phrase": _text(HasPhrase),
+    "exists": lambda key, argument: _flag(key, argument, Exists()),
+    "null": lambda key, argument: _flag(key, argument, IsNull()),
+    "text": lambda key, argument: Field(key, HasWords(_text(key, argument))),
+    "phrase": lambda key, argument: Field(key, HasPhrase(_text(key, argument))),
 }
 
 

@@ -18,15 +18,11 @@ from twinvec.errors import DocumentError
 from twinvec_qdrant import Failure
 
 
-def embedded_text(node: BaseNode) -> str:
-    """Return the text of a node as LlamaIndex embeds it: with the metadata that is not excluded."""
-    return node.get_content(metadata_mode=MetadataMode.EMBED)
-
-
 def stored(node: BaseNode) -> Document | Failure:
     """Return the document that stores a node, without its vector, or why its metadata cannot be kept."""
+    text = node.get_content(metadata_mode=MetadataMode.EMBED)  # with the metadata that it is embedded with
     try:
-        return Document(node.node_id, embedded_text(node), payload=node_to_metadata_dict(_plain(node)))
+        return Document(node.node_id, text, payload=node_to_metadata_dict(_plain(node)))
     except DocumentError as error:
         return Failure(node.node_id, str(error))
 
