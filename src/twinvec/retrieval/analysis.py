@@ -102,14 +102,8 @@ class Analyzer:
     """Turn text into stemmed terms.
 
     Stop words are dropped if bm25s has a list for the language. Except for Chinese, scripts without spaces are not
-    split into words.
-
-    Args:
-        language: Snowball language of the stemmer.
-        version: Version of the analysis; see the module's docstring.
-
-    Raises:
-        ConfigurationError: ``language`` has no Snowball stemmer, or the version is unknown.
+    split into words. Raise ConfigurationError for a ``language`` without a Snowball stemmer, and for an unknown
+    ``version`` of the analysis; see the module's docstring.
     """
 
     def __init__(self, language: str = "english", version: int = 1) -> None:

@@ -84,14 +84,10 @@ def state_passages(
     spans: Sequence[IntArray],
     analyzer: Analyzer,
 ) -> list[Passage]:
-    """Return the best passage of each hit of one query by token states.
+    """Return the best passage of each hit of one query by token states; ``analyzer`` is that of the hits' index.
 
-    Args:
-        query: The query.
-        hits: Its hits.
-        cosines: For each hit, those of the tokens of its text with the tokens of the query: shape (tokens, tokens).
-        spans: For each hit, where each token stands in its text, start and end: shape (tokens, 2).
-        analyzer: That of the hits' index, for the matches.
+    For each hit, ``cosines`` has those of the tokens of its text with the tokens of the query, (tokens, tokens), and
+    ``spans`` has where each token stands in its text, start and end, (tokens, 2).
     """
     found = _matches([hit.text for hit in hits], _telling_terms(query, analyzer), analyzer)
     return [

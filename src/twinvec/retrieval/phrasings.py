@@ -32,11 +32,7 @@ class Phrasings:
 
     @classmethod
     def of(cls, words: str | Sequence[str] = (), answers: str | Sequence[str] = ()) -> Phrasings:
-        """Return the phrasings of a caller, without the blank ones.
-
-        Raises:
-            TextError: a phrasing is not a string, or the input gate refuses it.
-        """
+        """Return the phrasings of a caller, without the blank ones; raise TextError if the input gate refuses one."""
         return cls(_given(words, "words"), _given(answers, "answers"))
 
 

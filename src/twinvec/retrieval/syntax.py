@@ -49,11 +49,7 @@ class ParsedQuery:
 
 
 def parse_query(query: str) -> ParsedQuery:
-    """Take a query apart.
-
-    Raises:
-        TextError: the query only says what must not occur.
-    """
+    """Take a query apart; raise TextError if it only says what must not occur."""
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
 

@@ -31,11 +31,9 @@ MOST_COMPUTING = 2
 def awaitable(
     method: Callable[Concatenate[Any, P], T], *, computes: bool = False
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return the awaitable form of a method. A cancelled call stops waiting; work that has begun continues.
+    """Return the awaitable form of a method, which ``computes`` if its calls compute more than they wait.
 
-    Args:
-        method: The method.
-        computes: Whether its calls compute more than they wait.
+    A cancelled call stops waiting; work that has begun continues.
     """
     most = MOST_COMPUTING if computes else MOST_AT_ONCE
 

@@ -128,11 +128,9 @@ def check_output_folder(folder: Path) -> None:
 
 
 def field_fault(error: Mapping[str, Any], known: Mapping[str, str] | None = None) -> str:
-    """Say what pydantic found; of values, only the name that chooses among kinds is quoted.
+    """Say what pydantic found (one of its ``errors()``); of values, only the name that chooses among kinds is quoted.
 
-    Args:
-        error: One of the ``errors()`` of pydantic's exception.
-        known: Name -> field that it means, for the names that a field which is not known may have meant.
+    ``known`` maps the names that a field which is not known may have meant to their fields.
     """
     chooser = str(error.get("ctx", {}).get("discriminator")).strip("'")
     match error["type"]:

@@ -30,14 +30,7 @@ def with_address(arguments: list[str]) -> list[str]:
 
 
 def check_address(arguments: list[str]) -> None:
-    """Refuse a host without a port after ``--ray``, which would be taken for a file to read.
-
-    Args:
-        arguments: A command line, as the user gave it.
-
-    Raises:
-        ConfigurationError: what follows ``--ray`` looks like the name of a host, and there is no such file.
-    """
+    """Raise ConfigurationError for a host without a port after ``--ray``, which would be taken for a file to read."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     for option, each in pairwise(arguments[:end]):
         if option == _OPTION and not _ADDRESS.fullmatch(each) and _HOST.fullmatch(each) and not Path(each).exists():
@@ -53,11 +46,7 @@ def place_of(path: Path) -> str:
 
 
 def ray_runner(address: str) -> Any:
-    """Return the runner for Ray.
-
-    Raises:
-        ConfigurationError: ``twinvec-ray`` is not installed.
-    """
+    """Return the runner for Ray; raise ConfigurationError if ``twinvec-ray`` is not installed."""
     for entry in entry_points(group="twinvec.runners", name="ray"):
         return entry.load()(address)
     raise ConfigurationError(f"{_OPTION} is in the package 'twinvec-ray': {install_line('twinvec-ray')}")
