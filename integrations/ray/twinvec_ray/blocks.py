@@ -35,7 +35,8 @@ def blocks(
 ) -> Generator[tuple[Any, int]]:
     """Compute a dataset, and yield its blocks, as ``prepare`` returns them: references, and numbers of rows.
 
-    Small blocks are put together.
+    Small blocks are put together. Raise ConfigurationError if a column is missing, InputError if the dataset has no
+    rows, and what ``prepare`` or an earlier step of the dataset raises.
 
     Args:
         dataset: Any Ray dataset.
@@ -43,11 +44,6 @@ def blocks(
         columns: What ``prepare`` needs; other columns are not even read where Ray can leave them out. None for all.
         block_rows: Rows that ``prepare`` gets at once.
         prepare: Takes a block, and returns another one.
-
-    Raises:
-        ConfigurationError: a column is missing.
-        InputError: the dataset has no rows.
-        TwinvecError: what ``prepare`` raises, or an earlier step of the dataset.
     """
     if columns is not None:
         schema = dataset.schema(fetch_if_missing=False)
@@ -95,16 +91,13 @@ def fold(
     """Let each block of a stream meet each block that is held; return a reference of what each of the latter has got.
 
     Few blocks that are held still keep all CPUs busy: each of them then has several tables, which are merged at the
-    end.
+    end. Errors are those of ``compare`` and ``merge``.
 
     Args:
         held: For each block its reference, and other arguments of ``compare`` and ``merge``.
         stream: As ``blocks`` yields it.
         compare: Takes a block of the stream, a block that is held and the other arguments; returns a table.
         merge: Takes a list of such tables of one held block, and the other arguments; returns one table.
-
-    Raises:
-        TwinvecError: what ``compare`` or ``merge`` raise.
     """
     lanes = ceil(plan().most / len(held))
     tables: list[list[Any]] = [[None] * lanes for _ in held]
@@ -127,8 +120,7 @@ def fold(
 def results(calls: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Let tasks do calls, each a function and its arguments; return references of what they give, once all are done.
 
-    Raises:
-        TwinvecError: as for ``get``.
+    Errors are as for ``get``.
     """
     given = [submit(*call) for call in calls]
     get([done for _, done in given])
@@ -142,11 +134,7 @@ def submit(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
 
 
 def get(references: Any) -> Any:
-    """Wait for tasks, and return what they gave.
-
-    Raises:
-        TwinvecError: what a task raised; or EngineError, which quotes any other error.
-    """
+    """Wait for tasks, and return what they gave; raise a TwinvecError of a task, and any other error as EngineError."""
     try:
         return ray.get(references)
     except RayError as error:

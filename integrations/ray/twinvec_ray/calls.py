@@ -51,9 +51,7 @@ class _Taken:
 def with_results(items: Iterator[Any], plan: Plan) -> Generator[Any]:
     """Yield items in their order, with the result of each ``HelperCall`` in its place; see ``Helpers.with_results``.
 
-    Raises:
-        TwinvecError: a call raised it.
-        EngineError: a call raised another error.
+    Raise a TwinvecError of a call, and any other error as EngineError.
     """
     tasks = _Tasks(plan)
     taken: deque[_Taken] = deque()

@@ -75,8 +75,7 @@ def planned(
 ) -> Plan:
     """Return the plan for a cluster of nodes with these resources.
 
-    Raises:
-        ConfigurationError: a number is invalid, or the cluster lacks what the plan needs; the message says what.
+    Raise ConfigurationError if a number is invalid, or the cluster lacks what the plan needs.
     """
     integer(threads, "threads", least=1)
     cores = [floor(node.get("CPU", 0)) for node in nodes]
@@ -115,11 +114,8 @@ def check_dataset(value: object, what: str) -> None:
 def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
     """Connect this process to a cluster until the end of the block, unless it is connected already.
 
-    A cluster that is started here ends with the block.
-
-    Raises:
-        ConfigurationError: the address is invalid, or no cluster answers there.
-        EngineError: a cluster of this process does not start, as on a machine that is too busy.
+    A cluster that is started here ends with the block. Raise ConfigurationError if the address is invalid or no cluster
+    answers there, and EngineError if a cluster of this process does not start, as on a machine that is too busy.
     """
     if ray.is_initialized():
         yield

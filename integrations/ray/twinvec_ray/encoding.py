@@ -84,11 +84,7 @@ def encoded(
 
 
 class BatchEncoder:
-    """A worker: adds vectors to tables, and tells an actor, the ``counter``, of how many rows.
-
-    Raises:
-        ConfigurationError: the prompt or the storage is not of the model.
-    """
+    """A worker: adds vectors to tables, and tells an actor, the ``counter``, of how many rows."""
 
     def __init__(
         self,
@@ -109,9 +105,8 @@ class BatchEncoder:
     def __call__(self, table: pa.Table) -> pa.Table:
         """Return the table with its vectors.
 
-        Raises:
-            InputError: a text is refused.
-            ConfigurationError: the table lacks the column of texts, or has one of the vectors' name.
+        Raise InputError if a text is refused, and ConfigurationError if the prompt or the storage is not of the model,
+        or the table lacks the column of texts or has one of the vectors' name.
         """
         names = table.column_names
         if self._text not in names or self._column in names:

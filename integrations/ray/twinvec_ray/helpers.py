@@ -156,9 +156,7 @@ class SpreadEncoder:
     def encode_document(self, texts: Sequence[str]) -> FloatArray:
         """Return the vectors of documents, shape (n, dim).
 
-        Raises:
-            InputError: a text is refused.
-            EngineError: the workers die, or cannot start.
+        Raise InputError if a text is refused, and EngineError if the workers die or cannot start.
         """
         vectors_ND = np.empty((len(texts), self._encoder.dim), dtype=np.float32)
         with closing(self._spread(texts, lambda actor, part: actor.encode_document.remote(part))) as found:

@@ -101,8 +101,7 @@ def mine_negatives(
 def _dealt(pairs: Dataset, column: str, block_rows: int) -> list[tuple[Any, Any, int]]:
     """Deal pairs into blocks by their anchors.
 
-    Returns:
-        For each block: its pairs, its anchors with their vectors, and the largest number of positives of an anchor.
+    Return for each block its pairs, its anchors with their vectors, and the largest number of positives of an anchor.
     """
     read = list(blocks(pairs, "pairs", None, block_rows, partial(_pairs, column=column)))
     number = ceil(sum(rows for _, rows in read) / block_rows)

@@ -106,11 +106,7 @@ def vector_table(
 
 
 def as_matrix(values: pa.ChunkedArray, what: str) -> FloatArray:
-    """Return a column of vectors as an array, (N, D).
-
-    Raises:
-        InputError: the column has no lists of floating-point numbers, or they differ in size.
-    """
+    """Return a column of vectors as an array, (N, D); refuse lists that differ in size or hold other numbers."""
     if hasattr(values.chunk(0), "to_numpy_ndarray"):  # a tensor of Ray
         tensor = np.concatenate([chunk.to_numpy_ndarray() for chunk in values.chunks])
         if tensor.ndim != 2:

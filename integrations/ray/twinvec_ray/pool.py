@@ -106,9 +106,8 @@ class Pool(Generic[T]):
         ``submit`` takes an actor and an item, and returns the reference of the result. No more items are taken than the
         actors have room for.
 
-        Raises:
-            TwinvecError: an actor raised it; the error ``busy`` is raised if no other actor was at work.
-            EngineError: no actor starts, or all of them die again and again; the message says what they need.
+        Raise a TwinvecError of an actor (the error ``busy`` only if no other actor was at work), and EngineError if no
+        actor starts, or all of them die again and again.
         """
         exhausted, idle_since = False, time.monotonic()
         try:

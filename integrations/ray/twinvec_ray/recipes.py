@@ -5,17 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from twinvec import Encoder
 from twinvec.errors import SpaceMismatchError
 from twinvec.retrieval.base import SpaceEncoder
-
-
-class Recipe(Protocol):
-    """Loads an encoder, which computes on some threads of a CPU."""
-
-    def load(self, threads: int) -> SpaceEncoder: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +21,7 @@ class EncoderRecipe:
     options: dict[str, Any] = field(default_factory=dict)
 
     def load(self, threads: int) -> Encoder:
-        """Load the model and its engine.
-
-        Raises:
-            ModelError: the model is not found on this machine, or is damaged.
-            SpaceMismatchError: the name finds another model here.
-        """
+        """Load the model and its engine; raise SpaceMismatchError if the name finds another model here."""
         os.environ["OMP_NUM_THREADS"] = str(threads)  # which ``twinvec.support.cpu`` reads
         encoder = Encoder(self.name, **self.options)
         if encoder.space != self.space:
@@ -54,6 +43,10 @@ class CopyRecipe:
         """Return the copied encoder, after limiting its libraries to ``threads`` threads."""
         os.environ["OMP_NUM_THREADS"] = str(threads)
         return self.encoder
+
+
+Recipe = EncoderRecipe | CopyRecipe
+"""Loads an encoder, which computes on some threads of a CPU."""
 
 
 def encoder_recipe(model: str | Path, options: dict[str, Any]) -> EncoderRecipe:

@@ -55,14 +55,9 @@ class Runner:
         progress: bool,
         **options: Any,
     ) -> dict[str, Any]:
-        """Encode the texts of files into a folder of vectors.
+        """Encode the texts of files into a folder of vectors; errors are those of ``read``, ``encode`` and ``write``.
 
-        Returns:
-            The name of the model, its space, and the shape of the vectors: ``texts`` and ``columns``.
-
-        Raises:
-            ConfigurationError: an argument is invalid, no cluster answers, or it lacks what the workers need.
-            InputError: the files cannot be read, or a text is refused.
+        Return the name of the model, its space, and the shape of the vectors: ``texts`` and ``columns``.
         """
         check_output(output)
         with connected(self._address):

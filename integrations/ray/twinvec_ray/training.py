@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from twinvec.training.run.config import TrainConfig
     from twinvec.training.run.model_card import TrainReport
 
-_LEAST_CPUS = 0.01  # Ray places no worker that reserves nothing
+_LEAST_CPUS = 0.01  # Ray places no worker that reserves nothing; a plan may leave every CPU to tasks that read
 
 
 def train(
@@ -70,7 +70,10 @@ def train(
             scaling_config=ScalingConfig(
                 num_workers=workers.most,
                 use_gpu=use_gpu,
-                resources_per_worker=_resources(workers.cpus, use_gpu),
+                resources_per_worker={
+                    "CPU": max(workers.cpus, _LEAST_CPUS),
+                    **({"GPU": 1.0} if use_gpu else {}),
+                },
                 placement_strategy="SPREAD",  # a worker reserves less than it uses, and one node would get them all
             ),
             run_config=RunConfig(
@@ -85,11 +88,6 @@ def train(
             raise EngineError(f"{target}: the run failed: {error}") from error
     shutil.rmtree(notes, ignore_errors=True)
     return train_alone(config, target)  # a finished run is reported
-
-
-def _resources(cpus: float, use_gpu: bool) -> dict[str, float]:
-    """Return what a worker reserves: something, also where a plan leaves every CPU to tasks that read."""
-    return {"CPU": max(cpus, _LEAST_CPUS), **({"GPU": 1.0} if use_gpu else {})}
 
 
 def _work(settings: dict[str, Any]) -> None:
