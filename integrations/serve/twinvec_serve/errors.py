@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from json import JSONDecodeError
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -35,8 +35,6 @@ from twinvec.errors import (
 from twinvec.support.checks import field_fault
 
 logger = logging.getLogger(__name__)
-
-_BUSY_SECONDS = 1.0
 
 
 class RequestError(Exception):
@@ -105,8 +103,6 @@ class UnknownModel(RequestError):  # noqa: N818 - what was asked for
     """No model or reranker has the name: 404; the message lists those that there are. ``kind`` says which it is."""
 
     def __init__(self, name: str, names: Sequence[str], *, kind: str = "model", param: str = "model") -> None:
-        self.name = name
-        self.names = list(names)
         super().__init__(
             f"unknown {kind} {name!r}; this server has {', '.join(names) or 'none'}",
             param=param,
@@ -115,26 +111,21 @@ class UnknownModel(RequestError):  # noqa: N818 - what was asked for
         )
 
 
-class _Known(NamedTuple):
-    """How an error of twinvec is answered: its status, its code, and the seconds of Retry-After."""
-
-    status: int
-    code: str
-    retry_after: float | None = None
-
-
-_TABLE: dict[type[TwinvecError], _Known] = {
-    InputError: _Known(400, "invalid_input"),
-    ConfigurationError: _Known(400, "invalid_setting"),
-    CollectionNotFoundError: _Known(404, "collection_not_found"),
-    SpaceMismatchError: _Known(409, "other_model"),
-    StoreBusyError: _Known(503, "store_busy", _BUSY_SECONDS),
-    StoreUnavailableError: _Known(503, "store_unavailable", _BUSY_SECONDS),
-    StoreLimitError: _Known(507, "store_limit"),
-    StoreCorruptError: _Known(502, "store_corrupt"),
-    StoreError: _Known(502, "store_failed"),  # after its subclasses: the first that fits counts
+_KNOWN = {
+    InputError: (400, "invalid_input"),
+    ConfigurationError: (400, "invalid_setting"),
+    CollectionNotFoundError: (404, "collection_not_found"),
+    SpaceMismatchError: (409, "other_model"),
+    StoreBusyError: (503, "store_busy"),
+    StoreUnavailableError: (503, "store_unavailable"),
+    StoreLimitError: (507, "store_limit"),
+    StoreCorruptError: (502, "store_corrupt"),
+    StoreError: (502, "store_failed"),  # after its subclasses: the first that fits counts
 }
-"""Errors whose message is for the client; others are of the server's own files and models, and are logged."""
+"""Status and code of errors whose message is for the client.
+
+Others are of the server's own files and models, and are logged.
+"""
 
 _CODES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
 
@@ -183,13 +174,9 @@ def error_answer(error: Exception) -> JSONResponse:
         known = RequestError(
             "the server failed; its log says why", code="internal_error", status=HTTPStatus.INTERNAL_SERVER_ERROR
         )
-    return JSONResponse(error_fields(known), status_code=known.status, headers=known.headers)
-
-
-def error_fields(error: RequestError) -> dict[str, Any]:
-    """Return the body of an error's answer."""
-    kind = _TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
-    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
+    kind = _TYPES.get(known.status, "invalid_request_error" if known.status < 500 else "server_error")
+    body = {"error": {"message": known.message, "type": kind, "param": known.param, "code": known.code}}
+    return JSONResponse(body, status_code=known.status, headers=known.headers)
 
 
 def as_request_error(error: Exception) -> RequestError | None:
@@ -202,9 +189,9 @@ def as_request_error(error: Exception) -> RequestError | None:
         return _http_error(error)
     if isinstance(error, ClientDisconnect):
         return ClientGoneError()
-    for kind, (status, code, seconds) in _TABLE.items():
+    for kind, (status, code) in _KNOWN.items():
         if isinstance(error, kind):
-            headers = {} if seconds is None else {"Retry-After": str(math.ceil(seconds))}
+            headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
             return RequestError(str(error), code=code, status=status, headers=headers)
     return None
 
@@ -215,16 +202,14 @@ def add_error_answers(app: FastAPI) -> None:
         app.add_exception_handler(kind, _answer)
 
 
-async def _answer(request: Request, error: Exception) -> JSONResponse:
+async def _answer(_: Request, error: Exception) -> JSONResponse:
     return error_answer(error)
 
 
 def faults_of(errors: Sequence[Mapping[str, Any]], body: Any = None) -> str:
-    """Say which parameters are invalid and why; their values are left out.
+    """Say which parameters are invalid and why, from what pydantic found; their values are left out.
 
-    Args:
-        errors: What pydantic found.
-        body: The text of a body that is not JSON.
+    ``body`` is the text of a body that is not JSON.
     """
     faults = [_fault(each, body) for each in errors]
     return "; ".join(f"{place}: {text}" if place else text for place, text in faults)

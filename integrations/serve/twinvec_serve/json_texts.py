@@ -32,11 +32,7 @@ _MOST_FIELDS = 1000  # of a body that a form describes
 
 
 class SteppedDecoder(json.JSONDecoder):
-    """Python's decoder with lists that are read in Python.
-
-    Raises:
-        DocumentError: the text has more than ``MOST_LISTS`` lists.
-    """
+    """Python's decoder with lists that are read in Python; more than ``MOST_LISTS`` of them raise DocumentError."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -65,9 +61,8 @@ def itself(value: dict[str, Any]) -> dict[str, Any]:
 async def parsed_body(body: bytes) -> Any:
     """Return what a body says that a form describes.
 
-    Raises:
-        HTTPException: the body has too many lists or fields, or a list with too many items (400).
-        ValueError, RecursionError: the body is not JSON, or is nested too deeply.
+    Raise HTTPException (400) if the body has too many lists or fields, or a list with too many items, ValueError if it
+    is not JSON, and RecursionError if it is nested too deeply.
     """
     if len(body) <= SMALL_BYTES:
         return json.loads(body)

@@ -13,10 +13,9 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI
@@ -27,10 +26,7 @@ from twinvec_serve.joined_writes import JoinedProtocol
 from twinvec_serve.memory import limit_memory, trim_regularly
 from twinvec_serve.safety.exposure import check_exposure
 from twinvec_serve.services import Services
-from twinvec_serve.settings import LAST_ANSWERS_SECONDS
-
-if TYPE_CHECKING:
-    from twinvec_serve.settings import ServeSettings
+from twinvec_serve.settings import LAST_ANSWERS_SECONDS, ServeSettings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 _KEEP_ALIVE_SECONDS = 75  # over the 60 s of most proxies, so that none writes to a closed connection
@@ -40,14 +36,9 @@ _WAITING = 2048  # connections
 def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Callable[[], None]) -> None:
     """Serve until a signal stops the process.
 
-    Args:
-        settings: What is served, where, and to whom.
-        ready: Called with the server's address when it answers requests.
-        stopping: Called when the first signal has come.
-
-    Raises:
-        ConfigurationError: the address cannot be listened at, or would be unsafe.
-        TwinvecError: a model cannot be loaded, or another process has the store.
+    ``ready`` is called with the server's address when it answers requests, ``stopping`` when the first signal has come.
+    Raise ConfigurationError if the address cannot be listened at or would be unsafe, and another TwinvecError if a
+    model cannot be loaded or another process has the store.
     """
     check_exposure(settings)
     limit_memory()
@@ -79,34 +70,24 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
     """Listen at an address, at every number that its name has.
 
-    Connections wait until the server answers them, so that a taken port is known before models are loaded.
-
-    Raises:
-        ConfigurationError: the port is taken or not permitted, or the host is not of this machine.
+    Connections wait until the server answers them, so that a taken port is known before models are loaded. Raise
+    ConfigurationError if the port is taken or not permitted, or the host is not of this machine.
     """
-    opened: list[socket.socket] = []
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in dict.fromkeys(found if port else found[:1]):
-            each = socket.socket(family, kind, protocol)
-            opened.append(each)
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            each.bind(address)
-            each.listen(_WAITING)
-    except OSError as error:
-        _close(opened)
-        raise ConfigurationError(_why_not(error, host, port)) from error
-    try:
-        yield opened
-    finally:
-        _close(opened)
-
-
-def _close(sockets: list[socket.socket]) -> None:
-    for each in sockets:
-        each.close()
+    with ExitStack() as open_sockets:
+        sockets = []
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, kind, protocol, _, address in dict.fromkeys(found if port else found[:1]):
+                each = open_sockets.enter_context(socket.socket(family, kind, protocol))
+                sockets.append(each)
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                each.bind(address)
+                each.listen(_WAITING)
+        except OSError as error:
+            raise ConfigurationError(_why_not(error, host, port)) from error
+        yield sockets
 
 
 def _why_not(error: OSError, host: str, port: int) -> str:

@@ -21,11 +21,7 @@ class Shelf(Protocol):
         """Return the names of all collections."""
 
     async def open(self, name: str) -> Collection:
-        """Return a collection, which stays open.
-
-        Raises:
-            CollectionNotFoundError: the place has no such collection.
-        """
+        """Return a collection, which stays open; raise CollectionNotFoundError if the place has none of the name."""
 
 
 class Library:

@@ -29,9 +29,7 @@ _METHODS = ("POST",)  # the server sends no messages of its own (GET) and has no
 
 def add_routes(app: FastAPI) -> None:
     """Add ``/mcp`` to the app."""
-    endpoint = _Endpoint()
-    endpoint.route = Route(PATH, endpoint, methods=_METHODS, include_in_schema=False)
-    app.router.routes.append(endpoint.route)
+    app.router.routes.append(_Endpoint().route)
 
 
 @asynccontextmanager
@@ -53,7 +51,8 @@ async def running_sessions(app: FastAPI) -> AsyncIterator[None]:
 class _Endpoint:
     """Hands requests to the session manager."""
 
-    route: Route | None = None
+    def __init__(self) -> None:
+        self.route = Route(PATH, self, methods=_METHODS, include_in_schema=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = self.route  # for the log and the metrics: only FastAPI's own routes say it themselves

@@ -53,11 +53,7 @@ def run(path: Path | None, url: str | None) -> None:
 
 
 async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Call a tool of the server that has the store.
-
-    Raises:
-        ToolError: the tool failed there, or the server does not answer.
-    """
+    """Call a tool of the server that has the store; raise ToolError if it fails there, or nothing answers."""
     key = os.environ.get(READ_VARIABLE) or os.environ.get(WRITE_VARIABLE)
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     statuses: list[int] = []

@@ -51,9 +51,7 @@ def passage_of(hit: Hit) -> str:
 def lines_of(hit: Hit, text: str) -> tuple[int, int] | None:
     """Return the first and last line of a hit's passage in its document, from 1; None unless it is in one place.
 
-    Args:
-        hit: The hit, with the heading that chunking has put before its text.
-        text: The document as the collection holds it: its chunks, each below its heading.
+    ``text`` is the document as the collection holds it: its chunks, each below its heading.
     """
     found = whole_lines(text, hit.text)
     if len(found) != 1:

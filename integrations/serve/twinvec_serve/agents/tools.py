@@ -9,7 +9,8 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import wraps
 from itertools import islice
@@ -18,10 +19,10 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
+from twinvec.errors import TwinvecError
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant import Collection, CollectionHit, best_first
-from twinvec_serve.agents.failures import Failures
 from twinvec_serve.agents.library import Shelf
 from twinvec_serve.agents.results import (
     CollectionInfo,
@@ -33,7 +34,7 @@ from twinvec_serve.agents.results import (
     SourceInfo,
 )
 from twinvec_serve.agents.texts import Stretch, cut_text, lines_of, metadata_of, parse_place, passage_of, place_of
-from twinvec_serve.errors import as_request_error
+from twinvec_serve.errors import RequestError, as_request_error
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,35 @@ def understood(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corouti
     return run
 
 
+class _Failures:
+    """Why collections could not be read during one call, by name: the others are read all the same."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, Exception] = {}
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Note an error of one collection and leave the body there."""
+        try:
+            yield
+        except (TwinvecError, RequestError) as error:
+            self._errors[name] = error
+
+    def raise_if_all(self, names: Sequence[str]) -> None:
+        """Raise the first error if every one of these collections has failed."""
+        if self._errors and self._errors.keys() >= set(names):
+            raise next(iter(self._errors.values()))
+
+    def by_name(self) -> dict[str, str]:
+        """Return the messages of the errors, by name."""
+        return {name: str(error) for name, error in self._errors.items()}
+
+    def hint(self) -> str:
+        """Return what an error adds about them: ``; not read: mail (the store is busy)``; "" if all were read."""
+        told = ", ".join(f"{name} ({message})" for name, message in self.by_name().items())
+        return f"; not read: {told}" if told else ""
+
+
 class Tools:
     """The tools over the collections of one place."""
 
@@ -94,7 +124,7 @@ class Tools:
 
         Call this first to learn which collections can answer a question.
         """
-        listed, failures = Collections(collections=[]), Failures()
+        listed, failures = Collections(collections=[]), _Failures()
         for name in await self._shelf.names():
             with failures.of(name):
                 opened = await self._shelf.open(name)
@@ -137,7 +167,7 @@ class Tools:
         if not all(map(str.strip, queries)):
             raise ToolError("a query is empty; expected a question or key words")
         best: dict[tuple[str, str], tuple[int, CollectionHit]] = {}
-        failures = Failures()
+        failures = _Failures()
         names = await self._shelf.names() if collections is None else list(dict.fromkeys(collections))
         for name in names:
             with failures.of(name):
@@ -150,7 +180,7 @@ class Tools:
         found.hint = _FILTERED if filter and not best else None
         return found
 
-    async def _shown(self, ranked: Sequence[CollectionHit], failures: Failures) -> Search:
+    async def _shown(self, ranked: Sequence[CollectionHit], failures: _Failures) -> Search:
         result = Search(results=[])
         documents = await self._documents_of(ranked, failures)
         left = MAX_CHARS
@@ -192,7 +222,7 @@ class Tools:
         place = parse_place(id)
         wanted = [id] if place is None else [id, place.id]
         nearest: list[str] = []
-        failures = Failures()
+        failures = _Failures()
         for name in names:
             with failures.of(name):
                 opened = await self._shelf.open(name)
@@ -227,7 +257,7 @@ class Tools:
 
         If a document has next_line, get_document returns the rest of it.
         """
-        found, failures = Documents(documents=[]), Failures()
+        found, failures = Documents(documents=[]), _Failures()
         names = [collection] if collection is not None else await self._shelf.names()
         for name in names:
             with failures.of(name):
@@ -253,7 +283,7 @@ class Tools:
                 left -= _size(found.documents[-1])
 
     async def _documents_of(
-        self, ranked: Sequence[CollectionHit], failures: Failures
+        self, ranked: Sequence[CollectionHit], failures: _Failures
     ) -> dict[tuple[str, str], tuple[Document, str | None]]:
         """Return the documents of hits, with what their sources hold, by collection and id."""
         documents = {}

@@ -56,12 +56,6 @@ class Ingest:
         found = ((each.name, getattr(self.report, each.name)) for each in fields(self.report))
         return {name: value for name, value in found if isinstance(value, int)}
 
-    def seen(self, documents: Iterable[Any]) -> Iterator[Any]:
-        """Yield documents, and note which was the last."""
-        for each in documents:
-            self.current = _name(each) or self.current
-            yield each
-
 
 class Ingests:
     """The ingests and deletions of a server: those of one collection wait for one another."""
@@ -79,16 +73,10 @@ class Ingests:
         return self._threads.statistics().tasks_waiting > 0
 
     def begin(self, opened: Collection, documents: Iterable[Any], total: int | None = None, **options: Any) -> Ingest:
-        """Begin an ingest, which goes on if nobody waits for it.
+        """Begin an ingest, which goes on if nobody waits for it; raise Overloaded if too many of the collection wait.
 
-        Args:
-            opened: The collection.
-            documents: What ``Collection.ingest`` takes.
-            total: Number of documents, if the documents do not tell it.
-            options: Arguments of ``Collection.ingest``.
-
-        Raises:
-            Overloaded: too many ingests of the collection wait.
+        ``documents`` and ``options`` are arguments of ``Collection.ingest``. ``total`` is the number of documents, if
+        the documents do not tell it.
         """
         ingest = Ingest(total=length_hint(documents) or total)
         given: Iterable[Any] = _Sized(documents, ingest)
@@ -105,8 +93,7 @@ class Ingests:
     async def write(self, opened: Collection, function: Callable[[], T]) -> T:
         """Call a function that writes, in a thread and after the ingests that came before; it runs to its end.
 
-        Raises:
-            Overloaded: too many ingests of the collection wait.
+        Raise Overloaded if too many ingests of the collection wait.
         """
         return await asyncio.shield(self._task(opened, function))
 
@@ -194,7 +181,7 @@ class Bridge(Iterator[T]):
 
 
 class _Sized:
-    """The documents of an ingest, with their number if it is known."""
+    """The documents of an ingest, with their number if it is known; notes which of them was read last."""
 
     def __init__(self, documents: Iterable[Any], ingest: Ingest) -> None:
         self._documents = documents
@@ -202,7 +189,9 @@ class _Sized:
         self.read_by = getattr(documents, "read_by", None)  # uploaded files are read as the collection asks
 
     def __iter__(self) -> Iterator[Any]:
-        return self._ingest.seen(self._documents)
+        for each in self._documents:
+            self._ingest.current = _name(each) or self._ingest.current
+            yield each
 
     def __length_hint__(self) -> int:
         return self._ingest.total or 0

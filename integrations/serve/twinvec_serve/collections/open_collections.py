@@ -24,6 +24,7 @@ from twinvec_qdrant import (
     Asked,
     Collection,
     CollectionEntry,
+    ServingProcess,
     joined_answers,
     list_collections,
     open_with_one_of,
@@ -46,13 +47,10 @@ _RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What a search found.
+    """What a search found: an answer for each query, and the names of the collections that were searched.
 
-    Attributes:
-        answers: One for each query.
-        names: The collections that were searched.
-        failed: Why others could not be searched, by name.
-        roots: What the documents of each collection were taken from, as JSON.
+    ``failed`` says why others could not be searched, and ``roots`` what the documents of each collection were taken
+    from, as JSON.
     """
 
     answers: list[Answer]
@@ -79,20 +77,14 @@ class OpenCollections:
         self.ingests = Ingests()
 
     @property
-    def instance(self) -> str | None:
-        """The name under which this server has announced itself in its store's folder, if it has."""
-        return None if self._announcement is None else self._announcement.process.instance
-
-    @property
-    def secret(self) -> str | None:
-        """What only readers of the store's folder know."""
-        return None if self._announcement is None else self._announcement.process.secret
+    def announced(self) -> ServingProcess | None:
+        """What readers of the store's folder know of this server, if it has announced itself there."""
+        return None if self._announcement is None else self._announcement.process
 
     async def start(self) -> None:
         """Say in the store's folder that this process serves it, if the settings name the server's address.
 
-        Raises:
-            StoreBusyError: another process serves the store.
+        Raise StoreBusyError if another process serves the store.
         """
         settings = self._settings
         if settings.url is None and settings.address is not None:
@@ -134,11 +126,7 @@ class OpenCollections:
         return [each.name for each in await self.entries()]
 
     async def open(self, name: str) -> Collection:
-        """Return the open collection of a name.
-
-        Raises:
-            CollectionNotFoundError: there is none; the message lists those that there are.
-        """
+        """Return the open collection of a name, or raise CollectionNotFoundError, which lists those that there are."""
         if (opened := self._open.get(name)) is not None:
             return opened
         return await asyncio.shield(self.ingests.start(self._open_first(name)))
@@ -155,11 +143,7 @@ class OpenCollections:
             return self._open[name]
 
     async def create(self, name: str, model: str | None, settings: Mapping[str, Any]) -> Collection:
-        """Make a collection, and return it open.
-
-        Raises:
-            RequestError: 409, as the name is taken; or 404, as no model has that name.
-        """
+        """Make a collection, and return it open; raise RequestError: 409 for a taken name, 404 for an unknown model."""
         encoder = self._models.encoder(model or self._models.default)
         async with self._lock(name):
             if name in self._open or name in await self.names():
@@ -176,20 +160,14 @@ class OpenCollections:
     async def check(self, name: str, model: str | None, settings: Mapping[str, Any]) -> None:
         """Check that a collection has these settings, and, if one is given, a model's space.
 
-        Raises:
-            ConfigurationError: it has others.
-            SpaceMismatchError: it has another model.
+        Raise ConfigurationError if it has others, and SpaceMismatchError if it has another model.
         """
         encoder = None if model is None else self._models.encoder(model)
         opened = partial(Collection.open, name, encoder=encoder, create=False, **settings, **self._place)
         await self.run(_close, await self.run(opened))
 
     def served_model(self, model: str) -> str:
-        """Return the name under which a model is served: its own, or what the name stands for.
-
-        Raises:
-            UnknownModel: it is not served.
-        """
+        """Return the name under which a model is served, its own or one that stands for it, or raise UnknownModel."""
         served = self._settings.models
         found = model if model in served else next((name for name, each in served.items() if each == model), None)
         if found is None:
@@ -199,10 +177,8 @@ class OpenCollections:
     async def search(self, name: str | None, queries: Sequence[str], asked: Asked) -> Searched:
         """Search a collection, or without a name all of them, each with its own model.
 
-        Raises:
-            Overloaded: too many searches wait.
-            CollectionNotFoundError: there is no such collection, or none at all.
-            TwinvecError: no collection could be searched; the error is that of the first one.
+        Raise Overloaded if too many searches wait, CollectionNotFoundError if there is no such collection or none at
+        all, and the error of the first collection if none could be searched.
         """
         async with self._place_to_search():
             if name is not None:

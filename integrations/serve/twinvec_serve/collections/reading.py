@@ -120,8 +120,7 @@ def _document(number: int, line: bytes | None, most_bytes: int, read: Callable[[
 async def save_files(files: list[UploadFile], folder: Path) -> None:
     """Write uploaded files below a folder, at the paths that their names give.
 
-    Raises:
-        RequestError: a name is no path inside the folder, or two files have the same.
+    Raise RequestError if a name is no path inside the folder, or two files have the same.
     """
     for each in files:
         place = folder / _inside(each.filename or "")

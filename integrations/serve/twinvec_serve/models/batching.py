@@ -25,14 +25,9 @@ _PATIENCE = 0.25
 class Batches(Generic[Item, Row]):
     """Computes the items of many requests, texts or pairs, in common batches.
 
-    A large request is computed in parts, between which others have their turn. A request that is cancelled is left out
-    of the batches that have not begun.
-
-    Args:
-        compute: Gives the row of each item and the number of tokens that it took.
-        max_tokens: Where the model truncates an item.
-        room: Gets the speed.
-        metrics: Gets the size of each batch.
+    ``compute`` gives the row of each item and the number of tokens that it took; the model truncates an item to
+    ``max_tokens``. A large request is computed in parts, between which others have their turn. A request that is
+    cancelled is left out of the batches that have not begun.
     """
 
     def __init__(

@@ -8,6 +8,7 @@ weighted mean of both, which orders texts as well but has no meaning between mod
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -40,18 +41,17 @@ class Reranked(NamedTuple):
 class RerankingModel:
     """One reranker, loaded and ready, whose batches are shared by all requests.
 
-    Attributes:
-        reranker: The reranker.
-        max_tokens: Longest pair of a cross-encoder, or longest text of MaxSim, in tokens.
+    ``max_tokens`` is the longest pair of a cross-encoder, or the longest text of MaxSim, in tokens.
     """
 
     def __init__(self, reranker: CrossEncoderReranker | MaxSimReranker, room: WaitingRoom, metrics: Metrics) -> None:
         self.reranker: Reranker = reranker
+        compute: Callable[[list[Pair]], Scored]
         if isinstance(reranker, CrossEncoderReranker):
-            compute, self.max_tokens = _by_cross_encoder(reranker), reranker.max_tokens
+            compute, self.max_tokens = partial(_by_cross_encoder, reranker), reranker.max_tokens
         else:
             assert isinstance(reranker.encoder, Encoder)
-            compute, self.max_tokens = _by_maxsim(reranker, reranker.encoder), reranker.encoder.max_tokens
+            compute, self.max_tokens = partial(_by_maxsim, reranker, reranker.encoder), reranker.encoder.max_tokens
         self._batches = Batches(compute, self.max_tokens, room, metrics)
 
     async def score(self, query: str, texts: Sequence[str]) -> Reranked:
@@ -65,41 +65,35 @@ class RerankingModel:
         self._batches.close()
 
 
-def _by_cross_encoder(reranker: CrossEncoderReranker) -> Callable[[list[Pair]], Scored]:
-    def compute(pairs: list[Pair]) -> Scored:
-        relevance_N, tokens_N, truncated_N = reranker.relevance_counted(pairs)
-        return list(zip(relevance_N.tolist(), truncated_N.tolist(), strict=True)), tokens_N.tolist()
-
-    return compute
+def _by_cross_encoder(reranker: CrossEncoderReranker, pairs: list[Pair]) -> Scored:
+    relevance_N, tokens_N, truncated_N = reranker.relevance_counted(pairs)
+    return list(zip(relevance_N.tolist(), truncated_N.tolist(), strict=True)), tokens_N.tolist()
 
 
-def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder) -> Callable[[list[Pair]], Scored]:
-    def compute(pairs: list[Pair]) -> Scored:
-        """Each query counts its tokens once, with its first text."""
-        by_query: dict[str, list[str]] = {}
-        for query, text in pairs:
-            by_query.setdefault(query, []).append(text)
-        queries, texts = list(by_query), list(dict.fromkeys(text for _, text in pairs))
-        queries_QD, query_tokens_Q, truncated_Q = encoder.encode_counted(queries, prompt="query")
-        texts_ND, text_tokens_N, truncated_N = encoder.encode_counted(texts, prompt="document")
-        cosines_QN = encoder.similarity(queries_QD, texts_ND)
-        lists = [[Hit("", text, 0.0) for text in of_query] for of_query in by_query.values()]
-        maxsim = {
-            query: iter(scores.tolist())
-            for query, scores in zip(queries, reranker.compare(queries, lists, False), strict=True)
-        }
-        row_of, column_of = ({each: at for at, each in enumerate(items)} for items in (queries, texts))
-        uncounted = dict(zip(queries, query_tokens_Q.tolist(), strict=True))
-        rows: list[Row] = []
-        tokens = []
-        for query, text in pairs:
-            row, column = row_of[query], column_of[text]
-            relevant = _relevance(float(cosines_QN[row, column]), next(maxsim[query]), encoder)
-            rows.append((relevant, bool(truncated_Q[row] or truncated_N[column])))
-            tokens.append(int(text_tokens_N[column]) + uncounted.pop(query, 0))
-        return rows, tokens
-
-    return compute
+def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder, pairs: list[Pair]) -> Scored:
+    """Return what ``Batches`` computes for pairs; each query counts its tokens once, with its first text."""
+    by_query: dict[str, list[str]] = {}
+    for query, text in pairs:
+        by_query.setdefault(query, []).append(text)
+    queries, texts = list(by_query), list(dict.fromkeys(text for _, text in pairs))
+    queries_QD, query_tokens_Q, truncated_Q = encoder.encode_counted(queries, prompt="query")
+    texts_ND, text_tokens_N, truncated_N = encoder.encode_counted(texts, prompt="document")
+    cosines_QN = encoder.similarity(queries_QD, texts_ND)
+    lists = [[Hit("", text, 0.0) for text in of_query] for of_query in by_query.values()]
+    maxsim = {
+        query: iter(scores.tolist())
+        for query, scores in zip(queries, reranker.compare(queries, lists, False), strict=True)
+    }
+    row_of, column_of = ({each: at for at, each in enumerate(items)} for items in (queries, texts))
+    uncounted = dict(zip(queries, query_tokens_Q.tolist(), strict=True))
+    rows: list[Row] = []
+    tokens = []
+    for query, text in pairs:
+        row, column = row_of[query], column_of[text]
+        relevant = _relevance(float(cosines_QN[row, column]), next(maxsim[query]), encoder)
+        rows.append((relevant, bool(truncated_Q[row] or truncated_N[column])))
+        tokens.append(int(text_tokens_N[column]) + uncounted.pop(query, 0))
+    return rows, tokens
 
 
 def _relevance(cosine: float, maxsim: float, encoder: Encoder) -> float:

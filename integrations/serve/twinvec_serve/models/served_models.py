@@ -21,11 +21,9 @@ from twinvec_serve.settings import MAXSIM, ServeSettings
 class ServedModels:
     """Loads models at the start of the server, and computes for requests, never on the event loop.
 
-    Attributes:
-        loaded_at: When the models were loaded, in seconds since 1970; 0 before.
-
-    Raises:
-        ConfigurationError: two of the models and rerankers have the same name.
+    ``loaded_at`` is when the models were loaded, in seconds since 1970; 0 before. Making it raises ConfigurationError
+    if two of the models and rerankers have the same name; every method that takes a name raises UnknownModel if no
+    model has it.
     """
 
     def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
@@ -61,27 +59,15 @@ class ServedModels:
         await asyncio.to_thread(self._close)
 
     def encoder(self, name: str) -> Encoder:
-        """Return the encoder of a name.
-
-        Raises:
-            UnknownModel: no model has the name.
-        """
+        """Return the encoder of a name."""
         return self._embedding(name).encoder
 
     def reranker(self, name: str) -> Reranker:
-        """Return the reranker of a name that a search gave; "maxsim" compares token states of the default model.
-
-        Raises:
-            UnknownModel: no reranker has the name.
-        """
+        """Return the reranker of a name that a search gave; "maxsim" compares token states of the default model."""
         return self._reranking(name, param="rerank").reranker
 
     def max_pair_tokens(self, name: str) -> int:
-        """Return the longest pair, or for "maxsim" the longest text, that a reranker reads, in tokens.
-
-        Raises:
-            UnknownModel: no reranker has the name.
-        """
+        """Return the longest pair, or for "maxsim" the longest text, that a reranker reads, in tokens."""
         return self._reranking(name).max_tokens
 
     async def encode(
@@ -89,11 +75,8 @@ class ServedModels:
     ) -> Encoded:
         """Return the vectors of texts, truncated to ``dimensions`` and then normalised again if the model normalises.
 
-        Raises:
-            UnknownModel: no model has the name.
-            TextError: the input gate refuses a text; the message names its index.
-            RequestError: the model has fewer dimensions.
-            Overloaded: too many requests wait.
+        Raise TextError, which names the text's index, if the input gate refuses a text, RequestError if the model has
+        fewer dimensions, and Overloaded if too many requests wait.
         """
         model = self._embedding(name)
         checked = check_texts(texts)

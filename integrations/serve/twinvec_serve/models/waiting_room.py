@@ -15,10 +15,7 @@ _FRESH = 0.2
 class WaitingRoom:
     """Requests that wait for a model or are being computed; all models share the cores, and so one room.
 
-    Args:
-        most_requests: Largest number of requests.
-        most_texts: Largest number of their texts; a request with more is let in when nobody else waits.
-        metrics: Gets the number of requests whenever it changes.
+    A request with more than ``most_texts`` texts is let in when nobody else waits.
     """
 
     def __init__(self, most_requests: int, most_texts: int, metrics: Metrics) -> None:
@@ -31,11 +28,7 @@ class WaitingRoom:
 
     @contextmanager
     def place(self, texts: int) -> Iterator[None]:
-        """Hold a place for a request with so many texts.
-
-        Raises:
-            Overloaded: the room is full.
-        """
+        """Hold a place for a request with so many texts; raise Overloaded if the room is full."""
         crowded = self._requests and self._texts + texts > self._most_texts
         if crowded or self._requests >= self._most_requests:
             raise Overloaded(max(self._texts * self._seconds_per_text, 1.0))

@@ -41,13 +41,7 @@ class Metrics:
         self._tokens = Counter("twinvec_tokens", "Tokens of the texts of requests.", ["model"], registry=self.registry)
 
     def requests(self, route: str, status: int, seconds: float) -> None:
-        """Count a request that was answered.
-
-        Args:
-            route: The route's pattern, such as ``/v1/collections/{name}``: never a path with a client's words.
-            status: The HTTP status of the answer.
-            seconds: How long the request took.
-        """
+        """Count a request that was answered, by its route's pattern (``/v1/collections/{name}``), never by its path."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 

@@ -14,7 +14,6 @@ from twinvec_serve.services import Services
 SECRET_HEADER = "Twinvec-Store"  # the name of a header
 """The header in which the commands of twinvec prove that they read the store's folder."""
 
-
 TRUNCATED = "Twinvec-Truncated"
 """The header of an answer that counts the truncated texts of the request."""
 
@@ -30,5 +29,5 @@ def json_answer(values: Any) -> Response:
 
 def knows_secret(request: Request, shared: Services) -> bool:
     """Return whether the client can read the folder of the store, as the commands of twinvec can."""
-    secret, given = shared.collections.secret, request.headers.get(SECRET_HEADER, "")
-    return secret is not None and hmac.compare_digest(secret.encode(), given.encode())
+    announced, given = shared.collections.announced, request.headers.get(SECRET_HEADER, "")
+    return announced is not None and hmac.compare_digest(announced.secret.encode(), given.encode())

@@ -72,15 +72,17 @@ BODY = {
 async def given_documents(request: Request, shared: Services, stack: AsyncExitStack) -> tuple[Any, asyncio.Event]:
     """Return the documents of a request, and an event that is set when its body has been read; ``stack`` cleans up.
 
-    Raises:
-        RequestError: an ingest does not take a body of this type, or the client falls silent or is slow (408).
+    Raise RequestError if an ingest does not take a body of this type, or the client falls silent or is slow (408).
     """
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     kind, ended = kind.strip().lower(), asyncio.Event()
     by_command = kind == _NDJSON and "form=read" in parameters.replace(" ", "").split(";")
     request = Request(request.scope, _InTime(request.receive, None if by_command else shared.collections.ingests))
+    if by_command:
+        return await _of_command(request, shared, ended), ended
     if kind == _NDJSON:
-        return await (_of_command if by_command else _of_lines)(request, shared, ended), ended
+        pages = ndjson_pages(_pieces(request, ended), shared.settings.max_body_bytes, plain_line)
+        return shared.collections.ingests.bridge(pages), ended
     if kind == _FILES:
         documents = await _of_files(request, shared, stack)
     elif kind in (_JSON, ""):
@@ -103,11 +105,6 @@ def check_number(values: Sequence[Any], shared: Services) -> None:
             f"requests, or documents as {_NDJSON}",
             code="too_many_texts",
         )
-
-
-async def _of_lines(request: Request, shared: Services, ended: asyncio.Event) -> Any:
-    pages = ndjson_pages(_pieces(request, ended), shared.settings.max_body_bytes, plain_line)
-    return shared.collections.ingests.bridge(pages)
 
 
 async def _of_command(request: Request, shared: Services, ended: asyncio.Event) -> Any:

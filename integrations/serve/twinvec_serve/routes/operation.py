@@ -33,7 +33,8 @@ class Health(Readiness):
 @router.get("/healthz")
 async def alive(shared: Served) -> Health:
     """Say that the process answers."""
-    return Health(instance=shared.collections.instance)
+    announced = shared.collections.announced
+    return Health(instance=None if announced is None else announced.instance)
 
 
 @router.head("/readyz", include_in_schema=False)

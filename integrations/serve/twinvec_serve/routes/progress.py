@@ -30,10 +30,8 @@ _SILENT_SECONDS = 1.0  # a longer wait for other ingests is told
 class ProgressAnswer(EventSourceResponse):
     """Tells the progress of an ingest; when the client goes away, the ingest goes on.
 
-    Args:
-        ingest: The ingest.
-        ended: Is set when the request's body has been read; until then, only the ingest receives from the client.
-        stop_seconds: How long the answer may go on after the signal to stop.
+    ``ended`` is set when the request's body has been read; until then, only the ingest receives from the client. The
+    answer may go on for ``stop_seconds`` after the signal to stop.
     """
 
     def __init__(self, ingest: Ingest, ended: asyncio.Event, stop_seconds: float) -> None:

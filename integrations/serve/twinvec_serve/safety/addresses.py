@@ -46,11 +46,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_origin(text: str) -> Origin:
-    """Read an origin such as ``https://search.example.com`` or ``http://[::1]:8080``.
-
-    Raises:
-        ConfigurationError: the text is not an origin.
-    """
+    """Read an origin such as ``https://search.example.com`` or ``http://[::1]:8080``; else raise ConfigurationError."""
     parts = urlsplit(text)
     match = _AUTHORITY.fullmatch(parts.netloc)
     if parts.scheme not in _PORTS or match is None or parts.path or parts.query or parts.fragment:

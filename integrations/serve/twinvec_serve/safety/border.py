@@ -45,7 +45,9 @@ class Border:
         try:
             public = _PUBLIC.fullmatch(scope["path"]) is not None
             scope[RIGHTS] = ALL_RIGHTS if public else self._access.rights(headers)
-            _check_declared(headers, limit)
+            declared = headers.get("content-length", "")
+            if declared.isdecimal() and int(declared) > limit:
+                raise _too_large(limit)
         except (RequestError, HTTPException) as error:
             await error_answer(error)(scope, receive, send)
             return
@@ -73,12 +75,6 @@ class _Counted:
             if self._received > self._limit:
                 raise _too_large(self._limit)
         return message
-
-
-def _check_declared(headers: Headers, limit: int) -> None:
-    declared = headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit:
-        raise _too_large(limit)
 
 
 def _too_large(limit: int) -> HTTPException:

@@ -21,11 +21,10 @@ _REASONS = {
 
 
 def check_exposure(settings: ServeSettings) -> None:
-    """Refuse settings under which keys or texts could be read by others.
+    """Raise ConfigurationError for settings under which others could read keys or texts.
 
-    Raises:
-        ConfigurationError: the address is reached from other machines, without a key or without TLS; or the files of
-            TLS cannot be used; or an origin is malformed.
+    These are an address that other machines reach without a key or without TLS, files of TLS that cannot be used, and a
+    malformed origin.
     """
     for origin in settings.allow_origins:
         parse_origin(origin)

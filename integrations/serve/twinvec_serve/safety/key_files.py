@@ -27,11 +27,9 @@ class Keys(NamedTuple):
 def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
     """Return the keys of a file and of the environment.
 
-    Each line has one key: ``read KEY``, or ``write KEY``. A ``KEY`` alone may write. ``#`` begins a comment.
-
-    Raises:
-        ConfigurationError: the file cannot be read, has no key, or a key is too short or has blanks; the message has
-            the line's number.
+    Each line has one key: ``read KEY``, or ``write KEY``. A ``KEY`` alone may write. ``#`` begins a comment. Raise
+    ConfigurationError, with the number of the line, if the file cannot be read, has no key, or a key is too short or
+    has blanks.
     """
     read: list[SecretStr] = []
     write: list[SecretStr] = []

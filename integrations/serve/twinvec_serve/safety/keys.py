@@ -29,28 +29,14 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The keys of a server; without any, everybody who reaches the server may read and write.
-
-    Args:
-        read_keys: Keys that may read.
-        write_keys: Keys that may read and write.
-    """
+    """The keys of a server that may read, and those that may also write; without any key, everybody may do both."""
 
     read_keys: tuple[SecretStr, ...] = ()
     write_keys: tuple[SecretStr, ...] = ()
 
-    @property
-    def open_to_all(self) -> bool:
-        """Whether the server has no keys."""
-        return not self.read_keys and not self.write_keys
-
     def rights(self, headers: Headers) -> frozenset[Right]:
-        """Return what a request may do.
-
-        Raises:
-            RequestError: 401, as the request has no key or an unknown one.
-        """
-        if self.open_to_all:
+        """Return what a request may do; raise RequestError (401) if it has no key or an unknown one."""
+        if not self.read_keys and not self.write_keys:
             return ALL_RIGHTS
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not given.strip():
