@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from twinvec.adapters.coalescing import Coalescer
+from twinvec.arrays import BoolArray, IntArray
 from twinvec.support.slicing import sliced_by_weight
 from twinvec.tokens.truncation import work_of
 from twinvec_serve.models.waiting_room import WaitingRoom
@@ -22,17 +23,25 @@ _MOST_ITEMS = 2048
 _PATIENCE = 0.25
 
 
+class Computed(NamedTuple, Generic[Row]):
+    """A row for each item, the tokens that the model has read, and how many items it has not read to the end."""
+
+    rows: list[Row]
+    tokens: int
+    truncated: int
+
+
 class Batches(Generic[Item, Row]):
     """Computes the items of many requests, texts or pairs, in common batches.
 
-    ``compute`` gives the row of each item and the number of tokens that it took; the model truncates an item to
-    ``max_tokens``. A large request is computed in parts, between which others have their turn. A request that is
-    cancelled is left out of the batches that have not begun.
+    ``compute`` gives the row of each item, the number of its tokens, and whether it is truncated (to ``max_tokens``). A
+    large request is computed in parts, between which others have their turn. A request that is cancelled is left out of
+    the batches that have not begun.
     """
 
     def __init__(
         self,
-        compute: Callable[[list[Item]], tuple[Sequence[Row], Sequence[int]]],
+        compute: Callable[[list[Item]], tuple[Sequence[Row], IntArray, BoolArray]],
         max_tokens: int,
         room: WaitingRoom,
         metrics: Metrics,
@@ -43,12 +52,12 @@ class Batches(Generic[Item, Row]):
         self._metrics = metrics
         self._coalescer = Coalescer(self._measured, BATCH_WORK, weigh=self._work, patience=_PATIENCE)
 
-    async def __call__(self, items: Sequence[Item]) -> list[tuple[Row, int]]:
-        """Return the rows of ``items``, each with its tokens; raises what computing them raises."""
-        rows: list[tuple[Row, int]] = []
+    async def __call__(self, items: Sequence[Item]) -> Computed[Row]:
+        """Return the rows of ``items``; raises what computing them raises."""
+        found: list[tuple[Row, int, bool]] = []
         for part in sliced_by_weight(items, self._work, most=_MOST_ITEMS, heaviest=BATCH_WORK):
-            rows += await self._coalescer(part)
-        return rows
+            found += await self._coalescer(part)
+        return Computed([row for row, _, _ in found], sum(each[1] for each in found), sum(each[2] for each in found))
 
     def close(self) -> None:
         """Finish what is being computed; blocks until then."""
@@ -57,9 +66,9 @@ class Batches(Generic[Item, Row]):
     def _work(self, item: Item) -> int:
         return work_of(item, self._max_tokens)
 
-    def _measured(self, items: list[Item]) -> list[tuple[Row, int]]:
+    def _measured(self, items: list[Item]) -> list[tuple[Row, int, bool]]:
         started = time.perf_counter()
-        rows, tokens = self._compute(items)
+        rows, tokens_N, truncated_N = self._compute(items)
         self._room.note_speed(len(items), time.perf_counter() - started)
-        self._metrics.batch(len(items), sum(tokens))
-        return list(zip(rows, tokens, strict=True))
+        self._metrics.batch(len(items), int(tokens_N.sum()))
+        return list(zip(rows, tokens_N.tolist(), truncated_N.tolist(), strict=True))

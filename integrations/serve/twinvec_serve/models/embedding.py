@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from twinvec import Encoder
-from twinvec.arrays import FloatArray, unit
+from twinvec.arrays import BoolArray, FloatArray, IntArray, unit
 from twinvec_serve.errors import RequestError
 from twinvec_serve.models.batching import Batches
 from twinvec_serve.models.waiting_room import WaitingRoom
@@ -18,9 +18,6 @@ from twinvec_serve.observing.metrics import Metrics
 
 Kind = Literal["document", "query"]
 """What a text is: the model's prompt for it goes before it."""
-
-Row = tuple[FloatArray, bool]
-"""The vector of a text, and whether the text is truncated."""
 
 _WARM_UP = ("a", "the first texts of a process take longer " * 8)
 
@@ -44,7 +41,7 @@ class EmbeddingModel:
         queries = documents  # in common batches, if the model knows no difference
         if prompts["query"] != prompts["document"]:
             queries = Batches(partial(self._compute, "query"), encoder.max_tokens, room, metrics)
-        self._batches: dict[Kind, Batches[str, Row]] = {"document": documents, "query": queries}
+        self._batches: dict[Kind, Batches[str, FloatArray]] = {"document": documents, "query": queries}
         for text in _WARM_UP:
             encoder.encode([text])
 
@@ -56,20 +53,18 @@ class EmbeddingModel:
                 param="dimensions",
                 code="invalid_input",
             )
-        rows = await self._batches[kind](texts)
-        vectors_ND = (
-            np.stack([vector_D for (vector_D, _), _ in rows]) if rows else np.empty((0, self.encoder.dim), "f4")
-        )
+        vectors, tokens, truncated = await self._batches[kind](texts)
+        vectors_ND = np.stack(vectors) if vectors else np.empty((0, self.encoder.dim), "f4")
         if dimensions is not None and dimensions < self.encoder.dim:
             vectors_ND = np.ascontiguousarray(vectors_ND[:, :dimensions])
             vectors_ND = unit(vectors_ND) if self.encoder.normalizes else vectors_ND
-        return Encoded(vectors_ND, sum(tokens for _, tokens in rows), sum(cut for (_, cut), _ in rows))
+        return Encoded(vectors_ND, tokens, truncated)
 
     def close(self) -> None:
         """Finish what is being computed; blocks until then."""
         for batches in self._batches.values():
             batches.close()
 
-    def _compute(self, kind: Kind, texts: list[str]) -> tuple[list[Row], list[int]]:
+    def _compute(self, kind: Kind, texts: list[str]) -> tuple[list[FloatArray], IntArray, BoolArray]:
         vectors_ND, tokens_N, truncated_N = self.encoder.encode_counted(texts, prompt=kind)
-        return list(zip(vectors_ND, truncated_N.tolist(), strict=True)), tokens_N.tolist()
+        return list(vectors_ND), tokens_N, truncated_N

@@ -8,34 +8,22 @@ weighted mean of both, which orders texts as well but has no meaning between mod
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from twinvec import CrossEncoderReranker, Encoder, Hit, MaxSimReranker
+from twinvec.arrays import BoolArray, IntArray
 from twinvec.retrieval.base import Reranker
 from twinvec.retrieval.relevance import model_calibration, relevance, relevance_by_states, states_calibration
-from twinvec_serve.models.batching import Batches
+from twinvec_serve.models.batching import Batches, Computed
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
 
 Pair = tuple[str, str]
-Row = tuple[float, bool]
-"""The relevance of a pair, and whether one of its texts is truncated."""
-
-Scored = tuple[list[Row], list[int]]
-"""The rows and the tokens of pairs."""
+Scored = tuple[Sequence[float], IntArray, BoolArray]
+"""The relevance of pairs, their tokens, and whether one of their texts is truncated."""
 
 _MIX = 0.4  # the weight of MaxSim, as ``MaxSimReranker`` has it
-
-
-class Reranked(NamedTuple):
-    """The relevance of texts, the tokens that the model has read, and how many texts it has not read to the end."""
-
-    scores: list[float]
-    tokens: int
-    truncated: int
 
 
 class RerankingModel:
@@ -48,17 +36,16 @@ class RerankingModel:
         self.reranker: Reranker = reranker
         compute: Callable[[list[Pair]], Scored]
         if isinstance(reranker, CrossEncoderReranker):
-            compute, self.max_tokens = partial(_by_cross_encoder, reranker), reranker.max_tokens
+            compute, self.max_tokens = lambda pairs: _by_cross_encoder(reranker, pairs), reranker.max_tokens
         else:
-            assert isinstance(reranker.encoder, Encoder)
-            compute, self.max_tokens = partial(_by_maxsim, reranker, reranker.encoder), reranker.encoder.max_tokens
+            encoder = reranker.encoder
+            assert isinstance(encoder, Encoder)
+            compute, self.max_tokens = lambda pairs: _by_maxsim(reranker, encoder, pairs), encoder.max_tokens
         self._batches = Batches(compute, self.max_tokens, room, metrics)
 
-    async def score(self, query: str, texts: Sequence[str]) -> Reranked:
+    async def score(self, query: str, texts: Sequence[str]) -> Computed[float]:
         """Return the relevance of each text."""
-        rows = await self._batches([(query, text) for text in texts])
-        scores = [score for (score, _), _ in rows]
-        return Reranked(scores, sum(tokens for _, tokens in rows), sum(cut for (_, cut), _ in rows))
+        return await self._batches([(query, text) for text in texts])
 
     def close(self) -> None:
         """Finish what is being computed; blocks until then."""
@@ -67,11 +54,11 @@ class RerankingModel:
 
 def _by_cross_encoder(reranker: CrossEncoderReranker, pairs: list[Pair]) -> Scored:
     relevance_N, tokens_N, truncated_N = reranker.relevance_counted(pairs)
-    return list(zip(relevance_N.tolist(), truncated_N.tolist(), strict=True)), tokens_N.tolist()
+    return relevance_N.tolist(), tokens_N, truncated_N
 
 
 def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder, pairs: list[Pair]) -> Scored:
-    """Return what ``Batches`` computes for pairs; each query counts its tokens once, with its first text."""
+    """Each query counts its tokens once, with its first text."""
     by_query: dict[str, list[str]] = {}
     for query, text in pairs:
         by_query.setdefault(query, []).append(text)
@@ -86,14 +73,13 @@ def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder, pairs: list[Pair]) ->
     }
     row_of, column_of = ({each: at for at, each in enumerate(items)} for items in (queries, texts))
     uncounted = dict(zip(queries, query_tokens_Q.tolist(), strict=True))
-    rows: list[Row] = []
-    tokens = []
+    relevant, tokens, truncated = [], [], []
     for query, text in pairs:
         row, column = row_of[query], column_of[text]
-        relevant = _relevance(float(cosines_QN[row, column]), next(maxsim[query]), encoder)
-        rows.append((relevant, bool(truncated_Q[row] or truncated_N[column])))
-        tokens.append(int(text_tokens_N[column]) + uncounted.pop(query, 0))
-    return rows, tokens
+        relevant.append(_relevance(float(cosines_QN[row, column]), next(maxsim[query]), encoder))
+        tokens.append(text_tokens_N[column] + uncounted.pop(query, 0))
+        truncated.append(truncated_Q[row] or truncated_N[column])
+    return relevant, np.array(tokens), np.array(truncated)
 
 
 def _relevance(cosine: float, maxsim: float, encoder: Encoder) -> float:

@@ -11,8 +11,9 @@ from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Reranker
 from twinvec.text import check_text, check_texts
 from twinvec_serve.errors import UnknownModel
+from twinvec_serve.models.batching import Computed
 from twinvec_serve.models.embedding import EmbeddingModel, Encoded, Kind
-from twinvec_serve.models.reranking import Reranked, RerankingModel
+from twinvec_serve.models.reranking import RerankingModel
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
 from twinvec_serve.settings import MAXSIM, ServeSettings
@@ -85,7 +86,7 @@ class ServedModels:
         self._metrics.tokens(name, encoded.tokens)
         return encoded
 
-    async def rerank(self, name: str, query: str, texts: Sequence[str]) -> Reranked:
+    async def rerank(self, name: str, query: str, texts: Sequence[str]) -> Computed[float]:
         """Return the relevance of each text, from 0 to 1; errors as for ``encode``."""
         model = self._reranking(name)
         query, checked = check_text(query, "query"), check_texts(texts)
