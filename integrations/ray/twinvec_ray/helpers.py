@@ -148,11 +148,6 @@ class SpreadEncoder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._encoder, name)
 
-    def encode_query(self, texts: Sequence[str]) -> FloatArray:
-        """Return the vectors of queries, which are few, shape (n, dim)."""
-        found: FloatArray = self._encoder.encode_query(list(texts))
-        return found
-
     def encode_document(self, texts: Sequence[str]) -> FloatArray:
         """Return the vectors of documents, shape (n, dim).
 

@@ -144,7 +144,8 @@ def compared(vectors: pa.Table, queries: pa.Table, limit: int) -> pa.Table:
     kept = min(limit, len(ids))
     rows_QK = np.empty((len(queries_QD), kept), dtype=np.int64)
     scores_QK = np.empty((len(queries_QD), kept), dtype=np.float32)
-    error_Q = _ROUNDING * queries_QD.shape[1] * _longest(queries_QD) * _longest(vectors_ND).max()
+    longest = np.linalg.norm(vectors_ND, axis=1).max()
+    error_Q = _ROUNDING * queries_QD.shape[1] * np.linalg.norm(queries_QD, axis=1) * longest
     block = max(1, _BLOCK_SCORES // len(ids))
     for start in range(0, len(queries_QD), block):
         scores_BN = queries_QD[start : start + block] @ vectors_ND.T
@@ -192,11 +193,6 @@ def _rows(queries: Any, ids: pa.Array, scores_QK: FloatArray) -> pa.Table:
             "scores": pa.LargeListArray.from_arrays(ends, pa.array(scores_QK.ravel())),
         }
     )
-
-
-def _longest(vectors_ND: FloatArray) -> FloatArray:
-    lengths: FloatArray = np.linalg.norm(vectors_ND, axis=1)
-    return lengths
 
 
 def as_ids(values: pa.ChunkedArray, what: str) -> pa.Array:
