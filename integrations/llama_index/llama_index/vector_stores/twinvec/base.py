@@ -321,10 +321,10 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             return self._collection.search(query.query_str or "", limit, "sparse", conditions, passages=False)
         if mode is VectorStoreQueryMode.MMR:
             wanted = query.mmr_threshold if mmr_threshold is None else mmr_threshold
-            candidates = mmr_prefetch_k or max(limit, round(limit * (mmr_prefetch_factor or 0))) or None
+            candidates = mmr_prefetch_k or max(limit, round(limit * (mmr_prefetch_factor or 0)))
             if mmr_prefetch_k is None and mmr_prefetch_factor is None:
                 candidates = max(limit, _MMR_CANDIDATES)
-            return self._diverse(query, conditions, candidates or limit, 0.5 if wanted is None else wanted)
+            return self._diverse(query, conditions, candidates, 0.5 if wanted is None else wanted)
         return self._nearest(query, limit, mode in _HYBRID, conditions, exact=exact)
 
     def _filtered(self, conditions: Filter, limit: int) -> list[Hit]:
