@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -122,20 +122,16 @@ def _build_encoder(config: TrainConfig) -> SentenceTransformer:
         model.prompts = {**NO_PROMPTS, **config.prompts}
         if model.default_prompt_name not in config.prompts:
             model.default_prompt_name = None
-        _warn_of_prompts(config.prompts, {*NO_PROMPTS, model.default_prompt_name})
+        if unused := sorted({*config.prompts} - {*NO_PROMPTS, model.default_prompt_name}):
+            logger.warning(
+                "prompts: training does not use %s; its prompts are 'query', 'document' and the model's default prompt",
+                ", ".join(map(repr, unused)),
+            )
     if config.pooling is not None:
         _set_pooling(model, config.pooling)
     if config.lora is not None:
         _add_adapters(model, config.lora)
     return model
-
-
-def _warn_of_prompts(given: Iterable[str], used: Container[str | None]) -> None:
-    if unused := sorted(name for name in given if name not in used):
-        logger.warning(
-            "prompts: training does not use %s; its prompts are 'query', 'document' and the model's default prompt",
-            ", ".join(map(repr, unused)),
-        )
 
 
 def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[str, Any]]:

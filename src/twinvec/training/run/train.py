@@ -62,7 +62,6 @@ class _Run:
         self._config = config
         self._folder = folder
         self._parts = build_parts(config, sources, folder.checkpoints / "data")
-        self._measure = self._parts.measure
         self._trainer = build_trainer(self._parts, config, folder, self._plan())
 
     def run(self) -> TrainReport:
@@ -95,10 +94,10 @@ class _Run:
         return report
 
     def _scores(self) -> Scores:
-        if self._measure is None:
+        if self._parts.measure is None:
             return {}
         with progress_bar("Measuring", None, "", shown=is_main_process()):
-            return self._measure()
+            return self._parts.measure()
 
     def _train(self) -> float:
         """Train to the end; return the seconds that it took."""
