@@ -58,18 +58,20 @@ def _fail(error: Exception) -> NoReturn:
 def find_settings(folder: Path) -> Settings | None:
     """Return the settings that hold for a folder, or None without a file; the reader is imported only for a file."""
     for place in (folder, *folder.parents):
-        if (place / CONFIG_FILE).is_file() or _may_have_settings(place / PROJECT_FILE):
-            from twinvec.cli.settings_file import read_settings
+        for path in (place / CONFIG_FILE, place / PROJECT_FILE):
+            if _may_have_settings(path):
+                from twinvec.cli.settings_file import read_settings
 
-            return read_settings(place)
+                if (found := read_settings(path)) is not None:
+                    return found
     return None
 
 
-def _may_have_settings(project: Path) -> bool:
-    """Return whether a project's file exists and may have twinvec's table; most projects have none."""
-    try:
-        return PROJECT_TABLE.encode() in project.read_bytes()
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return project.is_file()  # what reads it says why it cannot
+def _may_have_settings(path: Path) -> bool:
+    """Return whether a file exists and, if it is a project's, may have twinvec's table; most projects have none."""
+    if path.name == PROJECT_FILE:
+        try:
+            return PROJECT_TABLE.encode() in path.read_bytes()
+        except OSError:
+            pass  # what reads an existing file says why it cannot
+    return path.is_file()

@@ -10,31 +10,24 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
-from twinvec.cli.options import CONFIG_FILE, PROJECT_FILE, PROJECT_TABLE
+from twinvec.cli.options import PROJECT_FILE, PROJECT_TABLE
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import field_fault
 
-_TABLE = f"[{PROJECT_TABLE}]"
 _SECRETS = ("key", "token", "password", "secret")
 
 
 class Settings(BaseModel):
-    """What the file may hold. Every key is optional."""
+    """What the file may hold; every key is optional. ``init`` writes what each key means."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     collection: str | None = None
-    """Name of the collection."""
     path: str | None = None
-    """Folder of the embedded store, from the file's folder."""
     url: str | None = None
-    """Address of a Qdrant server, instead of a path."""
     model: str | None = None
-    """Model of new collections and of commands that encode: default, a folder (from the file's), or org/name."""
     mode: Literal["hybrid", "dense", "sparse"] | None = None
-    """How to search: by meaning (dense), by words (sparse), or both."""
     rerank: str | None = None
-    """Reranker of searches: none, maxsim, or a cross-encoder."""
 
     @field_validator("*")
     @classmethod
@@ -57,35 +50,24 @@ class Settings(BaseModel):
         return self
 
 
-def read_settings(folder: Path) -> Settings:
-    """Read the settings that hold for a folder; a relative path in the file counts from the file's folder.
+def read_settings(path: Path) -> Settings | None:
+    """Read a file of settings; None for a project file without any. A relative path counts from the file's folder.
 
     Raises:
         ConfigurationError: the file cannot be read, or a key is unknown or unusable; the message names file and key.
     """
-    for place in (folder, *folder.parents):
-        for path in (place / CONFIG_FILE, place / PROJECT_FILE):
-            if path.is_file() and (values := _values(path)) is not None:
-                return _checked(values, path)
-    return Settings()
-
-
-def _values(path: Path) -> dict[str, Any] | None:
-    """Return the file's settings, unchecked; None if it is a project file without any."""
     try:
-        text = path.read_text(encoding="utf-8")
-        if path.name == PROJECT_FILE and PROJECT_TABLE not in text:
-            return None
-        values = tomllib.loads(text)
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: not valid TOML: {error}") from error
-    return values.get("tool", {}).get("twinvec") if path.name == PROJECT_FILE else values
-
-
-def _checked(values: dict[str, Any], path: Path) -> Settings:
-    where = f"{path}: {_TABLE}" if path.name == PROJECT_FILE else str(path)
+    where = str(path)
+    if path.name == PROJECT_FILE:
+        where = f"{path}: [{PROJECT_TABLE}]"
+        values = values.get("tool", {}).get("twinvec")
+        if values is None:
+            return None
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinvec.cli.app import build_app
+from twinvec.cli.configuration import find_settings
 from twinvec.cli.init import _text
-from twinvec.cli.settings_file import Settings, read_settings
+from twinvec.cli.settings_file import Settings
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant.cli import collections
 
@@ -102,7 +103,7 @@ def test_a_models_folder_counts_from_the_file(home):
     (home / "models" / "mine").mkdir(parents=True)
     write(home / "twinvec.toml", 'model = "models/mine"\nrerank = "maxsim"\n')
     (home / "below").mkdir()
-    found = read_settings(home / "below")
+    found = find_settings(home / "below")
     assert (found.model, found.rerank) == (str(home / "models" / "mine"), "maxsim")
 
 
@@ -200,7 +201,7 @@ def test_init_writes_what_is_given(twinvec, place, home):
     assert done.code == 0
     assert str(home / "twinvec.toml") in done.out
     assert place() == ('do"cs', str(home / ".twinvec"), None)
-    assert read_settings(home).rerank == "maxsim"
+    assert find_settings(home).rerank == "maxsim"
     text = (home / "twinvec.toml").read_text()
     assert '# mode = "hybrid"' in text
     assert "QDRANT_API_KEY" in text
