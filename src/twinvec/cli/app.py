@@ -16,13 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from twinvec.cli.commands import (
-    COLLECTIONS_PACKAGE,
-    add_command,
-    add_uninstalled,
-    installed_packages,
-    load_commands,
-)
+from twinvec.cli.commands import add_command, add_packages, load_commands
 from twinvec.cli.configuration import file_defaults
 from twinvec.cli.messages import print_own_messages
 from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
@@ -133,23 +127,12 @@ def build_app(*, only: str | None = None) -> typer.Typer:
     for name, panel, place in _COMMANDS:
         add_command(app, name, panel, f"twinvec.cli.{place}")
     if all(each.name != only for each in app.registered_commands):
-        _add_installed(app, only)
+        add_packages(app, only)
     load_commands(app, only)
     for added in app.registered_commands:
         added.cls = _Command
         added.help = _unwrapped(inspect.getdoc(added.callback) or "")
     return app
-
-
-def _add_installed(app: typer.Typer, only: str | None) -> None:
-    installed = installed_packages(only)
-    if all(package.name != COLLECTIONS_PACKAGE for package in installed):
-        add_uninstalled(app)
-    for package in installed:
-        try:
-            package.load()(app)
-        except Exception as error:  # one broken package must not take the others' commands away
-            print(f"twinvec: no commands of {package.name}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _unwrapped(text: str) -> str:

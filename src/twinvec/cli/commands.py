@@ -6,10 +6,9 @@ The commands of ``twinvec-qdrant`` are there without the package too: each says 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 from typer.models import CommandInfo
@@ -85,34 +84,27 @@ def _is_loaded(command: CommandInfo) -> bool:
     return True
 
 
-class CommandPackage(NamedTuple):
-    """An installed package that adds commands.
+def add_packages(app: typer.Typer, only: str | None = None) -> None:
+    """Add the commands of the installed packages, or of the only package that is needed for the command ``only``.
 
-    Attributes:
-        name: Its distribution.
-        load: Loads the function that takes the typer app.
+    The commands of ``twinvec-qdrant`` without the package are hidden from the list of commands.
     """
-
-    name: str
-    load: Callable[[], Any]
-
-
-def installed_packages(only: str | None = None) -> list[CommandPackage]:
-    """Return the installed packages that add commands, or the only one that is needed for the command ``only``."""
     if only in COLLECTION_COMMANDS and find_spec(COLLECTIONS_PLACE.partition(".")[0]) is not None:
-        return [CommandPackage(COLLECTIONS_PACKAGE, _Unloaded(COLLECTIONS_PLACE).load)]
-    found = sorted(entry_points(group=_GROUP), key=lambda entry: entry.name)
-    return [CommandPackage(entry.dist.name if entry.dist else entry.value, entry.load) for entry in found]
+        packages = [(COLLECTIONS_PACKAGE, _Unloaded(COLLECTIONS_PLACE).load)]
+    else:
+        found = sorted(entry_points(group=_GROUP), key=lambda entry: entry.name)
+        packages = [(entry.dist.name if entry.dist else entry.value, entry.load) for entry in found]
+    if all(package != COLLECTIONS_PACKAGE for package, _ in packages):
+        for name in COLLECTION_COMMANDS:
+            app.command(name, hidden=True, add_help_option=False, context_settings=_ANYTHING)(_refuse)
+    for package, load in packages:
+        try:
+            load()(app)
+        except Exception as error:  # one broken package must not take the others' commands away
+            print(f"twinvec: no commands of {package}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
 
 
-def add_uninstalled(app: typer.Typer) -> None:
-    """Add the commands, hidden from the list of commands; each takes any arguments and raises ConfigurationError."""
-
-    def refuse(ctx: typer.Context) -> None:
-        raise ConfigurationError(
-            f"the command {ctx.info_name!r} is in the package {COLLECTIONS_PACKAGE!r}: "
-            f"{install_line(COLLECTIONS_PACKAGE)}"
-        )
-
-    for name in COLLECTION_COMMANDS:
-        app.command(name, hidden=True, add_help_option=False, context_settings=_ANYTHING)(refuse)
+def _refuse(ctx: typer.Context) -> None:
+    raise ConfigurationError(
+        f"the command {ctx.info_name!r} is in the package {COLLECTIONS_PACKAGE!r}: {install_line(COLLECTIONS_PACKAGE)}"
+    )
