@@ -77,24 +77,25 @@ def rerank_result(
     found = {
         query: [Hit(name, texts[name], score) for name, score in hits.items()] for query, hits in result.run.items()
     }
-    run = as_run(rerank_best(reranker, result.data, found, candidates, progress=progress))
-    measures = list(result.measured.per_query)
-    reranked = measure_ir(run, result.data, measures=measures, resamples=resamples)
-    return Reranked(reranked, gain(result, reranked, resamples=resamples))
+    return rerank_hits(result, found, reranker, candidates=candidates, resamples=resamples, progress=progress)
 
 
-def rerank_best(
-    reranker: Reranker,
-    data: BeirSet,
+def rerank_hits(
+    before: IrResult,
     found: Mapping[str, Sequence[Hit]],
-    candidates: int,
+    reranker: Reranker,
     *,
-    progress: bool = False,
-) -> dict[str, list[Hit]]:
-    """Return query id -> hits, the best ``candidates`` of them reranked, and the others behind them in their order."""
+    candidates: int,
+    resamples: int,
+    progress: bool,
+) -> Reranked:
+    """Rerank the best ``candidates`` hits of each query of ``before``; the others follow in their order."""
+    data, measures = before.data, list(before.measured.per_query)
     best = {query: hits[:candidates] for query, hits in found.items()}
     reranked = rerank_all(reranker, data, best, progress=progress)
-    return {query: [*hits, *found[query][candidates:]] for query, hits in reranked.items()}
+    run = as_run({query: [*hits, *found[query][candidates:]] for query, hits in reranked.items()})
+    after = measure_ir(run, data, measures=measures, resamples=resamples)
+    return Reranked(after, gain(before, after, resamples=resamples))
 
 
 def rerank_all(

@@ -18,7 +18,7 @@ from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import IrResult, as_run, check_finds, measure_ir, run_of_rows, search_all
 from twinvec.evaluation.measures import MEASURES, cutoff
 from twinvec.evaluation.models.text_model import TextModel
-from twinvec.evaluation.reranking import Reranked, gain, rerank_best
+from twinvec.evaluation.reranking import Reranked, rerank_hits
 from twinvec.evaluation.statistics import RESAMPLES
 from twinvec.retrieval.base import Hit, Reranker, Retriever
 from twinvec.retrieval.retrieve_rerank import RetrieveRerank, without_passages
@@ -118,18 +118,17 @@ def evaluate_reranked(
     them follow in their order. All queries are reranked together, so that token states are computed once for a text;
     the latencies are those of ``TIMED`` searches by themselves.
     """
-    data, measures = before.data, list(before.measured.per_query)
-    depth = max(map(cutoff, measures)) + 1
+    data = before.data
+    depth = max(map(cutoff, before.measured.per_query)) + 1
     found = search_all(collection, data, max(depth, candidates), **options)
     check_finds(found.values(), data)
-    reranked = rerank_best(reranker, data, found, candidates, progress=progress)
-    result = measure_ir(as_run(reranked), data, measures=measures, resamples=resamples)
+    reranked = rerank_hits(before, found, reranker, candidates=candidates, resamples=resamples, progress=progress)
     queries = list(data.queries.values())
     _, times = timed_searches(
         RetrieveRerank(collection, reranker, candidates), queries[:: -(-len(queries) // TIMED)], **options
     )
-    timed = replace(result, figures={**result.figures, **latencies(times)})
-    return Reranked(timed, gain(before, result, resamples=resamples))
+    result = reranked.result
+    return replace(reranked, result=replace(result, figures={**result.figures, **latencies(times)}))
 
 
 def timed_searches(
