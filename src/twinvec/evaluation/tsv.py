@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import InputError
-from twinvec.support.lines import is_jsonl, long_fields, read_jsonl, read_lines, text_field
+from twinvec.support.lines import is_jsonl, long_fields, read_lines, read_texts
 from twinvec.text import check_text
 
 
@@ -62,13 +62,10 @@ def read_columns(
 
 def read_nonblank_texts(path: Path) -> list[str]:
     """Return the non-blank lines of a text file, or each ``text`` of a .jsonl file; raise InputError if it has none."""
-    if is_jsonl(path):
-        return [text_field(row, "text", place) for place, row in read_jsonl(path)]
-    texts = [check_text(line.rstrip("\r\n"), f"{path}:{number}") for number, line in enumerate(read_lines(path), 1)]
-    kept = [text for text in texts if text.strip()]
-    if not kept:
+    texts = [text for text in read_texts(path) if text.strip() or is_jsonl(path)]
+    if not texts:
         raise InputError(f"{path}: the file is empty; expected one text a line")
-    return kept
+    return texts
 
 
 def parse_number(text: str, place: str, name: str = "score") -> float:

@@ -7,7 +7,8 @@ import csv
 import pytest
 
 from twinvec.errors import InputError
-from twinvec.evaluation.tsv import data_name, parse_number, read_jsonl, read_nonblank_texts, read_table
+from twinvec.evaluation.tsv import data_name, parse_number, read_nonblank_texts, read_table
+from twinvec.support.lines import read_jsonl
 from twinvec.text import MAX_TEXT_BYTES
 
 COLUMNS = ("score", "sentence1", "sentence2")
