@@ -73,14 +73,14 @@ class _TiledInfoNCE(torch.autograd.Function):
     def forward(ctx: Any, anchors_BD: Tensor, candidates_ND: Tensor, options: _Options) -> Tensor:
         rows = len(anchors_BD)
         positives_B = (anchors_BD * candidates_ND[:rows]).sum(1)
-        by_row = _LogSumExp(anchors_BD, rows)
-        by_column = _LogSumExp(anchors_BD, rows)  # stays empty unless symmetric
+        row_B = torch.full_like(positives_B, float("-inf"))  # the log-sum-exp over the tiles so far
+        column_B = row_B.clone()  # of the reverse direction
         for at in _tiles(rows, len(candidates_ND), options.tile, anchors_BD):
             scores_RC, reverse_RC = _tile_scores(anchors_BD, candidates_ND, positives_B, at, options)
-            by_row.add(scores_RC, at.rows, dim=1)
+            row_B[at.rows] = row_B[at.rows].logaddexp(scores_RC.logsumexp(dim=1))
             if reverse_RC is not None:
-                by_column.add(reverse_RC, slice(at.columns.start, at.columns.start + reverse_RC.shape[1]), dim=0)
-        row_B, column_B = by_row.value(), by_column.value()
+                columns = slice(at.columns.start, at.columns.start + reverse_RC.shape[1])
+                column_B[columns] = column_B[columns].logaddexp(reverse_RC.logsumexp(dim=0))
         ctx.save_for_backward(anchors_BD, candidates_ND, positives_B, row_B, column_B)
         ctx.options = options
         loss = (row_B - positives_B).mean()
@@ -162,22 +162,3 @@ def _fill_but_own(scores_RC: Tensor, left_out_RC: Tensor, at: _Tile) -> None:
     """Write minus infinity in place, except where a row meets its own positive."""
     left_out_RC.diagonal(at.rows.start - at.columns.start)[:] = False
     scores_RC.masked_fill_(left_out_RC, float("-inf"))
-
-
-class _LogSumExp:
-    """Log-sum-exp of rows or columns over tiles: the largest value seen, and the sum relative to it."""
-
-    def __init__(self, like: Tensor, size: int) -> None:
-        self._largest_B = torch.full((size,), float("-inf"), dtype=like.dtype, device=like.device)
-        self._sum_B = torch.zeros(size, dtype=like.dtype, device=like.device)
-
-    def add(self, scores_RC: Tensor, where: slice, dim: int) -> None:
-        before = self._largest_B[where]
-        largest = torch.maximum(before, scores_RC.amax(dim)).clamp_(min=torch.finfo(before.dtype).min)
-        total = torch.exp_(scores_RC - largest.unsqueeze(dim)).sum(dim)
-        self._sum_B[where] = self._sum_B[where] * (before - largest).exp() + total
-        self._largest_B[where] = largest
-
-    def value(self) -> Tensor:
-        """Return the log-sum-exp: (size,)."""
-        return self._largest_B + self._sum_B.log()
