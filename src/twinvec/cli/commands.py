@@ -6,6 +6,7 @@ The commands of ``twinvec-qdrant`` are there without the package too: each says 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -48,16 +49,12 @@ _ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 class _Unloaded:
-    """Stands for the function of a command whose module is not imported yet: ``place`` is "module:function"."""
+    """Returns the function at a ``place``, "module:function"; the module is imported when this is called."""
 
     def __init__(self, place: str) -> None:
         self._place = place
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        return self.load()(*args, **options)
-
-    def load(self) -> Any:
-        """Import the module, and return the function."""
+    def __call__(self) -> Any:
         module, _, name = self._place.partition(":")
         return getattr(import_module(module), name)
 
@@ -77,7 +74,7 @@ def _is_loaded(command: CommandInfo) -> bool:
     """Import the command; if it cannot be imported, say why, and return False: the other commands stay."""
     try:
         if isinstance(command.callback, _Unloaded):
-            command.callback = command.callback.load()
+            command.callback = command.callback()
     except Exception as error:  # whatever a broken package raises
         print(f"twinvec: no command {command.name!r}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
         return False
@@ -89,8 +86,9 @@ def add_packages(app: typer.Typer, only: str | None = None) -> None:
 
     The commands of ``twinvec-qdrant`` without the package are hidden from the list of commands.
     """
+    packages: list[tuple[str, Callable[[], Any]]]
     if only in COLLECTION_COMMANDS and find_spec(COLLECTIONS_PLACE.partition(".")[0]) is not None:
-        packages = [(COLLECTIONS_PACKAGE, _Unloaded(COLLECTIONS_PLACE).load)]
+        packages = [(COLLECTIONS_PACKAGE, _Unloaded(COLLECTIONS_PLACE))]
     else:
         found = sorted(entry_points(group=_GROUP), key=lambda entry: entry.name)
         packages = [(entry.dist.name if entry.dist else entry.value, entry.load) for entry in found]
