@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,16 @@ from twinvec.support.lines import is_jsonl, long_fields, read_lines, read_texts
 from twinvec.text import check_text
 
 
+@long_fields()
 def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     """Return the wanted ``columns`` of each row of a TSV file, after its place ("file:line").
 
     The first line names the columns, in any order; other columns and blank lines are skipped. A ``"`` is part of the
     text. Raises InputError if the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
     """
-    with long_fields():
-        return list(_rows(path, columns))
-
-
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    rows: list[tuple[str, tuple[str, ...]]] = []
     reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
     filled = filter(None, reader)
-    place = ""
     try:
         header = next(filled, None)
         if header is None:
@@ -40,11 +36,12 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str, 
             place = f"{path}:{reader.line_num}"
             if len(fields) != len(header):
                 raise InputError(f"{place}: {len(fields)} fields, expected {len(header)}: {', '.join(header)}")
-            yield place, tuple(check_text(fields[header.index(column)], place) for column in columns)
+            rows.append((place, tuple(check_text(fields[header.index(column)], place) for column in columns)))
     except csv.Error as error:
         raise InputError(f"{path}:{reader.line_num}: {error}") from error
-    if not place:
+    if not rows:
         raise InputError(f"{path}: no rows below the header")
+    return rows
 
 
 def read_columns(
