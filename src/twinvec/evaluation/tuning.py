@@ -144,14 +144,12 @@ def tune_by_documents(
 def measure_settings(
     retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str, *, progress: bool = False
 ) -> dict[Setting, Values]:
-    """Return setting -> the measure for each query.
-
-    Raises InputError if there are fewer than ten queries or the retriever finds none of the set's documents.
-    """
+    """Return setting -> the measure for each query; errors are as for ``tune``."""
     depth = max(*CANDIDATE_COUNTS, cutoff(measure))
     if len(data.qrels) < 2 * FOLDS:
         raise InputError(f"{data.name}: {len(data.qrels)} judged queries; choosing needs at least {2 * FOLDS}")
-    stages = first_stages(feedback=_takes_feedback(retriever))
+    search = getattr(retriever, "search_many", retriever.search)
+    stages = first_stages(feedback="feedback" in inspect.signature(search).parameters)
     found: dict[Setting, dict[str, list[Hit]]] = {}
     with progress_bar("Searching", len(stages), "ways", shown=progress) as advance:
         for stage in stages:
@@ -171,7 +169,7 @@ def measure_settings(
     return values
 
 
-def first_stages(*, feedback: bool = True) -> list[Setting]:
+def first_stages(*, feedback: bool) -> list[Setting]:
     """Return all settings without MaxSim, the plainest first: of equally good settings the first is chosen."""
     stages = [Setting("dense"), Setting("sparse"), *(Setting("hybrid", words) for words in WORDS)]
     if feedback:
@@ -179,11 +177,6 @@ def first_stages(*, feedback: bool = True) -> list[Setting]:
             stages.append(Setting("dense", feedback=count))
             stages += [Setting("hybrid", words, feedback=count) for words in FEEDBACK_WORDS]
     return sorted(stages, key=lambda stage: (stage.feedback, stage.words != 1))
-
-
-def _takes_feedback(retriever: Retriever) -> bool:
-    search = getattr(retriever, "search_many", retriever.search)
-    return "feedback" in inspect.signature(search).parameters
 
 
 def _milliseconds(retriever: Any, setting: Setting, data: BeirSet, encoder: Encoder | None) -> dict[str, float]:

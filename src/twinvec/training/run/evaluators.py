@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,21 +96,17 @@ def _candidates(path: Path, evaluation: Evaluation, cache: Path) -> list[dict[st
     for row in _all_rows(Source(path=path, columns=evaluation.columns), "binary", cache):
         positives.setdefault(row["anchor"], {})[row["positive"]] = None
         negatives.setdefault(row["anchor"], {}).update(dict.fromkeys(row.get("negatives", ())))
-    samples = [
-        {"query": anchor, "positive": list(own), "negative": others}
-        for anchor, own in positives.items()
-        if (others := _without(negatives[anchor], own))
-    ]
+    samples = []
+    for anchor, own in positives.items():
+        known = set(map(text_hash, own))
+        others = [text for text in negatives[anchor] if text_hash(text) not in known]
+        if others:
+            samples.append({"query": anchor, "positive": list(own), "negative": others})
     if not samples:
         raise DocumentError(
             f"{path}: has no negatives, among which a cross-encoder could find the positives; 'twinvec mine' finds some"
         )
     return samples
-
-
-def _without(texts: Iterable[str], known: Iterable[str]) -> list[str]:
-    hashes = set(map(text_hash, known))
-    return [text for text in texts if text_hash(text) not in hashes]
 
 
 def _scored(path: Path, evaluation: Evaluation, cache: Path) -> tuple[list[str], list[str], list[float]]:
