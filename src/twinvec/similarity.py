@@ -64,16 +64,7 @@ def semantic_search(
 
 
 def cosines(first: FloatArray, second: FloatArray, dim: int) -> FloatArray:
-    """Return the cosine of each vector with each other: shape (n, m), float32; 0 with a zero vector.
-
-    Args:
-        first: Shape (n, dim), or (dim,) for one vector.
-        second: Shape (m, dim), or (dim,).
-        dim: Size of the vectors.
-
-    Raises:
-        InputError: an argument is no such array, is not finite, or holds texts or codes.
-    """
+    """``Encoder.similarity`` for vectors of ``dim`` numbers; the cosine with a zero vector is 0."""
     first_ND, second_MD = (_vectors(each, name, dim) for each, name in ((first, "first"), (second, "second")))
     products: FloatArray = unit(first_ND) @ unit(second_MD).T
     return products.clip(-1, 1)

@@ -192,12 +192,7 @@ class TaskOptions:
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 
     def load(self) -> Tasks:
-        """Read all files.
-
-        Raises:
-            InputError: a file cannot be used; the message names the file and the line.
-            ConfigurationError: a measure is unknown.
-        """
+        """Read all files; errors are as for ``load_tasks``."""
         from twinvec.evaluation.suite import load_tasks
 
         given: dict[str, Any] = {name: value for name, value in vars(self).items() if value is not None}

@@ -93,13 +93,7 @@ def evaluate_nli(
 
 
 def check_nli(model: TextModel, data: NliSet, *, train: NliSet | None = None, head: Any = None) -> None:
-    """Check, before anything is encoded, that ``evaluate_nli`` has a head for every label of ``data``.
-
-    Raises:
-        InputError: ``train`` or ``head`` does not know a label; or, without both, there are fewer premises than folds,
-            or all rows of a label lie in one fold.
-        MissingExtraError: a head has to be fitted, and scikit-learn is not installed.
-    """
+    """Raise the errors of ``evaluate_nli`` before anything is encoded, also MissingExtraError without scikit-learn."""
     if train is not None:
         _head()  # is scikit-learn installed?
         _check_labels(data, train.labels, train.name)

@@ -159,9 +159,7 @@ def mine_negatives(
 def reserve_output(job: MiningJob) -> None:
     """Begin the partial file of ``job.output``, which keeps other jobs away while this one prepares its search.
 
-    Raises:
-        InputError: as for ``mine_file``.
-        ConfigurationError: as for ``mine_file``.
+    Raises what ``mine_file`` raises.
     """
     file = job.open()
     with file.locked():

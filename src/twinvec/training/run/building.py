@@ -61,12 +61,7 @@ class Parts:
 
 
 def build_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
-    """Return what a run trains, on what, and by what it is measured; ``cache`` is for copies of the data.
-
-    Raises:
-        ModelError: the model cannot be found or is damaged.
-        ConfigurationError: a setting does not fit the model.
-    """
+    """Return what a run trains, on what, and by what it is measured; ``cache`` is for copies of the data."""
     set_seed(config.schedule.seed)  # a new head is random
     return (_encoder_parts if config.kind == "bi-encoder" else _cross_encoder_parts)(config, sources, cache)
 
