@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -28,12 +28,14 @@ def pairs_command(
     \b
     twinvec pairs questions.txt --limit 50
     """
+    from twinvec.encoder import Encoder
+    from twinvec.evaluation.tsv import read_nonblank_texts
     from twinvec.similarity import check_cosine, most_similar_pairs
     from twinvec.support.progress import progress_bar
 
     check_cosine(threshold)  # before the texts are encoded
-    texts = _distinct(source)
-    vectors = _encoded(texts, model)
+    texts = list(dict.fromkeys(read_nonblank_texts(source)))
+    vectors = Encoder(model).encode(texts, progress=True)
     with progress_bar("Comparing", None, ""):
         scores, rows = most_similar_pairs(vectors, limit, threshold=threshold)
     found = [(float(score), texts[a], texts[b]) for score, (a, b) in zip(scores, rows.tolist(), strict=True)]
@@ -65,7 +67,9 @@ def cluster_command(
     \b
     twinvec cluster questions.txt --threshold 0.7 --map questions.png
     """
+    from twinvec.encoder import Encoder
     from twinvec.evaluation.report.plots import cluster_map, import_matplotlib
+    from twinvec.evaluation.tsv import read_nonblank_texts
     from twinvec.similarity import check_clustering, cluster, medoids
     from twinvec.support.checks import check_output_file, check_overwrites
     from twinvec.support.progress import progress_bar
@@ -79,9 +83,9 @@ def cluster_command(
         import_matplotlib()
         check_output_file(map_file)
         check_overwrites(map_file, source)
-    texts = _distinct(source)
+    texts = list(dict.fromkeys(read_nonblank_texts(source)))
     check_clustering(method, clusters, threshold, len(texts))
-    vectors = _encoded(texts, model)
+    vectors = Encoder(model).encode(texts, progress=True)
     with progress_bar("Clustering", None, ""):
         labels = cluster(vectors, method, clusters=clusters, threshold=threshold, min_size=min_size)
     typical = {label: texts[row] for label, row in medoids(vectors, labels).items()}
@@ -101,18 +105,6 @@ def cluster_command(
     for label, text in typical.items():
         lines.add_row(f"{len(members[label]):,}", _shown(text, 2 * _SHOWN_CHARACTERS))
     show(lines)
-
-
-def _distinct(source: Path) -> list[str]:
-    from twinvec.evaluation.tsv import read_nonblank_texts
-
-    return list(dict.fromkeys(read_nonblank_texts(source)))
-
-
-def _encoded(texts: list[str], model: str) -> Any:
-    from twinvec.encoder import Encoder
-
-    return Encoder(model).encode(texts, progress=True)
 
 
 def _shown(text: str, length: int) -> str:
