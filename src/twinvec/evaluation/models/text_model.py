@@ -9,6 +9,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.retrieval.base import VectorEncoder
+from twinvec.tokens.pipeline import distinct
 
 
 class TextModel(VectorEncoder, Protocol):
@@ -30,10 +31,9 @@ class TextModel(VectorEncoder, Protocol):
 
 def encode_distinct(model: TextModel, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
     """Return the vectors of sentences, (n, dim), float32; each distinct text is encoded once."""
-    rows: dict[str, int] = {}
-    where = [rows.setdefault(text, len(rows)) for text in texts]
-    vectors: FloatArray = np.asarray(model.encode(list(rows), progress=progress), dtype=np.float32)
-    return vectors[where]
+    unique, inverse = distinct(list(texts))
+    vectors: FloatArray = np.asarray(model.encode(unique, progress=progress), dtype=np.float32)
+    return vectors[inverse]
 
 
 def encode_pairs(
