@@ -115,7 +115,8 @@ class _Chunks:
     def _run(self, index: int) -> Tensor:
         rows, width = self._chunks[index], self._widths[index]
         cut = {name: values[rows, :width] for name, values in self._features.items()}
-        with self._fast_ops():
+        fast = self._device.type == "cpu" and not self._checkpoints
+        with FastCpuOps(sparse=not self._distributed) if fast else nullcontext():
             vectors: Tensor = self._model({**self._settings[index], **cut})["sentence_embedding"]
         return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
@@ -126,10 +127,6 @@ class _Chunks:
     def _unsynchronised(self) -> AbstractContextManager[None]:
         """Keep DistributedDataParallel from averaging the gradients before the last chunk of a step."""
         return self._model.no_sync() if isinstance(self._model, DistributedDataParallel) else nullcontext()
-
-    def _fast_ops(self) -> AbstractContextManager[object]:
-        fast = self._device.type == "cpu" and not self._checkpoints
-        return FastCpuOps(sparse=not self._distributed) if fast else nullcontext()
 
 
 @contextmanager
