@@ -15,32 +15,46 @@ _MARKED = 50  # points; more would hide the curve
 _LEAST_SCALE = 2.0  # of scores x 100: a small difference looks small
 _TEXTS = '"How do I renew a certificate?", ["Run the tool with --renew.", "Lunch is at noon."]'
 _USAGE = {
-    "bi-encoder": (
-        f"""from twinvec import Encoder
+    "bi-encoder": f"""\
+```python
+from twinvec import Encoder
 
-encoder = Encoder("{{}}")  # the folder of this model
+encoder = Encoder("{{0}}")  # the folder of this model
 query, documents = {_TEXTS}
-print(encoder.encode_document(documents) @ encoder.encode_query(query))""",
-        f"""from sentence_transformers import SentenceTransformer
+print(encoder.encode_document(documents) @ encoder.encode_query(query))
+```
 
-model = SentenceTransformer("{{}}")
-query, documents = {_TEXTS}
-print(model.similarity(model.encode_query(query), model.encode_document(documents)))""",
-    ),
-    "cross-encoder": (
-        f"""from twinvec import CrossEncoderReranker
+With sentence-transformers:
 
-reranker = CrossEncoderReranker("{{}}")  # the folder of this model
-query, documents = {_TEXTS}
-print(reranker.score([(query, document) for document in documents]))""",
-        f"""from sentence_transformers import CrossEncoder
+```python
+from sentence_transformers import SentenceTransformer
 
-model = CrossEncoder("{{}}")
+model = SentenceTransformer("{{0}}")
 query, documents = {_TEXTS}
-print(model.rank(query, documents))""",
-    ),
+print(model.similarity(model.encode_query(query), model.encode_document(documents)))
+```
+""",
+    "cross-encoder": f"""\
+```python
+from twinvec import CrossEncoderReranker
+
+reranker = CrossEncoderReranker("{{0}}")  # the folder of this model
+query, documents = {_TEXTS}
+print(reranker.score([(query, document) for document in documents]))
+```
+
+With sentence-transformers:
+
+```python
+from sentence_transformers import CrossEncoder
+
+model = CrossEncoder("{{0}}")
+query, documents = {_TEXTS}
+print(model.rank(query, documents))
+```
+""",
 }
-"""Kind of model -> how to use its folder: with twinvec, with sentence-transformers."""
+"""Kind of model -> how to use its folder."""
 Scores = dict[str, float]
 """Measure -> score x 100."""
 
@@ -98,7 +112,9 @@ def write_card(
         "",
         f"A {config.kind} trained with twinvec from `{Path(config.model).name}`.",
         "",
-        *_usage(config.kind, Path(report.folder).name),
+        "## Usage",
+        "",
+        _USAGE[config.kind].format(Path(report.folder).name),
         "## Data",
         "",
         "| dataset | rows |",
@@ -127,24 +143,6 @@ def _kept(report: TrainReport) -> str:
     if report.best_step == report.steps:
         return "the model is that of the last step"
     return f"the model is that of step {report.best_step:,}, which scored best"
-
-
-def _usage(kind: str, folder: str) -> list[str]:
-    ours, theirs = _USAGE[kind]
-    return [
-        "## Usage",
-        "",
-        "```python",
-        ours.format(folder),
-        "```",
-        "",
-        "With sentence-transformers:",
-        "",
-        "```python",
-        theirs.format(folder),
-        "```",
-        "",
-    ]
 
 
 def _settings(config: TrainConfig) -> list[tuple[str, Any]]:
