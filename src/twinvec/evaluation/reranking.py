@@ -61,7 +61,9 @@ def evaluate_stages(
 
     A query's own document is not among its candidates, as ``twinvec.evaluation.ir`` says.
     """
-    found = _without_own(search_all(retriever, data, candidates + 1, **options), data, candidates)
+    searched = search_all(retriever, data, candidates + 1, **options)
+    kept = without_own(as_run(searched), data, candidates)
+    found = {query: [hit for hit in hits if hit.id in kept[query]] for query, hits in searched.items()}
     reranked = rerank_all(reranker, data, found)
     return {
         stage: measure_ir(as_run(hits), data, measures=measures, resamples=resamples)
@@ -105,9 +107,3 @@ def rerank_all(
     queries = [data.queries[query] for query in found]
     reranked = rerank_many(reranker, queries, list(found.values()), progress=progress)
     return dict(zip(found, reranked, strict=True))
-
-
-def _without_own(found: Mapping[str, Sequence[Hit]], data: BeirSet, count: int) -> dict[str, list[Hit]]:
-    """Return the best ``count`` hits of each query without its own document."""
-    kept = without_own(as_run(found), data, count)
-    return {query: [hit for hit in hits if hit.id in kept[query]] for query, hits in found.items()}
