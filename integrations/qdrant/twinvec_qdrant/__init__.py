@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from twinvec_qdrant.ingest.helped.leading import Helpers
     from twinvec_qdrant.ingest.helped.parts import Part, PartReport
     from twinvec_qdrant.ingest.lines import RootElsewhere, read_line, written_line
-    from twinvec_qdrant.ingest.reading import Empty, Failure, RecordColumns, Root, read_source
-    from twinvec_qdrant.ingest.reading.calls import HelperCall
+    from twinvec_qdrant.ingest.reading.columns import RecordColumns
+    from twinvec_qdrant.ingest.reading.results import Empty, Failure, HelperCall
+    from twinvec_qdrant.ingest.reading.root import Root, read_source
     from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
     from twinvec_qdrant.opening_store import key_from_environment
     from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
@@ -143,8 +144,9 @@ __getattr__, __dir__ = lazy_names(
         "ingest.helped.leading": "Helpers",
         "ingest.helped.parts": "Part PartReport",
         "ingest.lines": "RootElsewhere read_line written_line",
-        "ingest.reading": "Empty Failure RecordColumns Root read_source",
-        "ingest.reading.calls": "HelperCall",
+        "ingest.reading.columns": "RecordColumns",
+        "ingest.reading.results": "Empty Failure HelperCall",
+        "ingest.reading.root": "Root read_source",
         "list_and_drop": "CollectionEntry drop_collection list_collections",
         "opening_store": "key_from_environment",
         "records.description": "SAME_VECTOR_COSINE",

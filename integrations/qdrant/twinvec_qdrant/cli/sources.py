@@ -12,7 +12,9 @@ import typer
 
 from twinvec.cli.terminal import complain
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec_qdrant.ingest.reading import RECORD_SUFFIXES, STANDARD_INPUT, RecordColumns, Root, printable
+from twinvec_qdrant.ingest.reading.columns import RecordColumns
+from twinvec_qdrant.ingest.reading.results import printable
+from twinvec_qdrant.ingest.reading.root import RECORD_SUFFIXES, STANDARD_INPUT, Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW, source_name
 
 _reading_option = partial(typer.Option, rich_help_panel="What is read")

@@ -13,7 +13,7 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.frameworks.given_vectors import check_vectors
-from twinvec_qdrant.ingest.reading import Failure
+from twinvec_qdrant.ingest.reading.results import Failure
 from twinvec_qdrant.list_and_drop import drop_collection
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from pathlib import Path
 from twinvec.errors import ConfigurationError
 from twinvec.text import check_text
 from twinvec_qdrant.ingest.lines import RootElsewhere
-from twinvec_qdrant.ingest.reading import STANDARD_INPUT, Root, printable
-from twinvec_qdrant.ingest.reading.calls import WithResults
 from twinvec_qdrant.ingest.reading.files import VERSIONED_SUFFIXES
+from twinvec_qdrant.ingest.reading.results import WithResults, printable
+from twinvec_qdrant.ingest.reading.root import STANDARD_INPUT, Root
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.roots import Membership, Roots

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from twinvec.errors import DocumentError, TwinvecError
-from twinvec_qdrant.ingest.reading import Root
+from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import root_at
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.stored_roots import StoredRoot

@@ -16,7 +16,7 @@ from typing import Self
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError, StoreError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.ingest.reading import Root
+from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW
 from twinvec_qdrant.updates.updating import UpdateReport, places, update_collection
 

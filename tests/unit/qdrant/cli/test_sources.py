@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from twinvec_qdrant.cli.sources import roots_of
-from twinvec_qdrant.ingest.reading import Root
+from twinvec_qdrant.ingest.reading.root import Root
 
 USUAL = {"include": (), "exclude": ()}
 

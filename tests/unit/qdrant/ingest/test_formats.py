@@ -10,8 +10,8 @@ import pytest
 
 import office_files
 from twinvec_qdrant import Empty, Failure, read_source
-from twinvec_qdrant.ingest.reading import PagedDocument
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
+from twinvec_qdrant.ingest.reading.results import PagedDocument
 
 SENTENCE = "the tea is brewed with water as hot as it gets and then left to stand for a while"
 WORDS = SENTENCE.split()

@@ -11,7 +11,7 @@ from reading_ahead import read_ahead
 from twinvec.retrieval.base import Hit
 from twinvec_qdrant import Collection, Root, opening, read_source
 from twinvec_qdrant.cli.results.places import Places
-from twinvec_qdrant.ingest.reading import PagedDocument
+from twinvec_qdrant.ingest.reading.results import PagedDocument
 from twinvec_qdrant.stored_roots import StoredRoot
 from words import WordEncoder
 

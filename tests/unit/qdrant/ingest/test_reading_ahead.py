@@ -12,8 +12,8 @@ import pytest
 import office_files
 from reading_ahead import read_ahead
 from twinvec_qdrant import Empty, Failure, HelperCall, Root
-from twinvec_qdrant.ingest.reading import PagedDocument
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
+from twinvec_qdrant.ingest.reading.results import PagedDocument
 
 
 @pytest.fixture

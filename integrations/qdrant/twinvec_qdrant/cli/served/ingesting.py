@@ -22,7 +22,7 @@ from twinvec.errors import (
 )
 from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.ingest.lines import written_line
-from twinvec_qdrant.ingest.reading import Reading, Root
+from twinvec_qdrant.ingest.reading.root import Reading, Root
 from twinvec_qdrant.ingest.registration import stored_root
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.serving.client import ServerClient

@@ -23,7 +23,7 @@ from twinvec_qdrant.ingest.cutting.chunk_pages import BREAK, pages_of_pieces, wi
 from twinvec_qdrant.ingest.cutting.code import code_language, code_name, code_sections, grammar
 from twinvec_qdrant.ingest.cutting.markdown import is_markdown, markdown_sections
 from twinvec_qdrant.ingest.cutting.surroundings import surrounded
-from twinvec_qdrant.ingest.reading import PagedDocument
+from twinvec_qdrant.ingest.reading.results import PagedDocument
 from twinvec_qdrant.settings import ChunkSettings
 
 if TYPE_CHECKING:

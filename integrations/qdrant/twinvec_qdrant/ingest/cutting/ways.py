@@ -13,7 +13,7 @@ from typing import Any
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.ingest.cutting.chunking import Chunker
 from twinvec_qdrant.ingest.cutting.code import code_language, installed_languages, language_of
-from twinvec_qdrant.ingest.reading import PagedDocument
+from twinvec_qdrant.ingest.reading.results import PagedDocument
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.settings import ChunkSettings

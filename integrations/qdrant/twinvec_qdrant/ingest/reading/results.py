@@ -1,10 +1,14 @@
-"""What reading yields besides plain documents: failures, documents without text, and documents with pages."""
+"""What reading yields besides plain documents: failures, documents without text, documents with pages, and calls.
+
+A call stands for what another process may do.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from twinvec.retrieval.documents import Document
 
@@ -56,6 +60,27 @@ class Read(NamedTuple):
 
     value: Document | Failure
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class HelperCall:
+    """A call that another process may do.
+
+    Attributes:
+        function: A function of a module that every process can import; what it gives depends on its arguments only.
+        arguments: Its arguments.
+        size: Bytes of the arguments, about.
+        lost: What stands for the result if every process that did the call has died.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    size: int
+    lost: Any
+
+
+WithResults = Callable[[Iterator[Any]], Iterator[Any]]
+"""Yields the items that it gets in their order, with the result of each ``HelperCall`` in its place."""
 
 
 def hiding(source: str, reason: str, below: str) -> Failure:

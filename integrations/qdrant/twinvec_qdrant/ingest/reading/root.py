@@ -17,12 +17,11 @@ from typing import Any
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.documents import Document
 from twinvec.support.checks import check_settings, path_text
-from twinvec_qdrant.ingest.reading.calls import HelperCall, WithResults
 from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, FileBytes, parse_file, read_file, take_file
 from twinvec_qdrant.ingest.reading.patterns import Selection, pattern_list
 from twinvec_qdrant.ingest.reading.records import RECORDS_SUFFIX, count_lines, read_lines, read_records
-from twinvec_qdrant.ingest.reading.results import NOT_UTF8, Failure, Read, printable
+from twinvec_qdrant.ingest.reading.results import NOT_UTF8, Failure, HelperCall, Read, WithResults, printable
 from twinvec_qdrant.ingest.reading.tables import TABLE_SUFFIXES, read_table
 from twinvec_qdrant.ingest.reading.walking import FoundFile, Walk
 from twinvec_qdrant.settings import NEWEST_READING
