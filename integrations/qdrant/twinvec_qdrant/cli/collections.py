@@ -7,13 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import (
-    AsJson,
-    CollectionName,
-    StorePath,
-    StoreUrl,
-    check_store,
-)
+from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl, check_store
 from twinvec.cli.terminal import properties, show, show_json, table
 from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
@@ -22,7 +16,6 @@ from twinvec_qdrant.cli.options import (
     Wait,
     as_text,
     check_confirmed,
-    grpc_options,
     open_from_options,
 )
 from twinvec_qdrant.cli.served.searching import client_of
@@ -98,7 +91,7 @@ def collections_command(
     twinvec collections
     twinvec collections --url http://localhost:6333
     """
-    found = _entries(CollectionPlace("", path, url, wait, grpc_port))
+    found = store_entries(CollectionPlace("", path, url, wait, grpc_port))
     if as_json:
         show_json({"collections": found})
         return
@@ -112,16 +105,15 @@ def collections_command(
     show(lines)
 
 
-def _entries(place: CollectionPlace) -> list[dict[str, Any]]:
-    """Return the name, the model and the size of vectors of each collection of the store."""
+def store_entries(place: CollectionPlace) -> list[dict[str, Any]]:
+    """Return the fields of a ``CollectionEntry`` for each collection of the store, from the process that serves it."""
     if (client := client_of(place)) is not None:
         with client:
             listed = client.get("/v1/collections")["data"]
         return [{name: each[name] for name in ("name", "model", "dim")} for each in listed]
     from twinvec_qdrant.list_and_drop import list_collections
 
-    reached = grpc_options(place.url, place.grpc_port)
-    return [asdict(each) for each in list_collections(place.path, url=place.url, wait_seconds=place.wait, **reached)]
+    return [asdict(each) for each in list_collections(**place.store())]
 
 
 def drop_command(
@@ -150,7 +142,7 @@ def drop_command(
     check_confirmed(yes, as_json=as_json)
     if not yes:
         typer.confirm(f"Delete the collection {dropped!r} and all its contents?", abort=True)
-    drop_collection(dropped, path, url=url, wait_seconds=wait, **grpc_options(url, grpc_port))
+    drop_collection(dropped, **CollectionPlace(dropped, path, url, wait, grpc_port).store())
     if as_json:
         show_json({"dropped": dropped})
     else:

@@ -109,6 +109,11 @@ class CollectionPlace(NamedTuple):
     wait: float
     grpc_port: int | None = None
 
+    def store(self) -> dict[str, Any]:
+        """Return the arguments of ``Collection.open`` that say where the store is and how it is reached."""
+        reached = grpc_options(self.url, self.grpc_port)
+        return {"path": self.path, "url": self.url, "wait_seconds": self.wait, **reached}
+
 
 def open_from_options(
     place: CollectionPlace,
@@ -138,21 +143,20 @@ def open_from_options(
     from twinvec_qdrant.collection import Collection
 
     check_store(place.path, place.url)
-    options = {"wait_seconds": place.wait, **settings}
-    reached = grpc_options(place.url, place.grpc_port)
+    store = place.store()
     if model is not None and keep_model:
         with suppress(CollectionNotFoundError):
-            return Collection.open(place.name, place.path, url=place.url, create=False, **reached, **options)
-    options["encoder"] = encoder if model is None else Encoder(model)
+            return Collection.open(place.name, create=False, **store, **settings)
+    settings["encoder"] = encoder if model is None else Encoder(model)
     made = create and not dry_run and can_be_served(place.name)
     try:
-        return Collection.open(place.name, place.path, url=place.url, create=made, **reached, **options)
+        return Collection.open(place.name, create=made, **store, **settings)
     except CollectionNotFoundError:
         if create:
             check_new_name(place.name)
         if not dry_run:
             raise
-        return open_in_memory(place.name, None, options)
+        return open_in_memory(place.name, None, settings)
 
 
 def open_in_memory(name: str, model: str | None, settings: Mapping[str, Any]) -> Collection:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,14 +23,13 @@ from twinvec_qdrant.cli.options import (
     FilterOption,
     GrpcPort,
     Wait,
-    grpc_options,
     open_from_options,
 )
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
     from twinvec_qdrant.asking import Answer, Asked
-    from twinvec_qdrant.cli.results.hit_places import RootsOf
+    from twinvec_qdrant.cli.results.places import RootsOf
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.stored_roots import StoredRoot
 
@@ -138,7 +137,7 @@ def search_command(
         _print_places(answers, roots, full=full)
     else:
         for each in answers:
-            _show(each, asked, roots, _Shown(named=len(answers) > 1, full=full, explain=explain))
+            _show(each, asked, roots, named=len(answers) > 1, full=full, explain=explain)
     if place.name and asked.filter and not as_json and not any(each.hits for each in answers):
         _hint(place, asked.filter)
     for name, error in failed.items():
@@ -161,14 +160,6 @@ def _checked(query: str) -> str:
     if not query.strip():
         raise typer.BadParameter("the query is empty")
     return query.strip()
-
-
-class _Shown(NamedTuple):
-    """What people want to see of each query."""
-
-    named: bool
-    full: bool
-    explain: bool
 
 
 def _search(
@@ -195,9 +186,7 @@ def _search_all(
     from twinvec_qdrant.list_and_drop import list_collections
     from twinvec_qdrant.several import collections_of, in_each
 
-    reached = grpc_options(place.url, place.grpc_port)
-    entries = list_collections(place.path, url=place.url, wait_seconds=place.wait, **reached)
-    entries = collections_of(entries, remote=place.url is not None)
+    entries = collections_of(list_collections(**place.store()), remote=place.url is not None)
 
     def opened_one(name: str, encoder: SpaceEncoder | None) -> Collection:
         return open_from_options(place._replace(name=name), model, encoder=encoder)
@@ -224,23 +213,23 @@ def _print_json(answers: Sequence[Answer], failed: dict[str, str]) -> None:
 
 
 def _print_places(answers: Sequence[Answer], roots: RootsOf, *, full: bool) -> None:
-    from twinvec_qdrant.cli.results.hit_places import placed
     from twinvec_qdrant.cli.results.hits import place
+    from twinvec_qdrant.cli.results.places import placed
 
     for line in dict.fromkeys(place(each) for answer in answers for each in placed(answer.hits, roots, full=full)):
         typer.echo(line)
 
 
-def _show(answer: Answer, asked: Asked, roots: RootsOf, shown: _Shown) -> None:
+def _show(answer: Answer, asked: Asked, roots: RootsOf, *, named: bool, full: bool, explain: bool) -> None:
     """Print the hits of one query for people."""
     from rich.text import Text
 
     from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
     from twinvec.retrieval.syntax import parse_query
-    from twinvec_qdrant.cli.results.hit_places import placed
     from twinvec_qdrant.cli.results.hits import rendered
+    from twinvec_qdrant.cli.results.places import placed
 
-    if shown.named:
+    if named:
         show(Text(answer.query, "bold underline"), "")
     hits, times = answer.hits, f"found in {1000 * answer.searched:,.0f} ms"
     if answer.reranked is not None:
@@ -250,14 +239,10 @@ def _show(answer: Answer, asked: Asked, roots: RootsOf, shown: _Shown) -> None:
     elif (
         asked.least is None
         and not parse_query(answer.query).has_conditions
-        and all(_is_below(each.hit.relevance, DEFAULT_MIN_RELEVANCE) for each in hits)
+        and all(each.hit.relevance is not None and each.hit.relevance < DEFAULT_MIN_RELEVANCE for each in hits)
     ):
         hits = hits[:_NEAREST]
         show(Text("nothing relevant found; the nearest:", "bold"), "")
-    ranked = enumerate(placed(hits, roots, full=shown.full), asked.offset + 1)
-    lines = (rendered(rank, each, full=shown.full, explain=shown.explain) for rank, each in ranked)
-    show(*chain.from_iterable(lines), Text(times, "dim"), *([""] if shown.named else []))
-
-
-def _is_below(relevance: float | None, least: float) -> bool:
-    return relevance is not None and relevance < least
+    ranked = enumerate(placed(hits, roots, full=full), asked.offset + 1)
+    lines = (rendered(rank, each, full=full, explain=explain) for rank, each in ranked)
+    show(*chain.from_iterable(lines), Text(times, "dim"), *([""] if named else []))

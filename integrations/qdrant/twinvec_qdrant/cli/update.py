@@ -13,13 +13,13 @@ import typer
 
 from twinvec.cli.options import AsJson, StorePath, StoreUrl, check_store
 from twinvec.cli.terminal import complain, show_json, tell
+from twinvec_qdrant.cli.collections import store_entries
 from twinvec_qdrant.cli.options import (
     SOME_FAILED,
     WAIT_SECONDS,
     CollectionPlace,
     GrpcPort,
     Wait,
-    grpc_options,
     open_from_options,
     show_not_ingested,
 )
@@ -59,7 +59,7 @@ def update_command(
     """
     check_store(path, url)
     place = CollectionPlace("", path, url, wait, grpc_port)
-    names = _names(place) if collection is None else [collection]
+    names = [each["name"] for each in store_entries(place) if each["model"]] if collection is None else [collection]
     if watch:
         _watch(names, place, prune=not no_prune, as_json=as_json)
         return
@@ -84,18 +84,6 @@ def _opened(place: CollectionPlace) -> Collection | ServedCollection:
     from twinvec_qdrant.cli.served.ingesting import ServedCollection
 
     return ServedCollection(client, place.name)
-
-
-def _names(place: CollectionPlace) -> list[str]:
-    """Return the collections of the store that twinvec made."""
-    if (client := client_of(place)) is not None:
-        with client:
-            return [each["name"] for each in client.get("/v1/collections")["data"] if each["model"]]
-    from twinvec_qdrant.list_and_drop import list_collections
-
-    options = grpc_options(place.url, place.grpc_port)
-    found = list_collections(place.path, url=place.url, wait_seconds=place.wait, **options)
-    return [each.name for each in found if each.model]
 
 
 def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bool) -> None:

@@ -1,20 +1,25 @@
-"""Places: where the documents of hits are, as far as this machine can tell: files, and lines in them."""
+"""Places: where the documents of hits are, as far as this machine can tell: files, and lines or pages in them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
 from twinvec.errors import DocumentError
-from twinvec.retrieval.base import Hit, body_start
+from twinvec.retrieval.base import Hit, body_start, pages_of
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.windows import whole_lines
+from twinvec_qdrant.asking import FoundHit
+from twinvec_qdrant.cli.results.hits import ShownHit
 from twinvec_qdrant.ingest.cutting.markdown import is_markdown, located_sections
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
 from twinvec_qdrant.stored_roots import StoredRoot, owner
+
+RootsOf = Mapping[str, Iterable[StoredRoot]]
+"""The roots of collections by name; "" is the only collection that was searched."""
 
 _LARGEST = 8 * 1024 * 1024  # bytes of a file in which lines are looked for
 
@@ -58,6 +63,21 @@ class Places:
                 first = read.count("\n", 0, found) + 1
                 return first, first + passage.count("\n")
         return None
+
+
+def placed(hits: Iterable[FoundHit], roots: RootsOf, *, full: bool) -> list[ShownHit]:
+    """Return hits with their places; ``full`` places the whole text instead of the passage."""
+    places = {name: Places(each) for name, each in roots.items()}
+    return [_placed(each, places[each.collection], full) for each in hits]
+
+
+def _placed(found: FoundHit, places: Places, full: bool) -> ShownHit:
+    hit = found.hit
+    start, end = body_start(hit), len(hit.text)
+    if hit.passage is not None and not full:
+        start, end = hit.passage.start, hit.passage.end
+    lines = places.lines(found.source, hit, start, end)
+    return ShownHit(found, places.file(found.source), lines, pages_of(hit, start, end))
 
 
 def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:

@@ -11,12 +11,12 @@ import typer
 from twinvec.cli.terminal import complain, show
 from twinvec.errors import ConfigurationError, TwinvecError
 from twinvec.retrieval.documents import Document
-from twinvec_qdrant.cli.options import CollectionPlace, grpc_options
+from twinvec_qdrant.cli.collections import store_entries
+from twinvec_qdrant.cli.options import CollectionPlace
 from twinvec_qdrant.cli.results.hits import copyable, linked, printable, safe
 from twinvec_qdrant.cli.results.places import Places
 from twinvec_qdrant.cli.served.documents import documents_of
-from twinvec_qdrant.cli.served.searching import client_of
-from twinvec_qdrant.list_and_drop import CollectionEntry, list_collections
+from twinvec_qdrant.list_and_drop import CollectionEntry
 from twinvec_qdrant.several import collections_of
 from twinvec_qdrant.stored_roots import StoredRoot
 
@@ -45,6 +45,7 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
     """Look for a document in the collection that the options name, or in all of the store.
 
     Raises:
+        CollectionNotFoundError: the store has no collection.
         ConfigurationError: several collections have such a document.
         TwinvecError: the collection cannot be searched; without a name, none of them can.
     """
@@ -52,7 +53,8 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
         return _found(place, identity) or _missing([place], identity)
     there: list[FoundDocument] = []
     failed: dict[str, TwinvecError] = {}
-    names = _names(place)
+    entries = [CollectionEntry(**each) for each in store_entries(place)]
+    names = [entry.name for entry in collections_of(entries, remote=place.url is not None)]
     for name in names:
         try:
             found = _found(place._replace(name=name), identity)
@@ -71,24 +73,6 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
     if there:
         return there[0]
     return _missing([place._replace(name=each) for each in names if each not in failed], identity)
-
-
-def _names(place: CollectionPlace) -> list[str]:
-    """Return the names of the store's collections.
-
-    Raises:
-        CollectionNotFoundError: the store has none.
-    """
-    if (client := client_of(place)) is not None:
-        with client:
-            entries = [
-                CollectionEntry(each["name"], each["model"], each["dim"])
-                for each in client.get("/v1/collections")["data"]
-            ]
-    else:
-        reached = grpc_options(place.url, place.grpc_port)
-        entries = list_collections(place.path, url=place.url, wait_seconds=place.wait, **reached)
-    return [entry.name for entry in collections_of(entries, remote=place.url is not None)]
 
 
 def _missing(places: Sequence[CollectionPlace], identity: str) -> FoundDocument:

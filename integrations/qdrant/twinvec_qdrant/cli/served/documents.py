@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from twinvec_qdrant.asking import delete_documents, stored_documents
 from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
 from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.serving.client import ServerClient
@@ -17,23 +18,6 @@ if TYPE_CHECKING:
 _IDS_AT_ONCE = 500  # of one request
 
 
-class Documents(Protocol):
-    """What the commands do with the documents of a collection, whichever process has opened it."""
-
-    def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
-        """Return what ``asking.stored_documents`` does, and the fields of the collection's ``roots``."""
-
-    def delete(
-        self,
-        ids: Sequence[str] | None,
-        filter: Mapping[str, Any] | None = None,
-        source: str | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> dict[str, Any]:
-        """Do and return what ``asking.delete_documents`` does."""
-
-
 class OwnDocuments:
     """The documents of a collection that this process has opened."""
 
@@ -41,8 +25,7 @@ class OwnDocuments:
         self._opened = opened
 
     def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
-        from twinvec_qdrant.asking import stored_documents
-
+        """Return what ``asking.stored_documents`` does, and the fields of the collection's ``roots``."""
         found = stored_documents(self._opened, ids, nearest=nearest)
         return {**found, "roots": [root.as_fields() for root in self._opened.roots()]}
 
@@ -54,13 +37,12 @@ class OwnDocuments:
         *,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        from twinvec_qdrant.asking import delete_documents
-
+        """Do and return what ``asking.delete_documents`` does."""
         return delete_documents(self._opened, ids, filter, source, dry_run=dry_run)
 
 
 class ServedDocuments:
-    """The documents of a collection of a store that a process serves."""
+    """The documents of a collection of a store that a process serves; the methods are those of ``OwnDocuments``."""
 
     def __init__(self, client: ServerClient, name: str) -> None:
         self._client = client
@@ -86,7 +68,7 @@ class ServedDocuments:
 
 
 @contextmanager
-def documents_of(place: CollectionPlace) -> Iterator[Documents]:
+def documents_of(place: CollectionPlace) -> Iterator[OwnDocuments | ServedDocuments]:
     """Open the collection that the options name; a process that serves the store is asked instead.
 
     Raises:
