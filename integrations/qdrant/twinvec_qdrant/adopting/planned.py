@@ -10,9 +10,9 @@ from twinvec.errors import ConfigurationError, InputError
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.adopting.reading import ELSEWHERE, added_fields, document_of, is_adopted, is_ours
 from twinvec_qdrant.framework_layout import Layout
-from twinvec_qdrant.ingest.document_gate import DocumentGate
+from twinvec_qdrant.ingest.document_gate import document_version
 from twinvec_qdrant.records.commits import Catalog
-from twinvec_qdrant.records.schema import Record
+from twinvec_qdrant.records.schema import Record, canonical
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.settings import ChunkSettings
 from twinvec_qdrant.stores.points import Point
@@ -64,22 +64,15 @@ class AdoptionPlanner:
             except InputError as error:
                 self._check_harmless(point)
                 self._report.skip(point.id, str(error))
-        records, versions = self._catalog.records(found), self._versions([each[1] for each in found.values()])
+        records, settings = self._catalog.records(found), canonical(self._chunking.sizes())
         planned = []
         for point, document, fields in found.values():
-            old, version = records.get(point.id), versions[point.id]
+            old, version = records.get(point.id), document_version(document, settings)
             if not fields and old is not None and old.version == version:
                 self._report.unchanged += 1
             else:
                 planned.append(PlannedPoint(point, document, fields, version, old))
         return planned
-
-    def _versions(self, documents: Sequence[Document]) -> dict[str, str]:
-        """Return what an ingest would record as the version of each document, by id."""
-        gate = DocumentGate(self._chunking.sizes(), None, lambda *_: None, lambda: None, lambda *_: None)
-        for _ in gate.groups(documents):
-            pass
-        return gate.seen
 
     def _check_harmless(self, point: Point) -> None:
         """Raise ``ConfigurationError`` if searches of twinvec would take the point for a chunk."""

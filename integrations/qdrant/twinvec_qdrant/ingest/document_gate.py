@@ -122,7 +122,7 @@ class DocumentGate:
     def _is_first(self, document: Document) -> bool:
         ways = self._ways(document)
         settings = canonical({**self._given, **ways}) if ways else self._settings
-        version = digest(document.text, document.title, canonical(document.payload), settings)
+        version = document_version(document, settings)
         earlier = self.seen.get(document.id)
         if not earlier:
             self.seen[document.id] = version
@@ -131,6 +131,11 @@ class DocumentGate:
         else:
             self._fail(document.id, "an earlier document has the same id; that one was kept")
         return not earlier
+
+
+def document_version(document: Document, settings: str) -> str:
+    """Return the hash of all that decides the chunks of a checked document; ``settings`` are canonical JSON."""
+    return digest(document.text, document.title, canonical(document.payload), settings)
 
 
 def total_work(documents: object) -> int | None:
