@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from twinvec.errors import IngestError
 
@@ -59,6 +60,15 @@ class IngestReport:
         """Count one more document without text."""
         self.empty += 1
         self.empties.append((source, reason))
+
+    def add(self, other: Mapping[str, Any]) -> None:
+        """Add what another report counts, which may be one from JSON; missing fields count nothing."""
+        for each in fields(IngestReport):
+            found = other.get(each.name, 0)
+            if isinstance(found, list):
+                getattr(self, each.name).extend(tuple(item) if isinstance(item, list) else item for item in found)
+            elif found:
+                setattr(self, each.name, getattr(self, each.name) + found)
 
     def __str__(self) -> str:
         counts = (f"{getattr(self, name)} {name}" for name in ("new", "updated", "unchanged", "deleted", "failed"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from operator import length_hint
 from types import MappingProxyType
 from typing import Any
@@ -125,7 +124,7 @@ class ServedCollection:
             except InputError as error:
                 raise DocumentError(str(error)) from error
             finally:
-                _add(report, told.report)
+                report.add(told.report)
         for warning in told.report.get("warnings", ()):
             logger.warning(warning)
         if report.all_failed and not allow_all_failed:
@@ -171,15 +170,6 @@ class _Told:
 def _lines(first: dict[str, Any], reading: Reading) -> Iterator[dict[str, Any]]:
     yield first
     yield from map(written_line, reading)
-
-
-def _add(report: IngestReport, told: Mapping[str, Any]) -> None:
-    for each in fields(report):
-        value = told.get(each.name, 0)
-        if isinstance(value, list):
-            getattr(report, each.name).extend(tuple(item) if isinstance(item, list) else item for item in value)
-        elif value:
-            setattr(report, each.name, getattr(report, each.name) + value)
 
 
 def _wanted(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from itertools import tee
 from typing import Any, Protocol
 
@@ -98,10 +98,7 @@ class LedIngestion(Ingestion):
         self._catalog.clear(self._catalog.leftovers(self._helpers.idle()))
 
     def _next_parts(self, parts: Iterator[Part]) -> Iterator[Part]:
-        while True:
-            part = self._lost.popleft() if self._lost else next(parts, None)
-            if part is None:
-                return
+        while (part := self._lost.popleft() if self._lost else next(parts, None)) is not None:
             yield part
 
     def _with_average(self, changed: Iterator[Changed]) -> Iterator[Changed]:
@@ -137,9 +134,7 @@ class LedIngestion(Ingestion):
         return Part(changed, self._cutting.settings, left.intersection(each.document.id for each in changed))
 
     def _add(self, part: Part, done: PartReport) -> None:
-        for each in fields(done.report):
-            value = getattr(self._report, each.name)
-            setattr(self._report, each.name, value + getattr(done.report, each.name))
+        self._report.add(asdict(done.report))
         self._bm25.add_words(done.words, done.chunks)
         self._advance(part.changed, failed=done.report.failed)
 
