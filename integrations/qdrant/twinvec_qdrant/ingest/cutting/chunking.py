@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from twinvec.errors import ConfigurationError, DocumentError, EngineError, MissingExtraError
 from twinvec.retrieval.documents import Document
@@ -25,11 +25,6 @@ from twinvec_qdrant.ingest.cutting.markdown import is_markdown, markdown_section
 from twinvec_qdrant.ingest.cutting.surroundings import surrounded
 from twinvec_qdrant.ingest.reading.results import PagedDocument
 from twinvec_qdrant.settings import ChunkSettings
-
-if TYPE_CHECKING:
-    from semantic_text_splitter import CodeSplitter, MarkdownSplitter, TextSplitter
-
-    _Splitter = CodeSplitter | MarkdownSplitter | TextSplitter
 
 _SMALLEST_ROOM = 8  # tokens for heading and body together; a smaller chunk would hold no useful text
 _MARGIN = 2  # heading and body may have more tokens together than each alone
@@ -204,7 +199,7 @@ class Chunker:
             if self._tokens(heading, room) <= room:
                 return heading
         longest = path[-1][: room * _CHARACTERS_PER_TOKEN] if path else ""
-        pieces = self._by_tokens(room, "text").chunks(longest)
+        pieces: list[str] = self._by_tokens(room, "text").chunks(longest)
         return pieces[0].strip() if pieces else ""
 
     def _split(self, body: str, heading: str, kind: str) -> Iterator[str]:
@@ -300,23 +295,15 @@ class Chunker:
                 even = min(capacity, count // parts + capacity // 8)  # equal parts instead of a full and a tiny one
                 yield from self._by_tokens(max(even // _STEP * _STEP, 1), kind).chunks(piece)
 
-    def _by_characters(self, capacity: int, kind: str) -> _Splitter:
-        overlap = capacity * self.settings.overlap // self._room
-        if kind in _SPLITTERS:
-            return _splitter(kind)(capacity, overlap=overlap, trim=False)
-        from semantic_text_splitter import CodeSplitter
+    def _by_characters(self, capacity: int, kind: str) -> Any:
+        splitter, of_code = _splitter(kind)
+        return splitter(*of_code, capacity, overlap=capacity * self.settings.overlap // self._room, trim=False)
 
-        return CodeSplitter(grammar(kind), capacity, overlap=overlap, trim=False)
-
-    def _new_by_tokens(self, capacity: int, kind: str) -> _Splitter:
+    def _new_by_tokens(self, capacity: int, kind: str) -> Any:
         assert self._tokenizer is not None
-        overlap = min(self.settings.overlap, capacity - 1)
-        tokenizer = self._tokenizer.for_chunking()
-        if kind in _SPLITTERS:
-            return _splitter(kind).from_huggingface_tokenizer(tokenizer, capacity, overlap=overlap, trim=False)
-        from semantic_text_splitter import CodeSplitter
-
-        return CodeSplitter.from_huggingface_tokenizer(grammar(kind), tokenizer, capacity, overlap=overlap, trim=False)
+        splitter, of_code = _splitter(kind)
+        tokenizer, overlap = self._tokenizer.for_chunking(), min(self.settings.overlap, capacity - 1)
+        return splitter.from_huggingface_tokenizer(*of_code, tokenizer, capacity, overlap=overlap, trim=False)
 
     def _fits(self, text: str) -> bool:
         return len(text) <= self._limit * _CHARACTERS_PER_TOKEN and self._tokens(text, self._room) <= self._room
@@ -329,10 +316,13 @@ class Chunker:
         return int(self._tokenizer.count([self._prompt + text])[0]) - (self._limit - self._room)
 
 
-def _splitter(kind: str) -> type[MarkdownSplitter | TextSplitter]:
-    from semantic_text_splitter import MarkdownSplitter, TextSplitter
+def _splitter(kind: str) -> tuple[Any, tuple[object, ...]]:
+    """Return the class of the splitter for a kind of text, and the grammar, which only that of code takes first."""
+    from semantic_text_splitter import CodeSplitter, MarkdownSplitter, TextSplitter
 
-    return MarkdownSplitter if kind == "markdown" else TextSplitter
+    if kind in _SPLITTERS:
+        return MarkdownSplitter if kind == "markdown" else TextSplitter, ()
+    return CodeSplitter, (grammar(kind),)
 
 
 def _windows(text: str) -> Iterator[str]:
