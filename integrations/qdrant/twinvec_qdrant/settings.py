@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import check_choice, integer
@@ -28,14 +28,12 @@ NEWEST_READING = 2
 By version 1, markitdown reads PDFs, web pages keep their navigation, and Markdown the bytes of its images.
 """
 
-Settings = TypeVar("Settings", "IndexSettings", "ClusterSettings")
 
-
-def _built(kind: type[Settings], values: Mapping[str, Any], what: str) -> Settings:
+def check_fields(kind: type, values: Mapping[str, Any], what: str) -> None:
+    """Raise ConfigurationError if ``values`` has a key that is no field of the dataclass ``kind``."""
     known = [each.name for each in fields(kind)]
     if unknown := [name for name in values if name not in known]:
         raise ConfigurationError(f"{what} has no setting {unknown[0]!r}; it has {', '.join(known)}")
-    return kind(**values)
 
 
 def _is_count(value: object) -> bool:
@@ -101,7 +99,8 @@ class IndexSettings:
         Raises:
             ConfigurationError: an unknown field, or a value out of range.
         """
-        return _built(cls, values, "an index")
+        check_fields(cls, values, "an index")
+        return cls(**values)
 
 
 DEFAULT_INDEX = IndexSettings()
@@ -170,7 +169,8 @@ class ClusterSettings:
         Raises:
             ConfigurationError: an unknown name, or a value out of range.
         """
-        return _built(cls, values, "a cluster")
+        check_fields(cls, values, "a cluster")
+        return cls(**values)
 
 
 def _tenants(given: Any) -> tuple[str, ...] | None:

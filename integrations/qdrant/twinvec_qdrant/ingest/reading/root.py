@@ -9,12 +9,12 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document
 from twinvec.support.checks import check_settings, path_text
 from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
@@ -24,7 +24,7 @@ from twinvec_qdrant.ingest.reading.records import RECORDS_SUFFIX, count_lines, r
 from twinvec_qdrant.ingest.reading.results import NOT_UTF8, Failure, HelperCall, Read, WithResults, printable
 from twinvec_qdrant.ingest.reading.tables import TABLE_SUFFIXES, read_table
 from twinvec_qdrant.ingest.reading.walking import FoundFile, Walk
-from twinvec_qdrant.settings import NEWEST_READING
+from twinvec_qdrant.settings import NEWEST_READING, check_fields
 
 STANDARD_INPUT = "-"
 """The path of a root that reads JSON lines from standard input."""
@@ -174,9 +174,7 @@ class Root:
         Raises:
             ConfigurationError: an unknown field, or a pattern that is not valid.
         """
-        known = [each.name for each in fields(cls)]
-        if unknown := [name for name in values if name not in known]:
-            raise ConfigurationError(f"a root has no setting {unknown[0]!r}; it has {', '.join(known)}")
+        check_fields(cls, values, "a root")
         patterns = {name: tuple(values[name]) for name in ("include", "exclude") if name in values}
         columns = RecordColumns.from_dict(values.get("columns", {}))
         return cls(**{**values, **patterns, "columns": columns})
