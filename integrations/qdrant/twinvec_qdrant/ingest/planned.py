@@ -123,12 +123,7 @@ class Planner:
     """Plans the documents of one ingest; counts unchanged and refused ones in ``report`` and on the progress bar."""
 
     def __init__(
-        self,
-        catalog: Catalog,
-        tenants: Tenants,
-        chunker: Chunker,
-        report: IngestReport,
-        layout: Layout | None = None,
+        self, catalog: Catalog, tenants: Tenants, chunker: Chunker, report: IngestReport, layout: Layout | None
     ) -> None:
         self._catalog = catalog
         self._layout = layout

@@ -50,23 +50,22 @@ def registered(
     for path, text in describe.items():
         check_text(text, f"describe, under {check_text(path, 'describe: path')!r}")
     roots = Roots(catalog.backend)
+    named = source is not None
+    wanted = None if source is None else StoredRoot(source, described=dict(describe))
     if isinstance(documents, RootElsewhere):
         _reading_version(catalog, is_old=any, write=write)
-        wanted = StoredRoot.of_fields(documents.root)
-        return documents.documents, roots.register(wanted, named=documents.named, prune=prune, write=write)
-    if not isinstance(documents, Root):
+        wanted, named, documents = StoredRoot.of_fields(documents.root), documents.named, documents.documents
+    else:
+        if isinstance(documents, Root):
+            read = documents.read(with_results)
+            wanted, documents = stored_root(documents, source, describe), read
         if read_by := getattr(documents, "read_by", None):
             read_by(_reading_version(catalog, is_old=_has_versioned, write=write))
-        if source is None:
-            if describe:
-                raise ConfigurationError("describe needs a source: give source=NAME")
-            return documents, roots.membership(None)
-        wanted = StoredRoot(source, described=dict(describe))
-        return documents, roots.register(wanted, named=True, prune=prune, write=write)
-    read = documents.read(with_results)
-    read.read_by(_reading_version(catalog, is_old=_has_versioned, write=write))
-    wanted = stored_root(documents, source, describe)
-    return read, roots.register(wanted, named=source is not None, prune=prune, write=write)
+    if wanted is not None:
+        return documents, roots.register(wanted, named=named, prune=prune, write=write)
+    if describe:
+        raise ConfigurationError("describe needs a source: give source=NAME")
+    return documents, roots.membership(None)
 
 
 def _reading_version(catalog: Catalog, *, is_old: Callable[[Iterable[str]], bool], write: bool) -> int:

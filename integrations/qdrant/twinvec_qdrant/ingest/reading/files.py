@@ -39,6 +39,7 @@ from twinvec_qdrant.ingest.reading.results import (
 from twinvec_qdrant.settings import NEWEST_READING
 
 _NO_TEXT_IN_PDF = "holds no text, perhaps only images; recognise its text first (OCR)"
+_UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 
 SLOW_SUFFIXES = CONVERTED | {MAIL_SUFFIX}
@@ -137,16 +138,13 @@ def _document(file: FileBytes) -> Document:
     is_markdown = suffix in MARKDOWN_SUFFIXES
     payload: dict[str, Any] = {}
     if is_markdown:
-        payload, text = split_front_matter(_without_data_uris(text, version), partial(_tell, identity))
+        tell = partial(logger.warning, _UNREAD_FRONT_MATTER, printable(identity))
+        payload, text = split_front_matter(_without_data_uris(text, version), tell)
     payload |= {"path": identity, "format": "markdown" if is_markdown else "text"}
     if encoding:
         payload["encoding"] = encoding
     title = payload.pop("title") if isinstance(payload.get("title"), str) else ""
     return Document(identity, text, title, payload)
-
-
-def _tell(identity: str, reason: str) -> None:
-    logger.warning("%s: the front matter cannot be read and stays text: %s", printable(identity), reason)
 
 
 def _without_data_uris(markdown: str, version: int) -> str:
