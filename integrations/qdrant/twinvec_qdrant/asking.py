@@ -172,8 +172,9 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
     unknown = setting.mode != "sparse" and _is_unknown(text, opened)
     if setting.mode != "sparse" and not unknown:
         hits = _with_passages(text, hits, opened, asked.passages)
-    described = opened.described([_source(hit, asked.chunks) for hit in hits])
-    found = [_found(hit, asked, described) for hit in hits]
+    sources = [_source(hit, asked.chunks) for hit in hits]
+    described = opened.described(sources)
+    found = [FoundHit(hit, source, described.get(source, "")) for hit, source in zip(hits, sources, strict=True)]
     return Answer(query, found, searched, reranked, unknown)
 
 
@@ -236,11 +237,6 @@ def _relevant(hits: list[Hit], least: float | None, opened: Collection) -> list[
             f"chunks or more, twinvec reindex -c {opened.name} calibrates it"
         )
     return [hit for hit in hits if (hit.relevance or 0.0) >= least]
-
-
-def _found(hit: Hit, asked: Asked, described: Mapping[str, str]) -> FoundHit:
-    source = _source(hit, asked.chunks)
-    return FoundHit(hit, source, described.get(source, ""))
 
 
 def _source(hit: Hit, chunks: bool) -> str:

@@ -282,7 +282,8 @@ class Serving:
             return None
         if self.current.description.vector != served.description.vector:
             return self.current  # another thread has been faster
-        if named is not None and time.monotonic() < max(self._missing[1], self._ask_again(named)):
+        announced, _, ask_again = self._announced
+        if named is not None and time.monotonic() < max(self._missing[1], ask_again if named == announced else 0.0):
             return None
         now = yield from self._described()
         if now.vector == served.description.vector:
@@ -302,9 +303,6 @@ class Serving:
         since = self._announced[1] if self._announced[0] == named else time.monotonic()
         pause = _SWITCH_PAUSE_SECONDS if time.monotonic() - since > _SWITCH_SECONDS else 0.0
         self._announced = named, since, time.monotonic() + pause
-
-    def _ask_again(self, named: str) -> float:
-        return self._announced[2] if self._announced[0] == named else 0.0
 
     def _go_over(self, description: Description, *, wait: bool = True) -> ServedModel | None:
         """Serve the model of the description; raise ``SpaceMismatchError`` if it cannot be loaded.

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from twinvec.errors import CollectionNotFoundError, SpaceMismatchError, TwinvecError
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
@@ -89,9 +89,9 @@ def search_collections(
     store |= {"grpc": grpc, "grpc_port": grpc_port}
     entries = collections_of(list_collections(path, **store), names, remote=url is not None or client is not None)
     opened = partial(Collection.open, path=path, create=False, **store)
-    done = in_each(entries, opened, lambda each: each.search(query, limit, mode, filter, group))
-    ranked = [(rank, CollectionHit(name, hit)) for name, hits in done.results.items() for rank, hit in enumerate(hits)]
-    return CollectionHits(best_first(ranked)[:limit], done.failed)
+    found, failed = in_each(entries, opened, lambda each: each.search(query, limit, mode, filter, group))
+    ranked = [(rank, CollectionHit(name, hit)) for name, hits in found.items() for rank, hit in enumerate(hits)]
+    return CollectionHits(best_first(ranked)[:limit], failed)
 
 
 def best_first(ranked: Iterable[tuple[int, H]]) -> list[H]:
@@ -104,38 +104,30 @@ def best_first(ranked: Iterable[tuple[int, H]]) -> list[H]:
     return [each for _, each in ranked]
 
 
-@dataclass(frozen=True, slots=True)
-class Done(Generic[T]):
-    """What was done with each collection, by its name, and why it could not be done with others."""
-
-    results: dict[str, T]
-    failed: dict[str, TwinvecError]
-
-
 def in_each(
-    entries: Sequence[CollectionEntry],
-    opened: Callable[..., Collection],
-    do: Callable[[Collection], T],
-) -> Done[T]:
+    entries: Sequence[CollectionEntry], opened: Callable[..., Collection], do: Callable[[Collection], T]
+) -> tuple[dict[str, T], dict[str, TwinvecError]]:
     """Open one collection after the other, and do something with each; raise the first error if all fail.
 
-    ``opened`` gets a name and, if an earlier collection has loaded the same model, its ``encoder``.
+    Return what was done with each collection, by its name, and why it could not be done with others. ``opened`` gets a
+    name and, if an earlier collection has loaded the same model, its ``encoder``.
     """
     encoders: dict[str, SpaceEncoder] = {}
-    done: Done[T] = Done({}, {})
+    done: dict[str, T] = {}
+    failed: dict[str, TwinvecError] = {}
     for entry in entries:
         try:
             known = encoders.get(entry.model or "")
             with open_with_one_of([] if known is None else [known], partial(opened, entry.name)) as collection:
-                done.results[entry.name] = do(collection)
+                done[entry.name] = do(collection)
                 encoder = collection.loaded_encoder
                 if encoder is not None:
                     encoders.setdefault(encoder.name, encoder)
         except TwinvecError as error:
-            done.failed[entry.name] = error
-    if done.failed and not done.results:
-        raise next(iter(done.failed.values()))
-    return done
+            failed[entry.name] = error
+    if failed and not done:
+        raise next(iter(failed.values()))
+    return done, failed
 
 
 def open_with_one_of(encoders: Iterable[SpaceEncoder], opened: Callable[..., Collection]) -> Collection:

@@ -196,14 +196,14 @@ def _search_all(
 
     several = len(entries) > 1
     whole = replace(asked, limit=asked.limit + asked.offset, offset=0) if several else asked
-    done = in_each(entries, opened_one, searched)
-    failed = {name: str(error) for name, error in done.failed.items()}
+    done, errors = in_each(entries, opened_one, searched)
+    failed = {name: str(error) for name, error in errors.items()}
     if not several:
-        found, roots = done.results[entries[0].name]
+        found, roots = done[entries[0].name]
         return found, {"": roots}, failed
-    answers = zip(*(each for each, _ in done.results.values()), strict=True)
-    joined = [joined_answers(dict(zip(done.results, each, strict=True)), asked) for each in answers]
-    return joined, {name: roots for name, (_, roots) in done.results.items()}, failed
+    answers = zip(*(each for each, _ in done.values()), strict=True)
+    joined = [joined_answers(dict(zip(done, each, strict=True)), asked) for each in answers]
+    return joined, {name: roots for name, (_, roots) in done.items()}, failed
 
 
 def _print_json(answers: Sequence[Answer], failed: dict[str, str]) -> None:
