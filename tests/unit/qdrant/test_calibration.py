@@ -81,7 +81,7 @@ def test_a_failure_of_the_measurement_leaves_a_whole_collection(collection, monk
     def fails(*_: object) -> bool:
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr("twinvec_qdrant.calibration.measuring.calibrate", fails)
+    monkeypatch.setattr("twinvec_qdrant.calibration.measuring.measured", fails)
     assert collection.ingest(towns(LEAST_MEASURED)).new == LEAST_MEASURED
     assert "was not calibrated: no such luck" in caplog.text
     assert stored(collection) is None
@@ -316,7 +316,7 @@ sys.path.insert(0, {tests!r})
 from words import WordEncoder
 import twinvec_qdrant.calibration.measuring as module
 from twinvec_qdrant import Collection
-module.calibrate = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+module.measured = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 texts = [f"The harbour of town{{number}} was built. Visitors{{number}} like its old wall." for number in range({count})]
 with Collection.open("towns", {path!r}, encoder=WordEncoder(dim=64), chunking=False) as collection:
     collection.ingest([(f"town-{{number}}", text) for number, text in enumerate(texts)])

@@ -58,29 +58,21 @@ def is_due(description: Description, chunks: int) -> bool:
     return chunks >= max(_least_measured(_known(description)), 2 * before)
 
 
-def calibrate(backend: Backend, encoder: SpaceEncoder) -> bool:
-    """Measure a collection, and write what was found; return whether anything was.
+def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, only_if_due: bool = False) -> None:
+    """Measure a collection after other work, and write what was found.
 
     A collection that is too small stays as it is, unless it was in another language before. So does one that an older
-    version has made, until ``reindex`` or ``migrate`` renews it. One write records all; a kill before it leaves the
-    last calibration.
+    version has made, until ``reindex`` or ``migrate`` renews it. One write records all; a kill before it, or a failure,
+    which is logged, leaves the last calibration.
     """
-    now = stored_description(backend)
-    found = measured(backend, now, encoder)
-    if found is None:
-        return False
-    with backend.writing:
-        if stored_description(backend).vector != now.vector:  # the collection was migrated meanwhile
-            return False
-        backend.write_metadata({"calibration": asdict(found)})
-    return True
-
-
-def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, only_if_due: bool = False) -> None:
-    """``calibrate`` after other work: a failure leaves the last calibration, and is logged."""
     try:
-        if not only_if_due or is_due(stored_description(backend), backend.count([CHUNKS])):
-            calibrate(backend, encoder())
+        if only_if_due and not is_due(stored_description(backend), backend.count([CHUNKS])):
+            return
+        loaded, now = encoder(), stored_description(backend)
+        if (found := measured(backend, now, loaded)) is not None:
+            with backend.writing:
+                if stored_description(backend).vector == now.vector:  # else the collection was migrated meanwhile
+                    backend.write_metadata({"calibration": asdict(found)})
     except Exception as error:  # an encoder may raise anything, and all else is done
         logger.warning("%s: was not calibrated: %s", backend.location, error)
 
