@@ -140,7 +140,7 @@ def ingest_command(
     if len(roots) > 1 and (source is not None or describe):
         raise typer.BadParameter("--source and --describe are about one SOURCE: ingest the others by themselves")
     described = descriptions(describe, next(iter(roots.values())))
-    kept: dict[str, Any] = {} if cluster is None else {"cluster": cluster_settings(cluster)}
+    wanted_cluster = cluster_settings(cluster)
     if ray is not None and url is not None:
         wait = max(wait, _HELPED_WAIT_SECONDS)
     place = CollectionPlace(collection, path, url, wait, grpc_port)
@@ -159,7 +159,7 @@ def ingest_command(
             tenant_key=tenant_key,
             late_interaction=late_interaction,
             language=language,
-            **kept,
+            cluster=wanted_cluster,
             payload_indexes=payload_indexes(payload_index, no_payload_indexes),
         ) as opened,
     ):
