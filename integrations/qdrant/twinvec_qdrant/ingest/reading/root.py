@@ -130,11 +130,11 @@ class Root:
             raise DocumentError(f"{printable(str(path))}: {error.strerror}; expected a folder or a file") from error
         if stat.S_ISDIR(status.st_mode):
             return self._read_folder(self._walk(), with_results)
-        found = FoundFile(path, path.name, status.st_size)
-        reads = partial(self._reads, iter([found]), with_results, in_folder=False)
+        found = FoundFile(path, path.name, status.st_size, in_folder=False)
+        reads = partial(self._reads, iter([found]), with_results)
         if not stat.S_ISREG(status.st_mode):
             return Reading(reads)
-        return Reading(reads, self._count(path, in_folder=False), status.st_size)
+        return Reading(reads, self._count(found), status.st_size)
 
     def is_empty(self) -> bool:
         """Return whether there is nothing to ingest, not even a document without text.
@@ -144,9 +144,9 @@ class Root:
         path = Path(self.path)
         if self.path == STANDARD_INPUT or not (os.path.isdir(path) or os.path.isfile(path)):
             return False
-        in_folder = os.path.isdir(path)
-        found = self._walk().files() if in_folder else iter([FoundFile(path, path.name, 0)])
-        return not any(isinstance(each, Failure) or self._holds(each, in_folder=in_folder) for each in found)
+        file = FoundFile(path, path.name, 0, in_folder=False)
+        found = self._walk().files() if os.path.isdir(path) else iter([file])
+        return not any(isinstance(each, Failure) or self._holds(each) for each in found)
 
     def follows(self, path: Path) -> bool:
         """Return whether a change of this path may change the documents; ``path`` begins as ``self.path`` does."""
@@ -185,17 +185,12 @@ class Root:
     def _read_folder(self, walk: Walk, with_results: WithResults | None) -> Reading:
         number = size = 0
         for each in walk.files():
-            number += 1 if isinstance(each, Failure) else self._count(each.path, in_folder=True)
+            number += 1 if isinstance(each, Failure) else self._count(each)
             size += 0 if isinstance(each, Failure) else each.size
-        return Reading(partial(self._reads, walk.files(), with_results, in_folder=True), number, size)
+        return Reading(partial(self._reads, walk.files(), with_results), number, size)
 
     def _reads(
-        self,
-        found: Iterator[FoundFile | Failure],
-        with_results: WithResults | None,
-        reading: Reading,
-        *,
-        in_folder: bool,
+        self, found: Iterator[FoundFile | Failure], with_results: WithResults | None, reading: Reading
     ) -> Iterator[Read]:
         calls = (_with_call(each, reading.version) for each in found)
         for each in found if with_results is None else with_results(calls):
@@ -204,11 +199,10 @@ class Root:
             elif isinstance(each, Failure):
                 yield Read(each, 0)
             else:
-                yield from self._read_one(each, f"{each.place}/" if in_folder else "", reading.version)
+                yield from self._read_one(each, reading.version)
 
-    def _read_one(self, found: FoundFile, prefix: str, version: int = NEWEST_READING) -> Iterator[Read]:
-        """Yield the documents of a file; ``prefix`` comes before the ids of records, and is empty for a single file."""
-        kind = self._kind(found.path, in_folder=bool(prefix))
+    def _read_one(self, found: FoundFile, version: int = NEWEST_READING) -> Iterator[Read]:
+        kind, prefix = self._kind(found), found.prefix
         if kind and prefix != printable(prefix):  # no id can begin with it
             yield Read(Failure(printable(found.place), NOT_UTF8), found.size)
         elif kind == RECORDS_SUFFIX:
@@ -218,25 +212,24 @@ class Root:
         else:
             yield Read(read_file(found.path, found.place, version), found.size)
 
-    def _holds(self, found: FoundFile, *, in_folder: bool) -> bool:
+    def _holds(self, found: FoundFile) -> bool:
         """Return whether a file holds anything to ingest; only a file of records may hold nothing."""
-        prefix = f"{found.place}/" if in_folder else ""
-        return not self._kind(found.path, in_folder=in_folder) or next(self._read_one(found, prefix), None) is not None
+        return not self._kind(found) or next(self._read_one(found), None) is not None
 
-    def _count(self, path: Path, *, in_folder: bool) -> int:
+    def _count(self, found: FoundFile) -> int:
         """Return about how many documents a file holds."""
-        kind = self._kind(path, in_folder=in_folder)
-        return max(count_lines(path) - (kind in TABLE_SUFFIXES), 0) if kind else 1
+        kind = self._kind(found)
+        return max(count_lines(found.path) - (kind in TABLE_SUFFIXES), 0) if kind else 1
 
-    def _kind(self, path: Path, *, in_folder: bool) -> str:
+    def _kind(self, found: FoundFile) -> str:
         """Return the ending of the name of a file of records, or "" if the file is one document."""
-        suffix = path.suffix.lower()
+        path, suffix = found.path, found.path.suffix.lower()
         if suffix != RECORDS_SUFFIX and suffix not in TABLE_SUFFIXES:
             return ""
         # a pipe would wait for a writer; Path.exists raises if the folder does not permit to look at the file
-        if in_folder and os.path.exists(path) and not os.path.isfile(path):
+        if found.in_folder and os.path.exists(path) and not os.path.isfile(path):
             return ""
-        return suffix if self.records or (suffix == RECORDS_SUFFIX and not in_folder) else ""
+        return suffix if self.records or (suffix == RECORDS_SUFFIX and not found.in_folder) else ""
 
 
 def _with_call(found: FoundFile | Failure, version: int) -> FoundFile | Failure | Read | HelperCall:

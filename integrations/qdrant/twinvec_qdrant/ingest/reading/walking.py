@@ -21,11 +21,17 @@ _STORE_MARKS = {"collection.json", "lock", "owner"}  # files of an embedded coll
 
 
 class FoundFile(NamedTuple):
-    """A file of a folder: its path, its place in the folder ("deep/file.md"), and its size in bytes."""
+    """A file: its path, its place in the folder that is read ("deep/file.md"), else its name, and its size in bytes."""
 
     path: Path
     place: str
     size: int
+    in_folder: bool = True
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of its records begin with."""
+        return f"{self.place}/" if self.in_folder else ""
 
 
 class _Entry(NamedTuple):
