@@ -29,12 +29,12 @@ _CLOSING = re.compile(r"(?:[\W_]|\b(?:end|endif|fi|done|esac)\b)*")
 
 
 class _Language(NamedTuple):
-    """The module of a grammar, its function, the endings of file names, and the types of nodes that are definitions."""
+    """The module of a grammar, the endings of file names, the types of nodes that are definitions, and its function."""
 
     module: str
-    function: str
     suffixes: tuple[str, ...]
     definitions: frozenset[str]
+    function: str = "language"
 
 
 _SCRIPT = frozenset(
@@ -48,11 +48,10 @@ _C = frozenset({"function_definition", "struct_specifier", "union_specifier", "e
 _TYPES = frozenset({"class_declaration", "interface_declaration", "enum_declaration", "record_declaration"})
 
 LANGUAGES = {
-    "bash": _Language("bash", "language", (".bash", ".sh"), frozenset({"function_definition"})),
-    "c": _Language("c", "language", (".c",), _C),
+    "bash": _Language("bash", (".bash", ".sh"), frozenset({"function_definition"})),
+    "c": _Language("c", (".c",), _C),
     "c-sharp": _Language(
         "c_sharp",
-        "language",
         (".cs",),
         _TYPES
         | {"method_declaration", "constructor_declaration", "struct_declaration"}
@@ -60,37 +59,30 @@ LANGUAGES = {
     ),
     "cpp": _Language(
         "cpp",
-        "language",
         (".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx"),
         _C | {"class_specifier", "namespace_definition"},
     ),
-    "go": _Language(
-        "go", "language", (".go",), frozenset({"function_declaration", "method_declaration", "type_declaration"})
-    ),
+    "go": _Language("go", (".go",), frozenset({"function_declaration", "method_declaration", "type_declaration"})),
     "java": _Language(
-        "java",
-        "language",
-        (".java",),
-        _TYPES | {"method_declaration", "constructor_declaration", "annotation_type_declaration"},
+        "java", (".java",), _TYPES | {"method_declaration", "constructor_declaration", "annotation_type_declaration"}
     ),
-    "javascript": _Language("javascript", "language", (".cjs", ".js", ".jsx", ".mjs"), _SCRIPT),
+    "javascript": _Language("javascript", (".cjs", ".js", ".jsx", ".mjs"), _SCRIPT),
     "php": _Language(
         "php",
-        "language_php",
         (".php",),
         _TYPES | {"trait_declaration", "function_definition", "method_declaration", "namespace_definition"},
+        "language_php",
     ),
-    "python": _Language("python", "language", (".py", ".pyi"), frozenset({"function_definition", "class_definition"})),
-    "ruby": _Language("ruby", "language", (".rb",), frozenset({"module", "class", "method", "singleton_method"})),
+    "python": _Language("python", (".py", ".pyi"), frozenset({"function_definition", "class_definition"})),
+    "ruby": _Language("ruby", (".rb",), frozenset({"module", "class", "method", "singleton_method"})),
     "rust": _Language(
         "rust",
-        "language",
         (".rs",),
         frozenset({"function_item", "struct_item", "enum_item", "union_item", "trait_item", "impl_item"})
         | {"mod_item", "macro_definition"},
     ),
-    "tsx": _Language("typescript", "language_tsx", (".tsx",), _SCRIPT),
-    "typescript": _Language("typescript", "language_typescript", (".cts", ".mts", ".ts"), _SCRIPT),
+    "tsx": _Language("typescript", (".tsx",), _SCRIPT, "language_tsx"),
+    "typescript": _Language("typescript", (".cts", ".mts", ".ts"), _SCRIPT, "language_typescript"),
 }
 
 _BY_SUFFIX = {suffix: name for name, language in LANGUAGES.items() for suffix in language.suffixes}
