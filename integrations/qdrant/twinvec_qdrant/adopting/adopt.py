@@ -98,5 +98,5 @@ def adopt_collection(
             if encoder is not None and encoder.space != into.encoder.space:
                 raise ConfigurationError(f"{into!r} has another model than {encoder.name!r}: leave encoder out")
             source.check_vectors(into.encoder, report, in_place=False)
-            copy_into(into, backend, source.layout, source.vector, report, dry_run=dry_run, progress=progress)
+            copy_into(into, source, report, dry_run=dry_run, progress=progress)
         return report

@@ -11,30 +11,24 @@ from twinvec.errors import BadVectorError, InputError
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.adopting.reading import document_of, is_ours
+from twinvec_qdrant.adopting.source import ForeignCollection
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.framework_layout import Layout
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.stores.points import Point, pages
-from twinvec_qdrant.stores.server.backend import ServerBackend
 
 _PAGE = 1000
 
 
 def copy_into(
-    target: Collection,
-    backend: ServerBackend,
-    layout: Layout,
-    vector: str,
-    report: AdoptReport,
-    *,
-    dry_run: bool,
-    progress: bool,
+    target: Collection, source: ForeignCollection, report: AdoptReport, *, dry_run: bool, progress: bool
 ) -> None:
-    """Ingest the documents of all points into ``target``, with the vectors of this name."""
+    """Ingest the documents of all points into ``target``, with their vectors."""
+    backend, layout = source.backend, source.layout
     with progress_bar("Copying", backend.count([]), "points", shown=progress) as advance:
         for page in pages(backend.scroll([], []), _PAGE):
-            read = backend.retrieve([point.id for point in page], None, vector)
+            read = backend.retrieve([point.id for point in page], None, source.vector)
             _copy(target, layout, [read[point.id] for point in page if point.id in read], report, dry_run=dry_run)
             advance(len(page))
 
