@@ -130,12 +130,12 @@ def delete_command(
     nearest: Mapping[str, Sequence[str]] = {}
     with documents_of(place) as documents:
         if ids:
-            found = documents.delete(ids, dry_run=dry_run)
+            found = documents.delete(ids=ids, dry_run=dry_run)
             if found["missing"]:
                 nearest = documents.get(found["missing"])["nearest"]
         else:
-            conditions = parse_filter_options(where) if where else None
-            found = documents.delete(None, conditions, source, dry_run=dry_run or not yes)
+            chosen: dict[str, Any] = {"filter": parse_filter_options(where)} if where else {"source": source}
+            found = documents.delete(**chosen, dry_run=dry_run or not yes)
     if not (ids or yes or dry_run) and (found["documents"] or source is not None):
         found = _deleted_if_confirmed(place, found["documents"], source)
     _print_deleted(found, dry_run=dry_run, as_json=as_json)
@@ -162,8 +162,8 @@ def _deleted_if_confirmed(place: CollectionPlace, ids: Sequence[str], source: st
     typer.confirm(f"Delete {what} from {place.name!r}?", abort=True, err=True)
     with documents_of(place) as documents:
         if source is not None:
-            return documents.delete(None, source=source)
-        return {**documents.delete(ids), "missing": []}  # another process may have deleted some meanwhile
+            return documents.delete(source=source)
+        return {**documents.delete(ids=ids), "missing": []}  # another process may have deleted some meanwhile
 
 
 def _list(ids: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,15 +29,9 @@ class OwnDocuments:
         found = stored_documents(self._opened, ids, nearest=nearest)
         return {**found, "roots": [root.as_fields() for root in self._opened.roots()]}
 
-    def delete(
-        self,
-        ids: Sequence[str] | None,
-        filter: Mapping[str, Any] | None = None,
-        source: str | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> dict[str, Any]:
-        """Do and return what ``asking.delete_documents`` does."""
+    def delete(self, *, dry_run: bool = False, **chosen: Any) -> dict[str, Any]:
+        """Do and return what ``asking.delete_documents`` does with one of ``ids``, ``filter`` and ``source``."""
+        ids, filter, source = (chosen.get(name) for name in ("ids", "filter", "source"))
         return delete_documents(self._opened, ids, filter, source, dry_run=dry_run)
 
 
@@ -53,16 +47,8 @@ class ServedDocuments:
         asked = [{"ids": each, **wish} for each in _slices(ids)]
         return _joined([self._client.post(f"{self._path}/get", each) for each in asked])
 
-    def delete(
-        self,
-        ids: Sequence[str] | None,
-        filter: Mapping[str, Any] | None = None,
-        source: str | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> dict[str, Any]:
-        of_all: dict[str, Any] = {"filter": filter} if source is None else {"source": source}
-        asked = [of_all] if ids is None else [{"ids": each} for each in _slices(ids)]
+    def delete(self, *, dry_run: bool = False, **chosen: Any) -> dict[str, Any]:
+        asked = [{"ids": each} for each in _slices(chosen["ids"])] if "ids" in chosen else [chosen]
         path = f"{self._path}/delete"
         return _joined([self._client.post(path, {**each, "dry_run": dry_run}) for each in asked])
 
