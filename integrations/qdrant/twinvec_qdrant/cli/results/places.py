@@ -13,7 +13,7 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.windows import whole_lines
 from twinvec_qdrant.asking import FoundHit
 from twinvec_qdrant.cli.results.hits import ShownHit
-from twinvec_qdrant.ingest.cutting.markdown import is_markdown, located_sections
+from twinvec_qdrant.ingest.cutting.markdown import is_markdown, located_sections, with_line_feeds
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
 from twinvec_qdrant.stored_roots import StoredRoot, owner
@@ -55,9 +55,9 @@ class Places:
         if text is None or start == end:
             return None
         body = body_start(hit)
-        before, passage = _normal(hit.text[body:start]), _normal(hit.text[start:end])
+        before, passage = with_line_feeds(hit.text[body:start]), with_line_feeds(hit.text[start:end])
         for read in dict.fromkeys((without_data_uris(text), text)):  # older collections keep data URIs
-            at = _only_place(read, _normal(hit.text[body:]), source, hit)
+            at = _only_place(read, with_line_feeds(hit.text[body:]), source, hit)
             found = _only_place(read, passage, source, hit) if at is None else at + len(before)
             if found is not None:
                 first = read.count("\n", 0, found) + 1
@@ -108,11 +108,6 @@ def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
     return found or [range(len(text))]
 
 
-def _normal(text: str) -> str:
-    """Return a text with lines that end in \\n."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
 def _read(path: Path) -> str | None:
     """Return the text of a file, with lines that end in \\n as in chunks; None for a file that is no text.
 
@@ -126,4 +121,4 @@ def _read(path: Path) -> str | None:
         text, _ = decode(path.read_bytes())
     except (OSError, DocumentError):
         return None
-    return _normal(text)
+    return with_line_feeds(text)

@@ -31,8 +31,8 @@ class OwnDocuments:
 
     def delete(self, *, dry_run: bool = False, **chosen: Any) -> dict[str, Any]:
         """Do and return what ``asking.delete_documents`` does with one of ``ids``, ``filter`` and ``source``."""
-        ids, filter, source = (chosen.get(name) for name in ("ids", "filter", "source"))
-        return delete_documents(self._opened, ids, filter, source, dry_run=dry_run)
+        ids, conditions, source = (chosen.get(name) for name in ("ids", "filter", "source"))
+        return delete_documents(self._opened, ids, conditions, source, dry_run=dry_run)
 
 
 class ServedDocuments:

@@ -15,6 +15,11 @@ def is_markdown(document: Document) -> bool:
     return stated == "markdown" if stated is not None else document.id.lower().endswith(MARKDOWN_SUFFIXES)
 
 
+def with_line_feeds(text: str) -> str:
+    """Return a text whose lines end in \\n, as the parser counts them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 class Section(NamedTuple):
     """A heading path, and the lines below its last heading: the first one, from 0, and the one behind the last."""
 
@@ -25,7 +30,7 @@ class Section(NamedTuple):
 
 def markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str]]:
     """Return the heading path and the body of every section; the first section stands before all headings."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the lines that the parser counts
+    text = with_line_feeds(text)
     lines = text.split("\n")
     return [(path, "\n".join(lines[first:end])) for path, first, end in located_sections(text, title)]
 
