@@ -47,7 +47,7 @@ _ERRORS: dict[str, type[TwinvecError]] = {
     "store_unavailable": StoreUnavailableError,
 }
 _CONNECT_SECONDS = 5.0
-_ANSWER_SECONDS = 600.0
+_ANSWER_SECONDS = 600.0  # once the process is known to be there: a search or an ingest may take its time
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NEEDS_KEY, _BUSY = (401, 403), 429
 
@@ -58,9 +58,7 @@ Events = Callable[[str, dict[str, Any]], None]
 class ServerClient:
     """Asks a process that serves a store, over one connection; a context manager.
 
-    Args:
-        process: The process.
-        wait_seconds: How long to ask again while the process is too busy.
+    While the process is too busy, it is asked again for ``wait_seconds``.
 
     Raises:
         StoreBusyError: the process has the store, and does not answer at its address.
@@ -81,7 +79,9 @@ class ServerClient:
             raise StoreBusyError(f"{process} has the store, and does not answer: {error.__cause__}") from error
         if found.get("instance") != process.instance:
             raise StoreBusyError(f"{process} has the store, but another process answers at that address")
-        self._wait_longer()
+        self._connection.timeout = _ANSWER_SECONDS
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(_ANSWER_SECONDS)
         self._headers = {"Twinvec-Store": process.secret}
 
     def __enter__(self) -> ServerClient:
@@ -177,12 +177,6 @@ class ServerClient:
             )
         otherwise = StoreError if answer.status >= 500 else ConfigurationError
         return _told_error({"message": message, "code": code}, otherwise)
-
-    def _wait_longer(self) -> None:
-        """Wait long for answers: the process is there, and a search or an ingest may take its time."""
-        self._connection.timeout = _ANSWER_SECONDS
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(_ANSWER_SECONDS)
 
     def _authorized(self) -> dict[str, str]:
         key = _key()

@@ -39,11 +39,8 @@ logger = logging.getLogger(__name__)
 def watch(names: list[str], open_collection: Open, told: Told, *, prune: bool = True) -> None:
     """Update collections now, and whenever a file of their sources changes; never returns.
 
-    Args:
-        names: Names of the collections.
-        open_collection: Opens a collection, with the encoder if one is given.
-        told: Called with the name of a collection and what an update of it did.
-        prune: Remove documents that their source no longer holds.
+    ``open_collection`` opens a collection, with the encoder if one is given. ``told`` is called with the name of a
+    collection and what an update of it did. ``prune`` removes documents that their source no longer holds.
 
     Raises:
         ConfigurationError: the operating system limits the number of watched folders to fewer.

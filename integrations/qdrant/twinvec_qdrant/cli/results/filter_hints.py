@@ -14,11 +14,9 @@ _SHOWN = 10
 
 
 def filter_hints(filter: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the conditions of --filter, as far as ``info`` of the collection tells.
+    """Yield what is wrong with the conditions of --filter, as far as ``Collection.info`` tells.
 
-    Args:
-        filter: What ``parse_filter_options`` returns; conditions of a nested JSON filter get no hint.
-        info: What ``Collection.info`` returns.
+    ``filter`` is what ``parse_filter_options`` returns; conditions of a nested JSON filter get no hint.
     """
     indexes: Mapping[str, str] = info.get("payload_indexes") or {}
     own = {"id", "and", "or", "not", info.get("tenant_key"), *SHOWN_FIELDS}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from operator import length_hint
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +22,7 @@ from twinvec.errors import (
 )
 from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.ingest.lines import written_line
-from twinvec_qdrant.ingest.reading.root import Reading, Root
+from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import stored_root
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.serving.client import ServerClient
@@ -37,12 +38,7 @@ _MAY_END = "the process that serves the store keeps what it has stored, and may 
 
 
 class ServedCollection:
-    """A collection of a store that a process serves, as ``twinvec ingest`` and ``twinvec update`` use one.
-
-    Args:
-        client: The client of the process.
-        name: The collection's name.
-    """
+    """A collection of a store that a process serves, as ``twinvec ingest`` and ``twinvec update`` use one."""
 
     def __init__(self, client: ServerClient, name: str) -> None:
         self.name = name
@@ -53,14 +49,9 @@ class ServedCollection:
     def made(
         cls, client: ServerClient, name: str, model: str | None, *, keep_model: bool, settings: Mapping[str, Any]
     ) -> ServedCollection:
-        """Return a collection, which is made if it does not exist.
+        """Return a collection, which is made if it does not exist, with ``settings`` for ``Collection.open``.
 
-        Args:
-            client: The client of the process.
-            name: The collection's name.
-            model: A model that the process serves, for a new collection.
-            keep_model: An existing collection keeps its model.
-            settings: Arguments of ``Collection.open`` for a new collection.
+        ``model`` is one that the process serves; with ``keep_model``, an existing collection keeps its own.
 
         Raises:
             ConfigurationError: the settings contradict the collection, or are for a server.
@@ -114,7 +105,8 @@ class ServedCollection:
         with progress_bar("Ingesting", number or None, "documents", shown=progress) as advance:
             told = _Told(advance)
             try:
-                self._client.stream(f"{self._path}/documents?{query}", _lines(first, reading), told.event)
+                lines = chain([first], map(written_line, reading))
+                self._client.stream(f"{self._path}/documents?{query}", lines, told.event)
             except KeyboardInterrupt:
                 complain(f"twinvec: {_GOES_ON if told.received else _MAY_END}")
                 raise
@@ -165,11 +157,6 @@ class _Told:
             self.report = values
         elif name == "error":
             self.report = values.get("report", {})
-
-
-def _lines(first: dict[str, Any], reading: Reading) -> Iterator[dict[str, Any]]:
-    yield first
-    yield from map(written_line, reading)
 
 
 def _wanted(settings: Mapping[str, Any]) -> dict[str, Any]:
