@@ -15,9 +15,7 @@ BREAK = "\f"
 def with_breaks(text: str, starts: Sequence[int]) -> tuple[str, list[int]]:
     """Return the text of a PDF with a form feed before each page but the first, and where its pages start now.
 
-    Args:
-        text: The text, which may have its form feeds already.
-        starts: The offset of each page's first letter in the text.
+    ``starts`` has the offset of each page's first letter in the text, which may have its form feeds already.
     """
     if BREAK in text:
         return text, [_behind_break(text, start) for start in starts]

@@ -286,7 +286,10 @@ class Chunker:
         """Yield pieces of at most ``capacity`` tokens: cut by characters, which is fast, and longer ones by tokens."""
         assert self._tokenizer is not None
         a_token = min(len(text) / max(int(self._tokenizer.count([text])[0]), 1), _CHARACTERS_PER_TOKEN)
-        pieces = self._by_characters(max(int(capacity * a_token * _FILL), 1), kind).chunks(text)
+        characters = max(int(capacity * a_token * _FILL), 1)
+        splitter, of_code = _splitter(kind)
+        overlap = characters * self.settings.overlap // self._room
+        pieces = splitter(*of_code, characters, overlap=overlap, trim=False).chunks(text)
         for piece, count in zip(pieces, self._tokenizer.count(pieces).tolist(), strict=True):
             if count <= capacity:
                 yield piece
@@ -294,10 +297,6 @@ class Chunker:
                 parts = -(-count // capacity)
                 even = min(capacity, count // parts + capacity // 8)  # equal parts instead of a full and a tiny one
                 yield from self._by_tokens(max(even // _STEP * _STEP, 1), kind).chunks(piece)
-
-    def _by_characters(self, capacity: int, kind: str) -> Any:
-        splitter, of_code = _splitter(kind)
-        return splitter(*of_code, capacity, overlap=capacity * self.settings.overlap // self._room, trim=False)
 
     def _new_by_tokens(self, capacity: int, kind: str) -> Any:
         assert self._tokenizer is not None

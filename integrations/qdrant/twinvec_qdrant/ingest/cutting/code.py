@@ -144,13 +144,9 @@ def grammar(name: str) -> object:
 def code_sections(
     text: str, language: str, file: Sequence[str], fits: Callable[[Sequence[str], str], bool]
 ) -> list[tuple[list[str], str]]:
-    """Return the heading path and the body of every section, in order.
+    """Return the heading path and the body of every section, in order; ``file`` is the heading path of the whole file.
 
-    Args:
-        text: The code.
-        language: One of ``installed_languages``.
-        file: The heading path of the whole file.
-        fits: Tells whether a body fits into one chunk below a heading path.
+    ``fits`` tells whether a body fits into one chunk below a heading path.
     """
     if len(text) > MAX_CHARACTERS or fits(file, text):
         return [(list(file), text)]
