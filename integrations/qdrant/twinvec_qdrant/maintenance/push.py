@@ -188,14 +188,12 @@ class _Push:
         copied = {VOCABULARY}  # which the copy counts from its own chunks
         for page in pages((each for each in self._source.scroll([NOTES]) if each.id != VOCABULARY), _PAGE):
             self._indexing.see(note.payload["metadata"] for note in page if are_filtered(note.payload["namespace"]))
-            self._target.upsert([self._to_copy(note, prune=prune) for note in page])
+            # the copy keeps its own roots, unless their documents are pruned
+            joined = [note if prune or note.id != ROOTS else Roots(self._target).joined(note) for note in page]
+            self._target.upsert(joined)
             copied.update(note.id for note in page)
         self._target.flush()
         return copied
-
-    def _to_copy(self, note: Point, *, prune: bool) -> Point:
-        """Return a note as the copy gets it; the copy keeps its own roots, unless their documents are pruned."""
-        return note if prune or note.id != ROOTS else Roots(self._target).joined(note)
 
     def _prune(self, sources: set[str], notes: set[str], *, allow_empty: bool) -> None:
         gone = [source for source in self._to.sources() if source not in sources]
