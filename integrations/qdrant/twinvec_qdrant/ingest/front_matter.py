@@ -104,8 +104,6 @@ def _place_of_bad_value(block: str) -> Any:
                 loader.construct_object(value, deep=True)
             except Exception:  # as in ``split_front_matter``
                 return value.start_mark
-    except yaml.YAMLError:
-        return None
     finally:
         loader.dispose()
     return None
