@@ -26,35 +26,20 @@ _CLIENT = "give client=QdrantClient(...) made with it"
 _CHECKS = "the check that a collection belongs to its model cannot be left out"
 
 _REFUSED = {
-    "sparse_embedding": _BM25,
-    "fastembed_sparse_model": _BM25,
-    "sparse_doc_fn": _BM25,
-    "sparse_query_fn": _BM25,
-    "hybrid_fusion_fn": _FUSION,
-    "hybrid_fusion": _FUSION,
-    "collection_create_options": f"{_INDEX} or cluster=ClusterSettings(...)",
-    "vector_params": _INDEX,
-    "sparse_vector_params": _INDEX,
-    "dense_config": _INDEX,
-    "sparse_config": _INDEX,
-    "quantization_config": "give index=IndexSettings(quantization='int8')",
-    "shard_keys": _TENANTS,
-    "shard_key_selector_fn": _TENANTS,
-    "shard_key_selector": _TENANTS,
-    "shard_identifier": _TENANTS,
-    "ordering": "writes of a document are ordered by its commit, so leave it out",
-    "consistency": "give cluster=ClusterSettings(read_consistency=...) to the store",
-    "client_kwargs": _CLIENT,
-    "auth_token_provider": _CLIENT,
-    "grpc_options": _CLIENT,
-    "force_disable_check_same_thread": _CLIENT,
-    "check_compatibility": _CLIENT,
-    "cloud_inference": _CLIENT,
-    "local_inference_batch_size": _CLIENT,
-    "limits": _CLIENT,
-    "pool_size": _CLIENT,
+    _BM25: "sparse_embedding fastembed_sparse_model sparse_doc_fn sparse_query_fn",
+    _FUSION: "hybrid_fusion_fn hybrid_fusion",
+    f"{_INDEX} or cluster=ClusterSettings(...)": "collection_create_options",
+    _INDEX: "vector_params sparse_vector_params dense_config sparse_config",
+    "give index=IndexSettings(quantization='int8')": "quantization_config",
+    _TENANTS: "shard_keys shard_key_selector_fn shard_key_selector shard_identifier",
+    "writes of a document are ordered by its commit, so leave it out": "ordering",
+    "give cluster=ClusterSettings(read_consistency=...) to the store": "consistency",
+    _CLIENT: "client_kwargs auth_token_provider grpc_options force_disable_check_same_thread check_compatibility "
+    "cloud_inference local_inference_batch_size limits pool_size",
 }
-"""Argument -> what to do instead; None, an empty mapping and an empty list mean that it is not given."""
+"""What to do instead -> arguments; None, an empty mapping and an empty list mean that an argument is not given."""
+
+_INSTEAD = {name: reason for reason, names in _REFUSED.items() for name in names.split()}
 
 _FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "distance": (("Cosine",), "a collection compares by cosine"),
@@ -89,9 +74,9 @@ def refuse_foreign(arguments: Mapping[str, Any]) -> None:
             plain = getattr(value, "value", value)
             if not any(plain is each or (plain == each and type(plain) is type(each)) for each in taken):
                 raise ConfigurationError(f"{name}={plain!r} is not supported: {reason}")
-        elif name in _REFUSED:
+        elif name in _INSTEAD:
             if not isinstance(value, (Mapping, list, tuple, str)) or value:
-                raise ConfigurationError(f"{name} is not supported: {_REFUSED[name]}")
+                raise ConfigurationError(f"{name} is not supported: {_INSTEAD[name]}")
         else:
             unknown[name] = value
     refuse_unknown(unknown)
