@@ -16,20 +16,29 @@ The vectors are not touched, and keep their name: a description names the vector
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from twinvec.errors import InputError
+from twinvec.errors import ConfigurationError, InputError
+from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters.conditions import Not
 from twinvec.support.progress import Advance, progress_bar, unseen
-from twinvec_qdrant.adopting.planned import AdoptionPlanner, PlannedPoint
-from twinvec_qdrant.adopting.reading import KIND_FIELDS, document_of, is_adopted
+from twinvec_qdrant.adopting.reading import (
+    ELSEWHERE,
+    KIND_FIELDS,
+    added_fields,
+    document_of,
+    is_adopted,
+    is_ours,
+)
+from twinvec_qdrant.ingest.document_gate import document_version
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import ADOPTION, Description
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
-from twinvec_qdrant.records.schema import RECORDS, record_id
+from twinvec_qdrant.records.schema import RECORDS, Record, canonical, record_id
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.stores.base import update_existing
 from twinvec_qdrant.stores.conditions import LacksVector, StoreCondition, field_is
@@ -46,6 +55,26 @@ ADDING = "twinvec_adding"
 
 _PAGE = 256
 _ROUNDS = 5  # only the framework's application makes a point differ from what was read
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedPoint:
+    """A point to adopt.
+
+    ``fields`` are to be added to its payload, ``version`` is what an ingest of the same document would record, and
+    ``old`` is the record of an earlier version of the document.
+    """
+
+    point: Point
+    document: Document
+    fields: dict[str, Any]
+    version: str
+    old: Record | None
+
+    def record(self, terms: int) -> Record:
+        """Return the record of the document; ``terms`` is the number of terms of its text."""
+        revision = f"{self.version} {self.point.id}"
+        return Record(self.point.id, self.version, revision, (self.point.id,), terms, {})
 
 
 class Adoption:
@@ -85,10 +114,10 @@ class Adoption:
 
     def count(self, *, progress: bool) -> None:
         """Count what ``run`` would do; write nothing."""
-        planner, wanted = self._planner(self._report, [FOREIGN] if self._finished else []), self._wanted()
+        bare, wanted = self._bare([FOREIGN] if self._finished else []), self._wanted()
         with progress_bar("Counting", self._backend.count(wanted), "points", shown=progress) as advance:
             for page in pages(self._backend.scroll(wanted), _PAGE):
-                self._report.adopted += len(planner.planned(page))
+                self._report.adopted += len(self._planned(page, self._report, bare))
                 advance(len(page))
 
     def _wanted(self) -> Sequence[StoreCondition]:
@@ -115,32 +144,67 @@ class Adoption:
         )
         return {**now.new_collection().metadata, ADOPTION: None}
 
-    def _planner(self, report: AdoptReport, among: Sequence[StoreCondition] = (FOREIGN,)) -> AdoptionPlanner:
-        bare = {point.id for point in self._backend.scroll([*among, LacksVector(self._description.vector)], [])}
-        return AdoptionPlanner(self._catalog, self._layout, self._description.chunking, report, bare)
+    def _bare(self, among: Sequence[StoreCondition] = (FOREIGN,)) -> set[str]:
+        """Return the ids of the points without a vector of the model."""
+        return {point.id for point in self._backend.scroll([*among, LacksVector(self._description.vector)], [])}
 
     def _sweep(self, wanted: Sequence[StoreCondition], report: AdoptReport, advance: Advance) -> int:
         """Adopt the points that satisfy the conditions; return how many. ``report`` counts the others."""
-        planner, adopted = self._planner(report), 0
+        bare, adopted = self._bare(), 0
         for page in pages(self._backend.scroll(wanted), _PAGE):
-            adopted += self._adopt(planner, page)
+            adopted += self._adopt(page, report, bare)
             advance(len(page))
         self._report.adopted += adopted
         return adopted
 
-    def _adopt(self, planner: AdoptionPlanner, page: Sequence[Point]) -> int:
+    def _adopt(self, page: Sequence[Point], report: AdoptReport, bare: Collection[str]) -> int:
         """Adopt the points of a page, even if the framework's application changes them meanwhile; return how many."""
         adopted = 0
-        left = planner.planned(page)
+        left = self._planned(page, report, bare)
         for _ in range(_ROUNDS):
             if not left:
                 break
             changed = self._write(left)
             adopted += len(left) - len(changed)
-            left = planner.planned(list(self._backend.retrieve(changed).values()))
+            left = self._planned(list(self._backend.retrieve(changed).values()), report, bare)
         return adopted
 
-    def _write(self, planned: Sequence[PlannedPoint]) -> list[str]:
+    def _planned(self, page: Sequence[Point], report: AdoptReport, bare: Collection[str]) -> list[_PlannedPoint]:
+        """Return the points to adopt; count those that are adopted already, and those that cannot be.
+
+        ``bare`` are the ids of points without a vector of the model.
+        """
+        found: dict[str, tuple[Point, Document, dict[str, Any]]] = {}
+        for point in page:
+            if is_ours(point.payload) and not is_adopted(point.payload):
+                continue
+            try:
+                if point.id in bare:
+                    raise InputError("it has no vector of the model")
+                document = document_of(self._layout, point.id, point.payload)
+                found[point.id] = point, document, added_fields(self._layout, document, point.payload)
+            except InputError as error:
+                self._check_harmless(point)
+                report.skip(point.id, str(error))
+        records, settings = self._catalog.records(found), canonical(self._description.chunking.sizes())
+        planned = []
+        for point, document, fields in found.values():
+            old, version = records.get(point.id), document_version(document, settings)
+            if not fields and old is not None and old.version == version:
+                report.unchanged += 1
+            else:
+                planned.append(_PlannedPoint(point, document, fields, version, old))
+        return planned
+
+    def _check_harmless(self, point: Point) -> None:
+        """Raise ``ConfigurationError`` if searches of twinvec would take the point for a chunk."""
+        if point.payload.get("kind") == "chunk":
+            raise ConfigurationError(
+                f"{self._catalog.backend.location}: the payload of point {point.id} has 'chunk' under 'kind', by which "
+                f"twinvec knows its own points; {ELSEWHERE}"
+            )
+
+    def _write(self, planned: Sequence[_PlannedPoint]) -> list[str]:
         """Add our fields and vectors to the points, and commit them; return the ids of those that have changed."""
         self._indexing.see(each.document.payload for each in planned)
         terms = self._weights.terms([each.document.text for each in planned])
@@ -165,7 +229,7 @@ class Adoption:
         """Add values to the points that are still there, by id."""
         update_existing(self._backend, values, lambda ids: add({key: values[key] for key in ids}))
 
-    def _unchanged(self, planned: Sequence[PlannedPoint]) -> set[str]:
+    def _unchanged(self, planned: Sequence[_PlannedPoint]) -> set[str]:
         """Return the ids of the points that hold the documents for which they were given our fields."""
         there = self._backend.retrieve([each.point.id for each in planned])
         same = set()

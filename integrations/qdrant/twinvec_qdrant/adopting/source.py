@@ -1,4 +1,9 @@
-"""A framework's collection as it is found: where it is, which vectors are meant, and whether a model has given them."""
+"""A framework's collection as it is found: where it is, which vectors are meant, and whether a model has given them.
+
+That is seen on a sample of its points. Frameworks encode documents in their own ways: with a model's prompt for
+documents or without, a node with its metadata or without. A vector that the model gives to the text in another of these
+ways is of another space, and the error says which.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,19 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, InputError
+from twinvec.arrays import FloatArray, unit
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, InputError, SpaceMismatchError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.adopting.reading import ELSEWHERE, added_fields, document_of, is_adopted, is_ours
-from twinvec_qdrant.adopting.sample import SAMPLE, check_sample
+from twinvec_qdrant.encoders import document_vectors
 from twinvec_qdrant.framework_layout import Layout
 from twinvec_qdrant.opening_store import StorePlace, find_store
+from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.stores.conditions import Conditions
 from twinvec_qdrant.stores.points import UNNAMED, Point
@@ -25,10 +33,15 @@ from twinvec_qdrant.stores.server.clients import local_client
 from twinvec_qdrant.stores.server.store import ServerStore
 from twinvec_qdrant.stores.server.structure import Shape
 
+if TYPE_CHECKING:
+    from twinvec.encoder import Encoder
+
 _NAMES: Mapping[str, tuple[str, ...]] = {"langchain": (UNNAMED,), "llama_index": ("text-dense", UNNAMED)}
 """The names that the frameworks' classes give dense vectors by default."""
 
-_LOOKED_AT = 8 * SAMPLE  # points, to find a sample among them
+_SAMPLE = 32  # points that are compared, at most
+_LOOKED_AT = 8 * _SAMPLE  # points, to find a sample among them
+_CLEARLY = 0.002  # by how much another prompt must agree better to be the right one
 
 
 @contextmanager
@@ -97,14 +110,14 @@ class ForeignCollection:
                 f"layout, or has it other keys (text_key=, --text-key, metadata_key=, --metadata-key)? Else {ELSEWHERE}"
             )
         vectors = self.backend.retrieve(list(documents), [], self.vector)
-        sample = [key for key, point in vectors.items() if point.dense is not None][:SAMPLE]
+        sample = [key for key, point in vectors.items() if point.dense is not None][:_SAMPLE]
         if not sample:
             if documents:
                 raise ConfigurationError(f"{self.backend.location}: none of {len(documents)} points has a vector")
             return
         stored_ND = np.stack([np.asarray(vectors[key].dense, dtype=np.float32) for key in sample])
         ways = {str(row): [documents[key][row].text for key in sample] for row in range(len(layouts))}
-        best, cosines = check_sample(self.backend.location, encoder, stored_ND, ways)
+        best, cosines = _check_sample(self.backend.location, encoder, stored_ND, ways)
         self.layout = layouts[int(best)]
         report.compared, report.lowest_cosine = len(sample), float(cosines.min())
 
@@ -126,3 +139,65 @@ class ForeignCollection:
             except InputError as error:
                 why = why or f"{point.id}: {error}"
         return documents, why
+
+
+def _check_sample(
+    location: str, encoder: SpaceEncoder, stored_ND: FloatArray, ways: Mapping[str, Sequence[str]]
+) -> tuple[str, FloatArray]:
+    """Return which of the ``ways`` (name -> texts) gives the stored vectors with the encoder, and the cosines.
+
+    Raise ``SpaceMismatchError`` if none does for every point, or if another prompt than the document's agrees better.
+    """
+    if stored_ND.shape[1] != encoder.dim:
+        raise SpaceMismatchError(
+            f"{location}: its vectors have {stored_ND.shape[1]} dimensions; {encoder.name!r} gives {encoder.dim}"
+        )
+    cosines = {way: _agreement(stored_ND, document_vectors(encoder, texts)) for way, texts in ways.items()}
+    best = max(cosines, key=lambda way: float(cosines[way].mean()))
+    prompt, at = _better_prompt(encoder, stored_ND, ways[best], float(cosines[best].mean()))
+    if prompt is None and cosines[best].min() >= SAME_VECTOR_COSINE:
+        return best, cosines[best]
+    raise SpaceMismatchError(_explained(location, encoder, cosines[best], prompt, at))
+
+
+def _agreement(stored_ND: FloatArray, now_ND: FloatArray) -> FloatArray:
+    """Return the cosine of each stored vector and the one that the model gives now."""
+    found: FloatArray = np.sum(unit(stored_ND) * unit(now_ND), axis=1)
+    return found
+
+
+def _better_prompt(
+    encoder: SpaceEncoder, stored_ND: FloatArray, texts: Sequence[str], reached: float
+) -> tuple[str | None, float]:
+    """Return the text of a prompt that agrees clearly better than the document's, and its mean cosine; else None."""
+    from twinvec.encoder import Encoder
+
+    if not isinstance(encoder, Encoder) or not encoder.prompts:
+        return None, reached
+    prompts = {text: name for name, text in encoder.prompts.items()} | {"": ""}
+    prompts.pop(encoder.document_prompt, None)
+    means = {text: _mean(encoder, stored_ND, texts, name) for text, name in prompts.items()}
+    best = max(means, key=lambda text: means[text], default=None)
+    if best is None or means[best] < reached + _CLEARLY:
+        return None, reached
+    return best, means[best]
+
+
+def _mean(encoder: Encoder, stored_ND: FloatArray, texts: Sequence[str], prompt: str) -> float:
+    now_ND = np.asarray(encoder.encode(list(texts), prompt=prompt), dtype=np.float32)
+    return float(_agreement(stored_ND, now_ND).mean())
+
+
+def _explained(location: str, encoder: SpaceEncoder, cosines: FloatArray, prompt: str | None, at: float) -> str:
+    same = int((cosines >= SAME_VECTOR_COSINE).sum())
+    found = (
+        f"{location}: {encoder.name!r} does not give the vectors that are stored: of {len(cosines)} texts, {same} have "
+        f"a cosine of at least {SAME_VECTOR_COSINE} (lowest {cosines.min():.4f}, mean {cosines.mean():.4f})"
+    )
+    if prompt is None:
+        return f"{found}. Name the model that filled the collection, in the revision and with the settings of then"
+    said = f"with the prompt {prompt!r}" if prompt else "without a prompt"
+    return (
+        f"{found}; {said} they agree to {at:.4f}. The documents were encoded {said}: adopt with that prompt for "
+        f"documents (--document-prompt {prompt!r}, in Python Encoder(model, prompts={{...}}))"
+    )
