@@ -14,7 +14,7 @@ import typer
 
 from twinvec.cli.options import AsJson, CollectionModel, SearchMode, StorePath, StoreUrl
 from twinvec.cli.terminal import complain, show, show_json
-from twinvec_qdrant.cli.filters import parse_filter_options
+from twinvec_qdrant.cli.filters import filter_hints, parse_filter_options
 from twinvec_qdrant.cli.options import (
     SOME_FAILED,
     WAIT_SECONDS,
@@ -149,7 +149,6 @@ def search_command(
 def _hint(place: CollectionPlace, filter: Mapping[str, Any]) -> None:
     """Say what may be wrong with a filter that found nothing."""
     from twinvec_qdrant.cli.collections import collection_info
-    from twinvec_qdrant.cli.results.filter_hints import filter_hints
 
     if hints := list(filter_hints(filter, collection_info(place))):
         complain(f"twinvec: {'; '.join(hints)}")
