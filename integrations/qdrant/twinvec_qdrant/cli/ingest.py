@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,7 +22,6 @@ from twinvec.cli.options import (
 from twinvec.cli.terminal import complain, properties, show, show_json
 from twinvec.errors import ConfigurationError
 from twinvec.support.runners import ray_runner
-from twinvec_qdrant.cli.cutting import NewSurroundings, new_chunking
 from twinvec_qdrant.cli.options import (
     SOME_FAILED,
     WAIT_SECONDS,
@@ -56,7 +55,7 @@ from twinvec_qdrant.cli.sources import (
     roots_of,
 )
 from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
-from twinvec_qdrant.settings import IndexSettings
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 
 if TYPE_CHECKING:
     from twinvec_qdrant.cli.served.ingesting import ServedCollection
@@ -96,7 +95,14 @@ def ingest_command(
     overlap: Annotated[
         int | None, typer.Option(min=0, help="New collection: tokens that neighbouring chunks share. Default: 0.")
     ] = None,
-    surroundings: NewSurroundings = None,
+    surroundings: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="TOKENS",
+            help="New collection: tokens of text around a chunk that are embedded with it. Default: 0.",
+        ),
+    ] = None,
     language: Annotated[
         str, typer.Option(help="New collection: language of the stemmer for BM25 (Snowball).")
     ] = "english",
@@ -154,7 +160,7 @@ def ingest_command(
             helpers=helpers,
             keep_model=not is_flag(ctx, "model"),
             create=not dry_run and len(empty) < len(roots),
-            chunking=new_chunking(whole, chunk_tokens, overlap, surroundings),
+            chunking=_new_chunking(whole, chunk_tokens, overlap, surroundings),
             index=None if quantization is None else IndexSettings(quantization),
             tenant_key=tenant_key,
             late_interaction=late_interaction,
@@ -200,6 +206,18 @@ def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, An
     reached = {"name": place.name, "url": place.url, "wait_seconds": place.wait}
     with ray_runner(ray).helpers({**reached, **grpc_options(place.url, place.grpc_port)}) as helpers:
         yield {"helpers": helpers}
+
+
+def _new_chunking(
+    whole: bool, max_tokens: int | None, overlap: int | None, surroundings: int | None
+) -> ChunkSettings | Literal[False] | None:
+    """Return the chunk settings that the options give, or None for the collection's own."""
+    given = [each for each in (max_tokens, overlap, surroundings) if each is not None]
+    if whole:
+        if given:
+            raise typer.BadParameter("--no-chunking excludes --chunk-tokens, --overlap and --surroundings")
+        return False
+    return ChunkSettings(max_tokens=max_tokens, overlap=overlap or 0, surroundings=surroundings or 0) if given else None
 
 
 def _opened(

@@ -11,7 +11,6 @@ import typer
 from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl
 from twinvec.cli.terminal import properties, show, show_json
 from twinvec.support.progress import progress_bar
-from twinvec_qdrant.cli.cutting import CutCode, KeepPages, OtherSurroundings, other_chunking
 from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
     Cluster,
@@ -30,7 +29,7 @@ from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.opening_store import GRPC_PORT
 from twinvec_qdrant.report import RepairReport, VerifyReport
 from twinvec_qdrant.serving.names import collection_path
-from twinvec_qdrant.settings import IndexSettings, Quantization
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
@@ -170,9 +169,25 @@ def reindex_command(
     cluster: Cluster = None,
     payload_index: PayloadIndexOption = None,
     no_payload_indexes: NoPayloadIndexes = False,
-    cut_code: CutCode = None,
-    pages: KeepPages = None,
-    surroundings: OtherSurroundings = None,
+    cut_code: Annotated[
+        bool | None,
+        typer.Option(
+            "--cut-code/--no-cut-code",
+            help="From the next ingest: cut code at functions and classes, in all languages that are installed.",
+        ),
+    ] = None,
+    pages: Annotated[
+        bool | None,
+        typer.Option("--pages/--no-pages", help="From the next ingest: keep the page of each chunk of a PDF."),
+    ] = None,
+    surroundings: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="TOKENS",
+            help="From the next ingest: tokens of text around a chunk that are embedded with it.",
+        ),
+    ] = None,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
@@ -193,7 +208,7 @@ def reindex_command(
     """
     wanted = payload_indexes(payload_index, no_payload_indexes)
     with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
-        chunking = other_chunking(opened, cut_code, pages, surroundings)
+        chunking = _other_chunking(opened, cut_code, pages, surroundings)
         settings = {"cluster": cluster_settings(cluster), "payload_indexes": wanted, "chunking": chunking}
         _reindex(opened, quantization, as_json, **settings)
     if chunking is not None and not as_json:
@@ -257,6 +272,22 @@ def push_command(
             typer.echo(f"missed: {source}: push again; if it is missed again, run twinvec verify", err=True)
     if report.missed:
         raise typer.Exit(1)
+
+
+def _other_chunking(
+    collection: Collection, code: bool | None, pages: bool | None, surroundings: int | None
+) -> ChunkSettings | None:
+    """Return the collection's chunk settings with what the options change, or None if they change nothing."""
+    from twinvec_qdrant.ingest.cutting.code import installed_languages
+
+    settings = ChunkSettings.from_dict(collection.info()["chunking"])
+    if code is not None:
+        settings = replace(settings, code=installed_languages() if code else ())
+    if pages is not None:
+        settings = replace(settings, pages=pages)
+    if surroundings is not None:
+        settings = replace(settings, surroundings=surroundings)
+    return None if code is pages is surroundings is None else settings
 
 
 def _judged(collection: Collection, folder: Path) -> JudgedCheck:
