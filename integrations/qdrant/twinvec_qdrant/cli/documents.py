@@ -20,7 +20,7 @@ from twinvec_qdrant.cli.options import (
     Wait,
     check_confirmed,
 )
-from twinvec_qdrant.cli.served.documents import documents_of
+from twinvec_qdrant.cli.served.documents import documents_of, nearest_hint
 
 _SHOWN = 10
 
@@ -86,11 +86,7 @@ def show_command(
     from twinvec_qdrant.cli.results.showing import find_document, open_document, print_document
 
     found = find_document(CollectionPlace(collection or "", path, url, wait, grpc_port), identity)
-    if found.document is None:
-        _end([identity], {identity: found.nearest}, where=found.searched)
-    elif launch and open_document(found):
-        return
-    else:
+    if not (launch and open_document(found)):
         print_document(found)
 
 
@@ -179,13 +175,10 @@ def _documents(count: int) -> str:
     return "1 document" if count == 1 else f"{count:,} documents"
 
 
-def _end(
-    missing: Sequence[str], nearest: Mapping[str, Sequence[str]], *, where: str = "the collection has no document"
-) -> None:
+def _end(missing: Sequence[str], nearest: Mapping[str, Sequence[str]]) -> None:
     """Exit with code 1 if documents are missing; name them, and the ids nearest to the first ones."""
     for each in missing[:_SHOWN]:
-        hint = f"; the nearest: {', '.join(map(repr, nearest[each]))}" if nearest.get(each) else ""
-        complain(f"twinvec: {where} {each!r}{hint}")
+        complain(f"twinvec: the collection has no document {each!r}{nearest_hint(nearest.get(each, ()))}")
     if len(missing) > _SHOWN:
         complain(f"twinvec: ... and {len(missing) - _SHOWN:,} more unknown ids; --json lists all")
     if missing:

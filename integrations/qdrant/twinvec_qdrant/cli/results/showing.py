@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -15,7 +16,7 @@ from twinvec_qdrant.cli.collections import store_entries
 from twinvec_qdrant.cli.options import CollectionPlace
 from twinvec_qdrant.cli.results.hits import copyable, linked, printable, safe
 from twinvec_qdrant.cli.results.places import Places
-from twinvec_qdrant.cli.served.documents import documents_of
+from twinvec_qdrant.cli.served.documents import documents_of, nearest_hint
 from twinvec_qdrant.list_and_drop import CollectionEntry
 from twinvec_qdrant.several import collections_of
 from twinvec_qdrant.stored_roots import StoredRoot
@@ -26,19 +27,16 @@ _WEB = ("http://", "https://")
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A document and its place. If no document has the id, ``document`` is None and ``nearest`` has similar ids.
+    """A document and its place.
 
     ``text`` is read from the document's file if that is a text file on this machine, else from the collection.
-    ``searched`` says of a missing document where it was looked for: "the collection 'docs' has no document".
     """
 
-    document: Document | None
-    nearest: list[str]
-    text: str = ""
-    file: Path | None = None
-    described: str = ""
+    document: Document
+    text: str
+    file: Path | None
+    described: str
     collection: str = ""
-    searched: str = ""
 
 
 def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
@@ -48,9 +46,10 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
         CollectionNotFoundError: the store has no collection.
         ConfigurationError: several collections have such a document.
         TwinvecError: the collection cannot be searched; without a name, none of them can.
+        typer.Exit: no collection has such a document; the nearest ids have been printed.
     """
     if place.name:
-        return _found(place, identity) or _missing([place], identity)
+        return _found(place, identity) or _end([place], identity)
     there: list[FoundDocument] = []
     failed: dict[str, TwinvecError] = {}
     entries = [CollectionEntry(**each) for each in store_entries(place)]
@@ -70,13 +69,11 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
     if len(there) > 1:
         several = ", ".join(each.collection for each in there)
         raise ConfigurationError(f"{identity!r} is in several collections: {several}; choose one with --collection")
-    if there:
-        return there[0]
-    return _missing([place._replace(name=each) for each in names if each not in failed], identity)
+    return there[0] if there else _end([place._replace(name=each) for each in names if each not in failed], identity)
 
 
-def _missing(places: Sequence[CollectionPlace], identity: str) -> FoundDocument:
-    """Return what is known of a document that none of these collections has."""
+def _end(places: Sequence[CollectionPlace], identity: str) -> NoReturn:
+    """Exit with code 1, since none of these collections has the document; name the ids nearest to it."""
     nearest: list[str] = []
     for place in places:
         with documents_of(place) as documents:
@@ -87,7 +84,8 @@ def _missing(places: Sequence[CollectionPlace], identity: str) -> FoundDocument:
         if len(places) == 1
         else f"none of the collections {names} (--collection chooses one) has a document"
     )
-    return FoundDocument(None, [*dict.fromkeys(nearest)][:_NEAREST], searched=searched)
+    complain(f"twinvec: {searched} {identity!r}{nearest_hint([*dict.fromkeys(nearest)][:_NEAREST])}")
+    raise typer.Exit(1)
 
 
 def _found(place: CollectionPlace, identity: str) -> FoundDocument | None:
@@ -102,7 +100,7 @@ def _found(place: CollectionPlace, identity: str) -> FoundDocument | None:
     places = Places(map(StoredRoot.of_fields, found.get("roots", [])))  # an older server tells no roots
     file = places.file(document.id)
     text = None if file is None else places.text(file)
-    return FoundDocument(document, [], text or document.text, file, places.described(document.id))
+    return FoundDocument(document, text or document.text, file, places.described(document.id))
 
 
 def open_document(found: FoundDocument) -> bool:
@@ -111,7 +109,6 @@ def open_document(found: FoundDocument) -> bool:
     Raises:
         typer.Exit: no program of this machine opens it.
     """
-    assert found.document is not None
     place = str(found.file) if found.file else found.document.id
     if found.file is None and not place.startswith(_WEB):
         complain(f"twinvec: {place!r} is no file on this machine; this is its text:")
@@ -126,11 +123,9 @@ def print_document(found: FoundDocument) -> None:
     """Print the document below its id, its place and its payload."""
     from rich.text import Text
 
-    document = found.document
-    assert document is not None
-    shown = [f"{key}: {value}" for key, value in document.payload.items() if key not in ("path", "format")]
+    shown = [f"{key}: {value}" for key, value in found.document.payload.items() if key not in ("path", "format")]
     shown = [*([found.collection] if found.collection else []), *shown, *([found.described] if found.described else [])]
-    show(linked(copyable(document.id), found.file))
+    show(linked(copyable(found.document.id), found.file))
     if shown:
         show(Text(" · ".join(map(printable, shown)), "dim"))
     show("", safe(found.text.rstrip()))

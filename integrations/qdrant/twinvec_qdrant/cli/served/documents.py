@@ -68,6 +68,11 @@ def documents_of(place: CollectionPlace) -> Iterator[OwnDocuments | ServedDocume
             yield OwnDocuments(opened)
 
 
+def nearest_hint(ids: Sequence[str]) -> str:
+    """Return what to add to a message that a document is missing: the ids nearest to it, or nothing without any."""
+    return f"; the nearest: {', '.join(map(repr, ids))}" if ids else ""
+
+
 def _slices(ids: Sequence[str]) -> list[list[str]]:
     return [list(ids[start : start + _IDS_AT_ONCE]) for start in range(0, len(ids), _IDS_AT_ONCE)]
 
