@@ -15,14 +15,11 @@ from twinvec_qdrant.stores.base import Store
 if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, QdrantClient
 
-API_KEY_VARIABLE = "QDRANT_API_KEY"
+API_KEY_VARIABLE, API_KEY_FILE_VARIABLE = "QDRANT_API_KEY", "QDRANT_API_KEY_FILE"
 GRPC_PORT = 6334
 """The port of Qdrant's gRPC interface, unless set otherwise."""
 
-_UNNAMED = "-"
-"""Stands for a name where an embedded store is opened for all its collections; nothing shows it."""
-
-API_KEY_FILE_VARIABLE = "QDRANT_API_KEY_FILE"
+_UNNAMED = "-"  # stands for a name where an embedded store is opened for all its collections; nothing shows it
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from twinvec_qdrant.cli.options import (
 from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.serving.names import collection_path
 
-_FOR_PROGRAMS = frozenset({"space", "dim", "distance", "average_length", "reading", "indexed"})
-"""What ``info`` tells programs only."""
+_FOR_PROGRAMS = frozenset({"space", "dim", "distance", "average_length", "reading", "indexed"})  # told in --json only
 
 
 def info_command(

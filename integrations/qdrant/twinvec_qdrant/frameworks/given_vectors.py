@@ -20,8 +20,7 @@ from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.encoders import checked_vector, checked_vectors
 from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.records.recorded_space import RecordedSpace
-
-Vector = Sequence[float] | FloatArray
+from twinvec_qdrant.served_model import Vector
 
 _REMEDY = "use one embedding model for the index and the store"
 

@@ -16,9 +16,6 @@ from twinvec_qdrant.records.description import Generation
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import States
 
-OnTexts = Callable[[int], None]
-"""Called with the number of texts that have just been encoded."""
-
 
 class ChunkVectors:
     """Finds the vectors of chunks; ``given`` holds those of whole documents, by id.
@@ -54,8 +51,11 @@ class ChunkVectors:
             return chunks
         return {key: chunks[key]._replace(vectors=TextVectors(vector_D)) for key in planned.keys if key in chunks}
 
-    def encoded(self, chunks: Sequence[Chunk], on_texts: OnTexts) -> list[TextVectors]:
-        """Encode chunks without reading the store; raise ``BadVectorError`` or ``InputError`` on a bad text."""
+    def encoded(self, chunks: Sequence[Chunk], on_texts: Callable[[int], None]) -> list[TextVectors]:
+        """Encode chunks without reading the store; raise ``BadVectorError`` or ``InputError`` on a bad text.
+
+        ``on_texts`` is called with the number of texts that have just been encoded.
+        """
         vectors_ND = document_vectors(self._encoder, [chunk.embedded for chunk in chunks], on_texts=on_texts)
         states = token_states(self._encoder, [chunk.text for chunk in chunks], self._states_dim)
         return list(map(TextVectors, vectors_ND, states))

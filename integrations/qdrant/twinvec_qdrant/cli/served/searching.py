@@ -37,7 +37,7 @@ def search_served(
 ) -> tuple[list[Answer], dict[str, list[StoredRoot]], dict[str, str]]:
     """Search a collection, or without a name all of the store; also return roots, and why some were not searched."""
     if name and model is not None:
-        check_model(client, name, model)
+        _check_model(client, name, model)
     found = client.post(collection_path(name, "/search") if name else "/v1/search", _body(queries, asked))
     failed = found.get("failed", {})
     several = not name and len(found["collections"]) + len(failed) > 1
@@ -49,7 +49,7 @@ def search_served(
     return answers, roots, failed
 
 
-def check_model(client: ServerClient, name: str, model: str) -> None:
+def _check_model(client: ServerClient, name: str, model: str) -> None:
     """Refuse --model if the collection has another one: the process searches with the collection's own."""
     recorded = client.get(collection_path(name))["model"]
     if model != recorded:

@@ -43,25 +43,15 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # text that a number 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where a table has what.
-
-    Attributes:
-        encoding: Of the file.
-        delimiter: Between two cells.
-        header: Name of each column; all are different.
-        id: Row of the id in ``header``; None numbers the rows.
-        title: Row of the title in ``header``, or None.
-        text: Rows of the text in ``header``; empty gives "column: value" of all.
-        numeric: Rows of the columns in ``header`` that hold only numbers.
-    """
+    """Where a table has what; a column is known by its place in the header."""
 
     encoding: str
     delimiter: str
-    header: tuple[str, ...]
-    id: int | None
+    header: tuple[str, ...]  # all names are different
+    id: int | None  # None numbers the rows
     title: int | None
-    text: tuple[int, ...]
-    numeric: frozenset[int] = frozenset()
+    text: tuple[int, ...]  # empty gives "column: value" of all
+    numeric: frozenset[int]  # the columns that hold only numbers
 
 
 def read_table(path: Path, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
