@@ -6,21 +6,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec_qdrant.adopting.copying import copy_into
+from twinvec.retrieval.documents import Document
+from twinvec.support.progress import progress_bar
 from twinvec_qdrant.adopting.in_place import FutureSettings, adopt_in_place
-from twinvec_qdrant.adopting.reading import layout_of
+from twinvec_qdrant.adopting.reading import document_of, is_ours, layout_of
 from twinvec_qdrant.adopting.source import ForeignCollection, chosen_vector, found
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.framework_layout import LayoutName
+from twinvec_qdrant.encoders import checked_vector
+from twinvec_qdrant.framework_layout import Layout, LayoutName
 from twinvec_qdrant.opening import load_space_encoder
 from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.settings import ChunkSettings
+from twinvec_qdrant.stores.points import Point, pages
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
+
+_PAGE = 1000  # points that are copied at once
 
 
 def adopt_collection(
@@ -98,5 +103,44 @@ def adopt_collection(
             if encoder is not None and encoder.space != into.encoder.space:
                 raise ConfigurationError(f"{into!r} has another model than {encoder.name!r}: leave encoder out")
             source.check_vectors(into.encoder, report, in_place=False)
-            copy_into(into, source, report, dry_run=dry_run, progress=progress)
+            _copy_into(into, source, report, dry_run=dry_run, progress=progress)
         return report
+
+
+def _copy_into(
+    target: Collection, source: ForeignCollection, report: AdoptReport, *, dry_run: bool, progress: bool
+) -> None:
+    """Ingest the documents of all points into ``target``, with their vectors; the source stays as it is.
+
+    This is for a collection that cannot be adopted in place: on an older server, in the folder of qdrant-client's local
+    mode, with another distance, or with payload keys that are ours. Ids stay the same. A copy is an ingest of documents
+    with vectors: the next call continues, and copies what is new.
+    """
+    backend, layout = source.backend, source.layout
+    with progress_bar("Copying", backend.count([]), "points", shown=progress) as advance:
+        for page in pages(backend.scroll([], []), _PAGE):
+            read = backend.retrieve([point.id for point in page], None, source.vector)
+            _copy(target, layout, [read[point.id] for point in page if point.id in read], report, dry_run=dry_run)
+            advance(len(page))
+
+
+def _copy(target: Collection, layout: Layout, points: list[Point], report: AdoptReport, *, dry_run: bool) -> None:
+    documents: list[Document] = []
+    vectors = {}
+    for point in points:
+        if is_ours(point.payload) and point.dense is None:
+            continue  # a record of an adoption that was given up
+        try:
+            document = document_of(layout, point.id, point.payload)
+            if point.dense is None:
+                raise InputError("it has no vector of the model")
+            vectors[document.id] = checked_vector(point.dense, len(point.dense)).tolist()
+        except (InputError, BadVectorError) as error:
+            report.skip(point.id, str(error))
+        else:
+            documents.append(document)
+    ingested = target.ingest(documents, vectors=vectors, dry_run=dry_run, allow_all_failed=True)
+    report.adopted += ingested.new + ingested.updated
+    report.unchanged += ingested.unchanged
+    for source, reason in [*ingested.failures, *ingested.empties]:
+        report.skip(source, reason)
