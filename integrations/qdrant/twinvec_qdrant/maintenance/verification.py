@@ -5,6 +5,8 @@ whose text or place is not the one that was written. Vectors are not compared, w
 again; an embedded store keeps checksums of its files instead. A source that has chunks, but neither a record nor an
 intent, has lost its record; its chunks are not stray.
 
+Chunks that were saved from damaged files first get again what can be computed from their texts (``heal``).
+
 Other writers may be at work. Chunks are therefore read before intents and records, and again if they seem missing or
 stray: the chunks of an ingest under way are not stray.
 """
@@ -18,7 +20,8 @@ from uuid import uuid4
 
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec_qdrant.maintenance.healing import heal
+from twinvec_qdrant.maintenance.migration import encoded_chunks
+from twinvec_qdrant.maintenance.reindex import index_payload
 from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.intents import unfinished_sources
@@ -27,14 +30,19 @@ from twinvec_qdrant.records.schema import (
     EMBEDDED_FIELDS,
     RECORDS,
     Record,
+    canonical,
+    chunk_id,
     chunk_key,
     digest,
     embedded_text,
+    record_id,
+    tenant_path,
+    user_payload,
 )
 from twinvec_qdrant.report import RepairReport, VerifyReport
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import IdIs, LacksVector, StoreCondition, field_is
-from twinvec_qdrant.stores.points import pages, states_name
+from twinvec_qdrant.stores.points import Point, pages, states_name
 
 _BATCH = 256
 _COMPARED = ("source", "revision", "position", "text", "content", "embedded", "key")
@@ -104,7 +112,7 @@ def verify(catalog: Catalog, *, repair: bool, encoder: Callable[[], SpaceEncoder
 
 def _compare(catalog: Catalog, model: Description) -> _Compared:
     backend = catalog.backend
-    names = [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
+    names = _vector_names(model)
     chunks: dict[str, _Place] = {}
     changed = set()
     for each in backend.scroll([CHUNKS], _COMPARED):
@@ -126,6 +134,11 @@ def _compare(catalog: Catalog, model: Description) -> _Compared:
     whole = chunks.keys() - bare - changed
     suspects = (record.source for record in records if not whole.issuperset(record.chunks))
     return _Compared(records, changed, stray, list(_incomplete(catalog, suspects, names, changed)), forgotten)
+
+
+def _vector_names(model: Description) -> list[str]:
+    """Return the names of the vectors that every chunk has."""
+    return [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
 
 
 def _as_written(own: Mapping[str, Any]) -> bool:
@@ -176,3 +189,36 @@ def _forgotten(catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Itera
             terms = sum(map(len, analyzer.terms([embedded_text(chunk.payload) for chunk in there])))
             record = Record(source, "", uuid4().hex, tuple(chunk.id for chunk in there), terms, {})
             yield Change(record, (), None)
+
+
+def heal(catalog: Catalog, model: Description, encoder: SpaceEncoder) -> None:
+    """Remove points that are not what their ids say, encode chunks without vectors, and weigh and index all anew."""
+    backend = catalog.backend
+    backend.delete([point.id for point in backend.scroll(()) if not _is_whole(point)])
+    for name in _vector_names(model):
+        for page in pages(backend.scroll([CHUNKS, LacksVector(name)], EMBEDDED_FIELDS), _BATCH):
+            backend.update_dense(encoded_chunks(page, encoder, model))
+    for page in pages(backend.scroll([CHUNKS], EMBEDDED_FIELDS), _BATCH):
+        weights = catalog.weights.documents(catalog.weights.terms([embedded_text(point.payload) for point in page]))
+        backend.update_sparse({point.id: weight for point, weight in zip(page, weights, strict=True)})
+    if (path := tenant_path(model.tenant_key)) is not None:
+        backend.index_field(path, "keyword")
+    index_payload(backend, model.payload_indexes, model.tenant_key)
+    backend.flush()
+    backend.build_index(model.index)
+
+
+def _is_whole(point: Point) -> bool:
+    """Return whether a chunk or a record is what its id says; other points are taken as they are."""
+    own = point.payload
+    try:
+        if own["kind"] == "record":
+            return point.id == record_id(own["source"]) and isinstance(own["size"], int)
+        if own["kind"] != "chunk":
+            return True
+        payload = canonical(user_payload(own))
+        key = chunk_key(own["text"], embedded_text(own))
+        content = digest(key, own["heading"], own.get("title", ""), payload)
+        return point.id == chunk_id(own["source"], own["position"], content)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return False

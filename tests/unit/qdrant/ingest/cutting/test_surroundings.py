@@ -13,7 +13,7 @@ from twinvec.errors import ConfigurationError
 from twinvec_qdrant import ChunkSettings, Collection, read_source
 from twinvec_qdrant.ingest.cutting.chunking import Chunk, Chunker
 from twinvec_qdrant.ingest.cutting.surroundings import surrounded
-from twinvec_qdrant.maintenance.healing import heal
+from twinvec_qdrant.maintenance.verification import heal
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.stores.points import Point
