@@ -78,12 +78,9 @@ def truncated(encoder: object, texts: Sequence[str]) -> list[bool]:
 
 
 class AsRead(NamedTuple):
-    """How a model reads a text.
+    """Whether a model truncates a text, and whether most of the text's words are unknown to it.
 
-    Attributes:
-        truncated: Whether it truncates the text.
-        unknown: Whether the text consists mostly of words that its vocabulary lacks, or of which it has the letters
-            only. Such texts have vectors that say little of their meaning.
+    Its vocabulary lacks an unknown word, or has its letters only. Vectors of such texts say little of their meaning.
     """
 
     truncated: bool

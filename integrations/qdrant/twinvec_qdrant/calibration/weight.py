@@ -36,11 +36,9 @@ class Observation:
 
 def fitted_weight(observations: Sequence[Observation]) -> float:
     """Return the most probable weight, rounded to two digits; that of the prior without observations."""
-    best = [-np.inf] * len(_WEIGHTS)
-    for row, weight in enumerate(_WEIGHTS):
-        prior = -0.5 * ((np.log(weight) - np.log(UNMEASURED_WORDS)) / SPREAD) ** 2
-        best[row] = prior + max(_log_likelihoods(observations, weight), default=0.0)
-    return round(float(_WEIGHTS[int(np.argmax(best))]), 2)
+    priors = -0.5 * ((np.log(_WEIGHTS) - np.log(UNMEASURED_WORDS)) / SPREAD) ** 2
+    likelihoods = [_log_likelihoods(observations, weight).max() for weight in _WEIGHTS]
+    return round(float(_WEIGHTS[int(np.argmax(priors + likelihoods))]), 2)
 
 
 def _log_likelihoods(observations: Sequence[Observation], weight: float) -> ScoreArray:

@@ -31,33 +31,18 @@ class _Unknown(NamedTuple):
     key: str
     chunk: Chunk
 
-    @property
-    def text(self) -> str:
-        return self.chunk.embedded
-
 
 @dataclass(slots=True)
 class Portion:
-    """What has been encoded of a batch since the portion before.
-
-    Attributes:
-        batch: The documents of the batch.
-        vectors: The new vectors by key; those that were known come with the first portion.
-        encoded: How many texts were encoded.
-        failures: (source, reason) of each document that failed.
-        is_first: Whether the batch begins here.
-        is_last: Whether all documents of the batch have their vectors now, or have failed.
-        unseen: With the last portion, how many documents of the batch the progress bar does not show yet.
-        unseen_work: The same of their work.
-    """
+    """What has been encoded of a batch since the portion before."""
 
     batch: Sequence[PlannedDocument]
-    vectors: dict[str, TextVectors]
+    vectors: dict[str, TextVectors]  # the new ones by key; those that were known come with the first portion
     is_first: bool
-    is_last: bool = False
-    encoded: int = 0
-    failures: list[tuple[str, str]] = field(default_factory=list)
-    unseen: int = 0
+    is_last: bool = False  # all documents of the batch have their vectors now, or have failed
+    encoded: int = 0  # texts
+    failures: list[tuple[str, str]] = field(default_factory=list)  # source and reason of each document that failed
+    unseen: int = 0  # with the last portion, documents of the batch that the progress bar does not show yet
     unseen_work: float = 0.0
 
 
@@ -177,7 +162,7 @@ class _Batch:
 
     def _taken(self) -> list[_Unknown]:
         """Return the chunks of the next call: those of whole documents, if they are at least half of what fits."""
-        count = len(self._pace.next(each.text for each in self._left()))
+        count = len(self._pace.next(each.chunk.embedded for each in self._left()))
         taken = list(islice(self._left(), count + 1))
         cut = taken[count].row if len(taken) > count else None  # the document of the first text that does not fit
         whole = [each for each in taken[:count] if each.row != cut]
@@ -195,7 +180,7 @@ class _Batch:
                     self._failed[row] = str(error)
 
     def _call(self, taken: Sequence[_Unknown], portion: Portion) -> None:
-        wanted = [each.text for each in taken]
+        wanted = [each.chunk.embedded for each in taken]
         weight, encoded, began = sum(map(self._pace.weight, wanted)), 0, pace.clock()
 
         def on_texts(count: int) -> None:

@@ -27,23 +27,15 @@ _ESCAPES = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 
 @dataclass(frozen=True, slots=True)
 class ShownHit:
-    """A hit with all that a terminal says of it.
-
-    Attributes:
-        found: The hit, and what its collection knows of it.
-        file: The document's file, if it is one on this machine.
-        lines: First and last line of the passage in the file, if known.
-        pages: First and last page of the passage, if known.
-    """
+    """A hit with all that a terminal says of it: the first and the last line and page of its passage, if known."""
 
     found: FoundHit
-    file: Path | None = None
+    file: Path | None = None  # of the document, if it is one on this machine
     lines: tuple[int, int] | None = None
     pages: tuple[int, int] | None = None
 
     @property
     def hit(self) -> Hit:
-        """The hit."""
         return self.found.hit
 
 
