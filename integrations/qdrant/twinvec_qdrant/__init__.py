@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from twinvec_qdrant.frameworks.whole_documents import with_documents as with_documents
     from twinvec_qdrant.ingest.cutting.chunking import Chunk as Chunk
     from twinvec_qdrant.ingest.cutting.chunking import Chunker as Chunker
-    from twinvec_qdrant.ingest.helped.leading import Helpers as Helpers
-    from twinvec_qdrant.ingest.helped.parts import Part as Part
-    from twinvec_qdrant.ingest.helped.parts import PartReport as PartReport
+    from twinvec_qdrant.ingest.helped import Helpers as Helpers
+    from twinvec_qdrant.ingest.helped import Part as Part
+    from twinvec_qdrant.ingest.helped import PartReport as PartReport
     from twinvec_qdrant.ingest.lines import RootElsewhere as RootElsewhere
     from twinvec_qdrant.ingest.lines import read_line as read_line
     from twinvec_qdrant.ingest.lines import written_line as written_line
@@ -90,8 +90,7 @@ _HOMES = {
     "frameworks.given_vectors": "query_space vector_space",
     "frameworks.whole_documents": "filtered ingest_all open_whole_documents with_documents",
     "ingest.cutting.chunking": "Chunk Chunker",
-    "ingest.helped.leading": "Helpers",
-    "ingest.helped.parts": "Part PartReport",
+    "ingest.helped": "Helpers Part PartReport",
     "ingest.lines": "RootElsewhere read_line written_line",
     "ingest.reading.columns": "RecordColumns",
     "ingest.reading.results": "Empty Failure HelperCall",

@@ -25,8 +25,7 @@ from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaiting
 from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
 from twinvec_qdrant.encoders import token_encoder
-from twinvec_qdrant.ingest.helped.leading import Helpers, led_ingestion
-from twinvec_qdrant.ingest.helped.parts import Part, PartIngestion, PartReport
+from twinvec_qdrant.ingest.helped import Helpers, Part, PartIngestion, PartReport, led_ingestion
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.registration import registered
@@ -44,14 +43,7 @@ from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.records.roots import Membership, Roots
 from twinvec_qdrant.records.schema import CHUNKS
-from twinvec_qdrant.report import (
-    IndexReport,
-    IngestReport,
-    MigrationReport,
-    PushReport,
-    VerifyReport,
-    all_failed,
-)
+from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, PushReport, VerifyReport, all_failed
 from twinvec_qdrant.search.nearest_ids import nearest_ids
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import check_diversity

@@ -25,14 +25,7 @@ from twinvec.errors import ConfigurationError, InputError
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters.conditions import Not
 from twinvec.support.progress import Advance, progress_bar, unseen
-from twinvec_qdrant.adopting.reading import (
-    ELSEWHERE,
-    KIND_FIELDS,
-    added_fields,
-    document_of,
-    is_adopted,
-    is_ours,
-)
+from twinvec_qdrant.adopting.reading import ELSEWHERE, KIND_FIELDS, added_fields, document_of, is_adopted, is_ours
 from twinvec_qdrant.ingest.document_gate import document_version
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from twinvec.cli.options import (
-    AsJson,
-    CollectionName,
-    NewCollectionModel,
-    Ray,
-    StorePath,
-    StoreUrl,
-    is_flag,
-)
+from twinvec.cli.options import AsJson, CollectionName, NewCollectionModel, Ray, StorePath, StoreUrl, is_flag
 from twinvec.cli.terminal import complain, properties, show, show_json
 from twinvec.errors import ConfigurationError
 from twinvec.support.runners import ray_runner

@@ -16,7 +16,7 @@ from deaths import Died, die_at
 from reading_ahead import read_ahead
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import Collection, HelperCall, Root
-from twinvec_qdrant.ingest.helped import leading
+from twinvec_qdrant.ingest import helped
 from twinvec_qdrant.records.words.vocabulary import VOCABULARY, _unpacked
 from words import WordEncoder, sentences
 
@@ -30,7 +30,7 @@ def client():
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(leading, "BATCH_CHUNKS", 64)
+    monkeypatch.setattr(helped, "BATCH_CHUNKS", 64)
 
 
 class Handles:

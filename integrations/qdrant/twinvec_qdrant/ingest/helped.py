@@ -1,10 +1,11 @@
 """An ingest with helpers: other processes parse files and encode for it, or write parts of it.
 
 A store with one writer (``Backend.exclusive``) gets an encoder that lets helpers encode. A server gets several writers:
-the leader reads, checks and compares the documents, and its helpers cut, encode and commit them in parts (``parts``).
-Of files that are slow to parse, the leader reads the bytes only, and the helpers parse them (``reading.root``).
-What an ingest does once is done by the leader: ways of cutting and the average length are decided by the first
-documents before any helper writes, as in one process, so that the collection is the same.
+the leader reads, checks and compares the documents, and its helpers cut, encode and commit the new and changed ones in
+parts. Of files that are slow to parse, the leader reads the bytes only, and the helpers parse them (``reading.root``).
+The leader does what an ingest does once: it writes the words and the index, and removes what killed writers have left.
+Ways of cutting and the average length are decided by the first documents before any helper writes, as in one process,
+so that the collection is the same.
 
 A helper may die. Its documents are then given to another one, except for those that it has committed. Documents that
 helpers die of again and again are halved, until the one document is found that fails.
@@ -12,32 +13,59 @@ helpers die of again and again are halved, until the one document is found that 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import tee
 from typing import Any, Protocol
 
 from twinvec.errors import InputError
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec_qdrant.ingest.helped.parts import Part, PartReport
 from twinvec_qdrant.ingest.ingestion import Ingestion
-from twinvec_qdrant.ingest.planned import (
-    BATCH_CHARACTERS,
-    BATCH_CHUNKS,
-    Changed,
-    PlannedDocument,
-    document_batches,
-)
-from twinvec_qdrant.records.commits import Catalog
+from twinvec_qdrant.ingest.pace import Pace
+from twinvec_qdrant.ingest.planned import BATCH_CHARACTERS, BATCH_CHUNKS, Changed, PlannedDocument, document_batches
+from twinvec_qdrant.records.commits import Catalog, Leftovers
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import Record
 from twinvec_qdrant.records.writer_process import Writer
 from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.settings import ChunkSettings
 
 _FIRST_SHARE = 16  # of a part's size has the first one: all helpers begin soon
 _MOST_LOSSES = 3  # of one document alone
 _HALVED = 2  # losses of a part before it is halved
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Documents for one writer.
+
+    Attributes:
+        changed: The documents, each with its version and its record.
+        chunking: How they are cut, with all that the leader has decided.
+        left: The sources of which a killed writer may have left chunks.
+        losses: How many writers of these documents have died.
+    """
+
+    changed: Sequence[Changed]
+    chunking: ChunkSettings
+    left: frozenset[str] = frozenset()
+    losses: int = 0
+
+
+@dataclass(slots=True)
+class PartReport:
+    """What a writer did with a part.
+
+    Attributes:
+        report: Counts of the part's documents.
+        words: The words of the chunks that were written, for the collection's vocabulary.
+        chunks: Chunks added less chunks removed.
+    """
+
+    report: IngestReport
+    words: Counter[str] = field(default_factory=Counter)
+    chunks: int = 0
 
 
 class Helpers(Protocol):
@@ -170,6 +198,37 @@ class LedIngestion(Ingestion):
         self._bm25.changed(changed.old, record)
         self._bm25.written(chunk.text for chunk in planned.chunks)
         self._advance([changed])
+
+
+class PartIngestion(Ingestion):
+    """The writing of one part; the arguments are those of ``Ingestion``."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        description: Description,
+        encoder: SpaceEncoder,
+        part: Part,
+        refreshed: Callable[[], tuple[Description, SpaceEncoder]],
+        pace: Pace,
+    ) -> None:
+        decided = description.model_copy(update={"chunking": part.chunking})
+        super().__init__(catalog, decided, encoder, {}, IngestReport(), refreshed, pace)
+        self._part = part
+
+    def write(self) -> PartReport:
+        """Cut, encode and commit the documents of the part."""
+        try:
+            with self._backend.writing:
+                self._bring(iter(self._part.changed))
+        finally:
+            self._encoding.close()
+            self._catalog.leave(self._drafts.values())
+        return PartReport(self._report, *self._bm25.taken_words())
+
+    def _begin(self) -> Leftovers:
+        self._bm25.refresh()
+        return Leftovers((), self._part.left)
 
 
 def led_ingestion(

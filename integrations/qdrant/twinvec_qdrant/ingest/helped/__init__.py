@@ -1,1 +1,0 @@
-"""Ingests with helpers: other processes that parse files, encode, or write parts of an ingest."""
