@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinvec.errors import CollectionNotFoundError
-from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store, find_stores
+from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store, store_at
 from twinvec_qdrant.records.description import check_ours
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def list_collections(
     grpc_port: int = GRPC_PORT,
 ) -> list[CollectionEntry]:
     """List a store's collections by name, without opening them; arguments and errors are as for ``Collection.open``."""
-    with closing(find_stores(StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))) as store:
+    with closing(store_at(StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))) as store:
         found = sorted(store.descriptions().items())
     return [CollectionEntry(name, each.get("model"), each.get("dim")) for name, each in found]
 

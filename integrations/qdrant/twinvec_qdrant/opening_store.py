@@ -41,15 +41,11 @@ def find_store(name: str, place: StorePlace) -> Store:
     """Return the store of the collection ``name``; errors are as for ``Collection.open``."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
-    return _found(name, place)
+    return store_at(place, name)
 
 
-def find_stores(place: StorePlace) -> Store:
-    """Return the store of all collections of a place; errors are as for ``Collection.open``."""
-    return _found("", place)
-
-
-def _found(name: str, place: StorePlace) -> Store:
+def store_at(place: StorePlace, name: str = "") -> Store:
+    """Return the store of a collection, or without a name of all collections; errors are as for ``Collection.open``."""
     _check(place)
     if place.url is not None:
         from twinvec_qdrant.stores.server.store import connect

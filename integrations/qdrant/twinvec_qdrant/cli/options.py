@@ -219,17 +219,12 @@ def show_not_ingested(report: IngestReport) -> None:
     for kind, found in (("failed", report.failures), ("empty", report.empties)):
         firsts: dict[str, tuple[str, str]] = {}
         for each in found:
-            firsts.setdefault(_without_details(each[1]), each)
+            firsts.setdefault(re.sub(r"'[^']*'|\d+", "", each[1]), each)  # without what differs between documents
         shown = list(dict.fromkeys([*firsts.values(), *found]))[:_SHOWN]
         for source, reason in shown:
             complain(f"{kind}: {source}: {reason}")
         if len(found) > len(shown):
             complain(f"... and {len(found) - len(shown):,} more {kind}; --json lists all")
-
-
-def _without_details(reason: str) -> str:
-    """Return a reason without numbers and what stands in quotes, which differ between documents."""
-    return re.sub(r"'[^']*'|\d+", "", reason)
 
 
 def as_text(value: Any) -> str:
