@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -32,20 +33,7 @@ from twinvec_qdrant.cli.options import (
     payload_indexes,
     show_not_ingested,
 )
-from twinvec_qdrant.cli.sources import (
-    Descriptions,
-    Exclude,
-    IdColumn,
-    Include,
-    NoGitignore,
-    SourceName,
-    TextColumn,
-    TitleColumn,
-    complain_of_empty,
-    descriptions,
-    reading_options,
-    roots_of,
-)
+from twinvec_qdrant.cli.sources import complain_of_empty, descriptions, reading_options, roots_of
 from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 
@@ -53,6 +41,8 @@ if TYPE_CHECKING:
     from twinvec_qdrant.cli.served.ingesting import ServedCollection
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.report import IngestReport
+
+_reading_option = partial(typer.Option, rich_help_panel="What is read")
 
 _HELPED_WAIT_SECONDS = 120.0  # for a server that many writers keep busy
 
@@ -72,14 +62,42 @@ def ingest_command(
         bool, typer.Option("--allow-empty", help="SOURCE may be empty: --prune then deletes all its documents.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would change, and write nothing.")] = False,
-    source: SourceName = None,
-    describe: Descriptions = None,
-    include: Include = None,
-    exclude: Exclude = None,
-    no_gitignore: NoGitignore = False,
-    id_column: IdColumn = None,
-    text_column: TextColumn = None,
-    title_column: TitleColumn = None,
+    source: Annotated[
+        str | None,
+        _reading_option(
+            "--source",
+            metavar="NAME",
+            help="Name of SOURCE in the collection. Default: the name of the folder or file.",
+        ),
+    ] = None,
+    describe: Annotated[
+        list[str] | None,
+        _reading_option(
+            "--describe",
+            metavar="[PATH=]TEXT",
+            help="What SOURCE, or the folder PATH in it, holds: shown with hits and in info. Repeatable.",
+        ),
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        _reading_option(metavar="PATTERN", help="Of a folder, read only files that match, such as '*.md'. Repeatable."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        _reading_option(metavar="PATTERN", help="Of a folder, leave out what matches, such as 'drafts/'. Repeatable."),
+    ] = None,
+    no_gitignore: Annotated[
+        bool, _reading_option("--no-gitignore", help="Also read what a .gitignore in the folder names.")
+    ] = False,
+    id_column: Annotated[
+        str | None, _reading_option(metavar="COLUMN", help="Of records (.jsonl, .csv, .tsv): the id. Default: id.")
+    ] = None,
+    text_column: Annotated[
+        list[str] | None, _reading_option(metavar="COLUMN", help="Of records: the text. Default: text. Repeatable.")
+    ] = None,
+    title_column: Annotated[
+        str | None, _reading_option(metavar="COLUMN", help="Of records: the title. Default: title.")
+    ] = None,
     whole: Annotated[bool, typer.Option("--no-chunking", help="New collection: keep documents whole.")] = False,
     chunk_tokens: Annotated[
         int | None, typer.Option(min=1, help="New collection: largest chunk in tokens. Default: the model's limit.")

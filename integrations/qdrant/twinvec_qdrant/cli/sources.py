@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -16,41 +15,6 @@ from twinvec_qdrant.ingest.reading.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import printable
 from twinvec_qdrant.ingest.reading.root import RECORD_SUFFIXES, STANDARD_INPUT, Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW, source_name
-
-_reading_option = partial(typer.Option, rich_help_panel="What is read")
-
-SourceName = Annotated[
-    str | None,
-    _reading_option(
-        "--source", metavar="NAME", help="Name of SOURCE in the collection. Default: the name of the folder or file."
-    ),
-]
-Descriptions = Annotated[
-    list[str] | None,
-    _reading_option(
-        "--describe",
-        metavar="[PATH=]TEXT",
-        help="What SOURCE, or the folder PATH in it, holds: shown with hits and in info. Repeatable.",
-    ),
-]
-Include = Annotated[
-    list[str] | None,
-    _reading_option(metavar="PATTERN", help="Of a folder, read only files that match, such as '*.md'. Repeatable."),
-]
-Exclude = Annotated[
-    list[str] | None,
-    _reading_option(metavar="PATTERN", help="Of a folder, leave out what matches, such as 'drafts/'. Repeatable."),
-]
-NoGitignore = Annotated[
-    bool, _reading_option("--no-gitignore", help="Also read what a .gitignore in the folder names.")
-]
-IdColumn = Annotated[
-    str | None, _reading_option(metavar="COLUMN", help="Of records (.jsonl, .csv, .tsv): the id. Default: id.")
-]
-TextColumn = Annotated[
-    list[str] | None, _reading_option(metavar="COLUMN", help="Of records: the text. Default: text. Repeatable.")
-]
-TitleColumn = Annotated[str | None, _reading_option(metavar="COLUMN", help="Of records: the title. Default: title.")]
 
 
 def reading_options(
