@@ -36,8 +36,8 @@ from twinvec_qdrant.stores.server.structure import Shape
 if TYPE_CHECKING:
     from twinvec.encoder import Encoder
 
+# the names that the frameworks' classes give dense vectors by default
 _NAMES: Mapping[str, tuple[str, ...]] = {"langchain": (UNNAMED,), "llama_index": ("text-dense", UNNAMED)}
-"""The names that the frameworks' classes give dense vectors by default."""
 
 _SAMPLE = 32  # points that are compared, at most
 _LOOKED_AT = 8 * _SAMPLE  # points, to find a sample among them

@@ -257,7 +257,6 @@ def _opened(
 
 
 def _complain_of_empty_collection(collection: Collection | ServedCollection, report: IngestReport) -> None:
-    """Say that the collection is there without documents, after an ingest that stored none."""
     stored = report.new + report.updated + report.unchanged
     if not stored and not report.deleted and not collection.count():
         complain(f"twinvec: the collection {collection.name!r} is there and empty")

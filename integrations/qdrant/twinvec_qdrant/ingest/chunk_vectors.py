@@ -18,16 +18,12 @@ from twinvec_qdrant.stores.points import States
 
 
 class ChunkVectors:
-    """Finds the vectors of chunks; ``given`` holds those of whole documents, by id.
-
-    Attributes:
-        left: The sources of which a killed writer may have left chunks.
-    """
+    """Finds the vectors of chunks; ``given`` holds those of whole documents, by id."""
 
     def __init__(
         self, backend: Backend, encoder: SpaceEncoder, model: Generation, given: Mapping[str, FloatArray]
     ) -> None:
-        self.left: Collection[str] = ()
+        self.left: Collection[str] = ()  # the sources of which a killed writer may have left chunks
         self._backend = backend
         self._encoder = encoder
         self._vector = model.vector

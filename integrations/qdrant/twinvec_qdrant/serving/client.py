@@ -237,19 +237,13 @@ class _Body:
 
 
 class _Listener(threading.Thread):
-    """Reads the events of an answer while the request is still being sent; a ping of the process gets a blank line.
-
-    Attributes:
-        refused: The answer and its content, if it is an error.
-        error: What the last event tells, if it is an error.
-        failure: Why the answer could not be read.
-    """
+    """Reads the events of an answer while the request is still being sent; a ping of the process gets a blank line."""
 
     def __init__(self, connection: HTTPConnection, body: _Body, on_event: Events) -> None:
         super().__init__(name="twinvec-events", daemon=True)
-        self.refused: tuple[HTTPResponse, bytes] | None = None
-        self.error: dict[str, Any] | None = None
-        self.failure: Exception | None = None
+        self.refused: tuple[HTTPResponse, bytes] | None = None  # the answer and its content, if it is an error
+        self.error: dict[str, Any] | None = None  # what the last event tells, if it is an error
+        self.failure: Exception | None = None  # why the answer could not be read
         self._connection = connection
         self._body = body
         self._on_event = on_event

@@ -100,9 +100,6 @@ class Changes:
     """Tells which of several roots have changed since the ``with`` block began.
 
     The block begins when the operating system watches the roots.
-
-    Attributes:
-        stale: Whether a root has come or gone, so that others are to be watched.
     """
 
     def __init__(self, roots: Mapping[Key, Root]) -> None:
@@ -111,7 +108,7 @@ class Changes:
         self._told: SimpleQueue[set[tuple[Path, bool]] | OSError] = SimpleQueue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self.stale = False
+        self.stale = False  # whether a root has come or gone, so that others are to be watched
 
     def __enter__(self) -> Self:
         there = {path: root for key, (root, path) in self._roots.items() if key not in self._missing}

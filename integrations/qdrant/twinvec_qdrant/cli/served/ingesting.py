@@ -129,16 +129,11 @@ class ServedCollection:
 
 
 class _Told:
-    """What the events of an ingest have told.
-
-    Attributes:
-        report: The report; until it has come, or if it never comes, the counts of what the process has committed.
-        received: Whether the process has all documents.
-    """
+    """What the events of an ingest have told."""
 
     def __init__(self, advance: Advance) -> None:
-        self.report: dict[str, Any] = {}
-        self.received = False
+        self.report: dict[str, Any] = {}  # until it has come, or if it never comes, the counts of what is committed
+        self.received = False  # whether the process has all documents
         self._advance = advance
         self._done = 0
         self._has_waited = False

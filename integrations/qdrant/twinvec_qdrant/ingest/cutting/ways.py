@@ -25,8 +25,7 @@ class Cutting:
     def __init__(self, catalog: Catalog, chunker: Chunker) -> None:
         self._catalog = catalog
         self._chunker = chunker
-        self.records = True
-        """Whether decisions are stored."""
+        self.records = True  # whether decisions are stored
 
     @property
     def settings(self) -> ChunkSettings:

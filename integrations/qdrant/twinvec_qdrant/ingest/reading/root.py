@@ -40,19 +40,14 @@ class Reading(Iterator[Document | Failure]):
     """The documents of a root, with what is known of the work before it is done.
 
     ``length_hint`` gives the number of documents, or 0.
-
-    Attributes:
-        version: Version of the reading by which files are read.
-        size: Bytes of all files together; 0 if that is not known.
-        done: Bytes of the files, or parts of files, that have been read so far.
     """
 
     def __init__(self, reads: Callable[[Reading], Iterable[Read]], number: int = 0, size: int = 0) -> None:
         self.version = NEWEST_READING
         self._reads = iter(reads(self))
         self._number = number
-        self.size = size
-        self.done = 0
+        self.size = size  # bytes of all files together; 0 if that is not known
+        self.done = 0  # bytes of the files, or parts of files, that have been read so far
 
     def read_by(self, version: int) -> None:
         """Read files by this version of the reading, that of a collection, instead of the newest one."""
