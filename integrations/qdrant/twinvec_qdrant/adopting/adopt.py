@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -110,8 +110,9 @@ def adopt_collection(
         source = ForeignCollection(backend, shape, wanted, chosen_vector(shape, wanted, vector_name, backend.location))
         report = AdoptReport(layout)
         if into is None:
-            settings = _FutureSettings(chunking or ChunkSettings(enabled=False), language, payload_indexes)
-            _adopt_in_place(source, encoder, settings, report, dry_run=dry_run, progress=progress)
+            cutting = chunking or ChunkSettings(enabled=False)
+            describe = partial(_new_description, source, cutting, language, payload_indexes)
+            _adopt_in_place(source, encoder, describe, report, dry_run=dry_run, progress=progress)
         else:
             if encoder is not None and encoder.space != into.encoder.space:
                 raise ConfigurationError(f"{into!r} has another model than {encoder.name!r}: leave encoder out")
@@ -120,25 +121,19 @@ def adopt_collection(
         return report
 
 
-@dataclass(frozen=True, slots=True)
-class _FutureSettings:
-    """What the collection's description says besides model and layout."""
-
-    chunking: ChunkSettings
-    language: str
-    payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None
-
-
 def _adopt_in_place(
     source: ForeignCollection,
     encoder: SpaceEncoder | None,
-    settings: _FutureSettings,
+    describe: Callable[[SpaceEncoder], Description],
     report: AdoptReport,
     *,
     dry_run: bool,
     progress: bool,
 ) -> None:
-    """Check the collection and adopt it, go on with an adoption, or adopt what is new."""
+    """Check the collection and adopt it, go on with an adoption, or adopt what is new.
+
+    ``describe`` returns the description of a collection that is adopted for the first time.
+    """
     backend, metadata = source.backend, source.shape.metadata
     finished, begun = "twinvec" in metadata and not metadata.get(ADOPTION), bool(metadata.get(ADOPTION))
     if finished or begun:
@@ -151,7 +146,7 @@ def _adopt_in_place(
             raise ConfigurationError("name the model that gave the stored vectors: encoder=, --model")
         _check_shape(source)
         source.check_vectors(encoder, report)
-        description = _new_description(source, encoder, settings)
+        description = describe(encoder)
         _check_metadata(metadata, description, backend.location)
     begun = begun or bool(metadata.get(ADDING))
     adoption = Adoption(backend, description, report, finished=finished, begun=begun)
@@ -173,14 +168,16 @@ def _check_shape(source: ForeignCollection) -> None:
         raise ConfigurationError(f"{location}: has vectors named {SPARSE!r}, as twinvec calls its own; {ELSEWHERE}")
 
 
-def _new_description(source: ForeignCollection, encoder: SpaceEncoder, settings: _FutureSettings) -> Description:
-    Analyzer(settings.language)  # refuses a language without a stemmer
-    indexes = AUTOMATIC if settings.payload_indexes is None else PayloadIndexes.of(settings.payload_indexes)
+def _new_description(
+    source: ForeignCollection, chunking: ChunkSettings, language: str, payload_indexes: Any, encoder: SpaceEncoder
+) -> Description:
+    Analyzer(language)  # refuses a language without a stemmer
+    indexes = AUTOMATIC if payload_indexes is None else PayloadIndexes.of(payload_indexes)
     check_requested(indexes, None)
     return Description(
         **dict(generation(encoder, source.vector, late_interaction=False)),
-        chunking=settings.chunking,
-        language=settings.language,
+        chunking=chunking,
+        language=language,
         index=source.shape.index(source.vector),
         payload_indexes=indexes,
         layout=source.layout,

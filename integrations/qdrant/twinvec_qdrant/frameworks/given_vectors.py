@@ -79,9 +79,8 @@ def _compare(
     )
     cosines = (own_ND * given_ND).sum(axis=1)
     for name, cosine in zip(names, cosines, strict=True):
-        if cosine >= SAME_VECTOR_COSINE:
-            continue
-        raise SpaceMismatchError(
-            f"{name}: its vector is not what the collection's model {encoder.name!r} gives for its text (cosine "
-            f"{cosine:.3f}): {_REMEDY}"
-        )
+        if cosine < SAME_VECTOR_COSINE:
+            raise SpaceMismatchError(
+                f"{name}: its vector is not what the collection's model {encoder.name!r} gives for its text (cosine "
+                f"{cosine:.3f}): {_REMEDY}"
+            )
