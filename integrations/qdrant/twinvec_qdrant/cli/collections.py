@@ -105,7 +105,7 @@ def collections_command(
 
 
 def store_entries(place: CollectionPlace) -> list[dict[str, Any]]:
-    """Return the fields of a ``CollectionEntry`` for each collection of the store, from the process that serves it."""
+    """Return the fields of a ``CollectionEntry`` for each collection; a process that serves the store is asked."""
     if (client := client_of(place)) is not None:
         with client:
             listed = client.get("/v1/collections")["data"]

@@ -123,7 +123,9 @@ def search_command(
         phrasings={"words": words or [], "answers": answer or []} if words or answer else {},
         passages=passages_for_output(),
     )
-    queries = [_checked(query) for query in queries]
+    queries = [query.strip() for query in queries]
+    if not all(queries):
+        raise typer.BadParameter("the query is empty")
     place = CollectionPlace(collection or "", path, url, wait, grpc_port)
     answers, roots, failed = _search(place, model, queries, asked)
     for query in (each.query for each in answers if each.unknown):
@@ -152,13 +154,6 @@ def _hint(place: CollectionPlace, filter: Mapping[str, Any]) -> None:
 
     if hints := list(filter_hints(filter, collection_info(place))):
         complain(f"twinvec: {'; '.join(hints)}")
-
-
-def _checked(query: str) -> str:
-    """Return a query without the blanks around it."""
-    if not query.strip():
-        raise typer.BadParameter("the query is empty")
-    return query.strip()
 
 
 def _search(
