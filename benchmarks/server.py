@@ -47,7 +47,7 @@ from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.stores.points import Point, pages
 from twinvec_qdrant.stores.server.async_requests import CONNECTIONS
-from twinvec_qdrant.stores.server.values import client_point, client_sparse
+from twinvec_qdrant.stores.server.values import client_points, client_sparse
 
 DIM = 384
 LIMIT = 10
@@ -146,7 +146,7 @@ def _writing(url: str, count: int, say: Callable[[str], None]) -> None:
         client.delete_collection(name)
     with Collection.open(NAME, url=url, encoder=Hashed(), chunking=False, wait_seconds=60) as collection:
         ours = _time(lambda: collection.ingest(documents, vectors=vectors))
-        stored = [client_point(point) for point in _points(collection)]
+        stored = client_points(list(_points(collection)))
     client.create_collection(
         BARE,
         vectors_config={"dense": models.VectorParams(size=DIM, distance=models.Distance.COSINE)},

@@ -35,7 +35,7 @@ from twinvec.errors import CollectionNotFoundError
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.stores.embedded.values import edge_point
 from twinvec_qdrant.stores.points import DENSE, SPARSE, Point, pages
-from twinvec_qdrant.stores.server.values import client_point
+from twinvec_qdrant.stores.server.values import client_points
 
 DIM = 384
 WORDS = (10, 60, 200)
@@ -176,7 +176,7 @@ def _bare_client(points: Sequence[Point], url: str) -> float:
     )
     for field in ("kind", "source"):
         client.create_payload_index(BARE, field, models.PayloadSchemaType.KEYWORD)
-    stored = [client_point(point) for point in points]
+    stored = client_points(points)
     seconds = _time(lambda: client.upload_points(BARE, stored, wait=True))
     client.delete_collection(BARE)
     client.close()

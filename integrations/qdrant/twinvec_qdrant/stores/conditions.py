@@ -1,14 +1,34 @@
-"""Conditions on points, independent of the store; ``tests`` splits them into what every store can run."""
+"""Conditions on points, independent of the store, and the trees of single tests that every store translates.
+
+A test looks at one path. The value there passes if it is a list with an element that passes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from datetime import datetime
+from typing import Any, TypeVar
 
-from twinvec.retrieval.filters.conditions import AllOf, AnyOf, Not, OneOf, Scalar, Test
+from twinvec.retrieval.filters.conditions import (
+    EXACT_INTEGER,
+    AllOf,
+    AnyOf,
+    Between,
+    During,
+    Exists,
+    HasPhrase,
+    HasWords,
+    IsNull,
+    Not,
+    OneOf,
+    Scalar,
+    Test,
+    mapped,
+)
+from twinvec.retrieval.filters.words import searchable_parts
 
-Tests = TypeVar("Tests")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +60,176 @@ class LacksVector:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted(Generic[Tests]):
-    """The ``field_tests`` that decide about a condition, fitted to a store's payload indexes (``served_tests``)."""
+class Fitted:
+    """The tests that decide about a condition, fitted to a store's payload indexes (``served_tests``)."""
 
     tests: Tests
 
 
 StoreCondition = (
-    FieldIs
-    | IdIs
-    | LacksVector
-    | Fitted[Any]
-    | AllOf["StoreCondition"]
-    | OneOf["StoreCondition"]
-    | Not["StoreCondition"]
+    FieldIs | IdIs | LacksVector | Fitted | AllOf["StoreCondition"] | OneOf["StoreCondition"] | Not["StoreCondition"]
 )
 Conditions = Sequence[StoreCondition]
 """All of them must hold."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnyText:
+    """The field is one of these strings."""
+
+    path: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exactly:
+    """The field is this boolean, or this integer that a float cannot represent."""
+
+    path: str
+    value: bool | int
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The field is a number within these bounds: gt, gte, lt, lte."""
+
+    path: str
+    bounds: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WithinDates:
+    """The field is a date within these bounds: gt, gte, lt, lte."""
+
+    path: str
+    bounds: tuple[tuple[str, datetime], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsEmpty:
+    """The field is missing, null, or an empty list."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class HasNull:
+    """The field is null, or a list with a null."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class HasText:
+    """The field has all words of ``text``, with ``phrase`` one after another; a list has them in one element."""
+
+    path: str
+    text: str
+    phrase: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HasVector:
+    """The point has a vector of this name."""
+
+    name: str
+
+
+FieldTest = AnyText | Exactly | Within | WithinDates | IsEmpty | HasNull | HasText
+PointTest = FieldTest | IdIs | HasVector
+Tests = PointTest | AllOf["Tests"] | OneOf["Tests"] | Not["Tests"]
+"""A tree of tests."""
+
+
 def field_is(name: str, *values: Scalar) -> FieldIs:
     """Return the condition that a top-level field has any of the values."""
     return FieldIs((name,), AnyOf(values))
+
+
+def tests_of(condition: StoreCondition) -> Tests:
+    """Return the tests that decide about a condition."""
+    tests: Tests = mapped(condition, _tests_of_part)
+    return tests
+
+
+def _tests_of_part(condition: FieldIs | IdIs | LacksVector | Fitted) -> Tests:
+    if isinstance(condition, Fitted):
+        return condition.tests
+    if isinstance(condition, IdIs):
+        return condition
+    if isinstance(condition, LacksVector):
+        return Not(HasVector(condition.name))
+    tests = [test for path in condition.paths for test in _at(path, condition.test)]
+    if condition.instead:
+        instead = _one(list(_at(condition.instead, condition.test)))
+        tests.append(AllOf((IsEmpty(condition.paths[0]), instead)))
+    return _one(tests)
+
+
+def _at(path: str, test: Test) -> Iterator[Tests]:
+    """Yield the tests of which one must pass."""
+    if isinstance(test, AnyOf):
+        yield from _any_of(path, test)
+    elif isinstance(test, Between):
+        yield Within(path, test.bounds)
+    elif isinstance(test, During):
+        yield WithinDates(path, test.bounds)
+    elif isinstance(test, Exists):
+        yield Not(IsEmpty(path))
+    elif isinstance(test, IsNull):
+        yield HasNull(path)
+    elif isinstance(test, HasWords):
+        # one word a test: the words of a list may stand in several elements
+        yield AllOf(tuple(HasText(path, part, phrase=False) for part in searchable_parts(test.text)))
+    elif isinstance(test, HasPhrase):
+        yield HasText(path, test.text, phrase=True)
+
+
+def _any_of(path: str, test: AnyOf) -> Iterator[FieldTest]:
+    if texts := tuple(value for value in test.values if isinstance(value, str)):
+        yield AnyText(path, texts)
+    for value in test.values:
+        if isinstance(value, datetime):
+            yield WithinDates(path, (("gte", value), ("lte", value)))
+        elif isinstance(value, bool) or (isinstance(value, int) and abs(value) > EXACT_INTEGER):
+            yield Exactly(path, value)
+        elif not isinstance(value, str):
+            yield Within(path, (("gte", value), ("lte", value)))
+
+
+def _one(tests: list[Tests]) -> Tests:
+    return tests[0] if len(tests) == 1 else OneOf(tuple(tests))
+
+
+def field_tests_of(conditions: Conditions) -> Iterator[FieldTest]:
+    """Yield every test of a field."""
+    for condition in conditions:
+        yield from _fields(tests_of(condition))
+
+
+def _fields(tests: Tests) -> Iterator[FieldTest]:
+    if isinstance(tests, (AllOf, OneOf)):
+        for each in tests.parts:
+            yield from _fields(each)
+    elif isinstance(tests, Not):
+        yield from _fields(tests.part)
+    elif not isinstance(tests, (IdIs, HasVector)):
+        yield tests
+
+
+def translated(conditions: Conditions, filter: Callable[..., T], test: Callable[[PointTest], Any]) -> T | None:
+    """Return a store's filter that requires all conditions; None if the list is empty.
+
+    ``filter`` is the store's class of filters, and ``test`` translates a single test.
+    """
+
+    def condition(tests: Tests) -> Any:
+        if isinstance(tests, AllOf):
+            return filter(must=list(map(condition, tests.parts)))
+        if isinstance(tests, OneOf):
+            return filter(should=list(map(condition, tests.parts)))
+        if isinstance(tests, Not):
+            return filter(must_not=[condition(tests.part)])
+        return test(tests)
+
+    return filter(must=[condition(tests_of(each)) for each in conditions]) if conditions else None

@@ -18,26 +18,30 @@ from collections.abc import Mapping
 from twinvec.retrieval.filters.conditions import AllOf, OneOf, mapped
 from twinvec.retrieval.filters.instants import limit
 from twinvec.retrieval.filters.words import searchable_parts
-from twinvec_qdrant.stores.conditions import Conditions, Fitted, IdIs, LacksVector, StoreCondition
-from twinvec_qdrant.stores.field_tests import (
+from twinvec_qdrant.stores.conditions import (
     AnyText,
+    Conditions,
     Exactly,
     FieldTest,
+    Fitted,
     HasText,
     HasVector,
+    IdIs,
+    LacksVector,
     PointTest,
+    StoreCondition,
     Tests,
     Within,
     WithinDates,
-    needed_indexes,
+    field_tests_of,
     tests_of,
 )
 
 NOTHING = IdIs(())
 """The test that no point passes."""
 
-_ONLY_RIGHT = ("float", "datetime", "text")
-"""The types of indexes that alone give the right answer to the tests that can use them."""
+_ONLY_RIGHT = {Within: "float", WithinDates: "datetime", HasText: "text"}
+"""The type of index that alone is sure to give the right answer to a test."""
 
 
 def fitted(conditions: Conditions, types: Mapping[str, str]) -> tuple[StoreCondition, ...]:
@@ -57,8 +61,8 @@ def unsure(conditions: Conditions, types: Mapping[str, str]) -> bool:
 
     A test that is known to have an index for it is sure enough: such an index changes only on request.
     """
-    left = [each for each in conditions if not isinstance(each, Fitted)]
-    return any(types.get(path) != wanted for path, wanted in needed_indexes(left) if wanted in _ONLY_RIGHT)
+    tests = field_tests_of([each for each in conditions if not isinstance(each, Fitted)])
+    return any(types.get(test.path) != _ONLY_RIGHT[type(test)] for test in tests if type(test) in _ONLY_RIGHT)
 
 
 def _fitted(test: FieldTest, kind: str) -> Tests:

@@ -9,11 +9,8 @@ import numpy as np
 import qdrant_edge as edge
 
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec.retrieval.filters.conditions import AllOf, Not, OneOf
-from twinvec_qdrant.stores import field_tests
+from twinvec_qdrant.stores import conditions as tests
 from twinvec_qdrant.stores.base import FieldIndexType
-from twinvec_qdrant.stores.conditions import Conditions, IdIs
-from twinvec_qdrant.stores.field_tests import tests_of
 from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors, payload_selector
 
 TOKEN_STATES = edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
@@ -72,40 +69,30 @@ def edge_request(query: Query) -> edge.QueryRequest:
     )
 
 
-def edge_filter(conditions: Conditions) -> edge.Filter | None:
+def edge_filter(conditions: tests.Conditions) -> edge.Filter | None:
     """Return a filter that requires all conditions; None if the list is empty."""
-    return edge.Filter(must=[_condition(tests_of(each)) for each in conditions]) if conditions else None
+    return tests.translated(conditions, edge.Filter, _condition)
 
 
-def _condition(tests: field_tests.Tests) -> Any:
-    if isinstance(tests, AllOf):
-        return edge.Filter(must=list(map(_condition, tests.parts)))
-    if isinstance(tests, OneOf):
-        return edge.Filter(should=list(map(_condition, tests.parts)))
-    if isinstance(tests, Not):
-        return edge.Filter(must_not=[_condition(tests.part)])
-    if isinstance(tests, IdIs):
-        return edge.HasIdCondition(set(tests.ids))
-    if isinstance(tests, field_tests.HasVector):
-        return edge.HasVectorCondition(tests.name)
-    if isinstance(tests, field_tests.HasValue):
-        return edge.Filter(must_not=[edge.IsEmptyCondition(tests.path)])
-    return _field(tests)
-
-
-def _field(test: field_tests.FieldTest) -> edge.FieldCondition:
-    if isinstance(test, field_tests.AnyText):
+def _condition(test: tests.PointTest) -> Any:
+    if isinstance(test, tests.IdIs):
+        return edge.HasIdCondition(set(test.ids))
+    if isinstance(test, tests.HasVector):
+        return edge.HasVectorCondition(test.name)
+    if isinstance(test, tests.IsEmpty):
+        return edge.IsEmptyCondition(test.path)
+    if isinstance(test, tests.AnyText):
         return edge.FieldCondition(test.path, match=edge.MatchAny(list(test.texts)))
-    if isinstance(test, field_tests.Exactly):
+    if isinstance(test, tests.Exactly):
         # the engine reads Python's bool as an integer
         value = cast(bool, np.bool_(test.value)) if isinstance(test.value, bool) else test.value
         return edge.FieldCondition(test.path, match=edge.MatchValue(value))
-    if isinstance(test, field_tests.Within):
+    if isinstance(test, tests.Within):
         return edge.FieldCondition(test.path, range=edge.RangeFloat(**dict(test.bounds)))
-    if isinstance(test, field_tests.WithinDates):
+    if isinstance(test, tests.WithinDates):
         limits = {name: limit.isoformat() for name, limit in test.bounds}
         return edge.FieldCondition(test.path, range=edge.RangeDateTime(**limits))
-    if isinstance(test, field_tests.HasText):
+    if isinstance(test, tests.HasText):
         match = edge.MatchPhrase(test.text) if test.phrase else edge.MatchText(test.text)
         return edge.FieldCondition(test.path, match=match)
     return edge.FieldCondition(test.path, is_null=True)

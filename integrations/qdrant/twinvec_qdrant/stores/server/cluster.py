@@ -21,8 +21,7 @@ from qdrant_client import QdrantClient, models
 
 from twinvec.errors import ConfigurationError, StoreError
 from twinvec_qdrant.settings import ClusterSettings
-from twinvec_qdrant.stores.conditions import Conditions, Fitted
-from twinvec_qdrant.stores.field_tests import AnyText
+from twinvec_qdrant.stores.conditions import AnyText, Conditions, Fitted
 from twinvec_qdrant.stores.points import Point
 from twinvec_qdrant.stores.server.requests import Requests
 

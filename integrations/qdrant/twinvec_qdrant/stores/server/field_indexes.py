@@ -14,8 +14,7 @@ from qdrant_client import models
 
 from twinvec.errors import FilterError
 from twinvec_qdrant.stores.base import FieldIndexType
-from twinvec_qdrant.stores.conditions import Conditions, StoreCondition
-from twinvec_qdrant.stores.field_tests import HasText, field_tests_of
+from twinvec_qdrant.stores.conditions import Conditions, HasText, StoreCondition, field_tests_of
 from twinvec_qdrant.stores.points import Query
 from twinvec_qdrant.stores.served_tests import fitted, unsure
 from twinvec_qdrant.stores.server.requests import Requests, is_local

@@ -15,20 +15,12 @@ from qdrant_client import models
 
 from twinvec.arrays import FloatArray
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec.retrieval.filters.conditions import AllOf, Not, OneOf
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores import field_tests
-from twinvec_qdrant.stores.conditions import Conditions, IdIs
-from twinvec_qdrant.stores.field_tests import tests_of
+from twinvec_qdrant.stores import conditions as tests
 from twinvec_qdrant.stores.points import SPARSE, Point, states_name
 
 _DIGITS = 9  # significant ones name every float32
 _POWERS = 10.0 ** np.arange(23)  # each is exact
-
-
-def client_point(point: Point, filler: Mapping[str, Any] = MappingProxyType({})) -> models.PointStruct:
-    """Return a point to write; see ``client_points``."""
-    return client_points([point], filler)[0]
 
 
 def client_points(
@@ -135,38 +127,27 @@ def client_quantization(settings: IndexSettings) -> models.QuantizationConfig | 
     return None
 
 
-def client_filter(conditions: Conditions) -> models.Filter | None:
+def client_filter(conditions: tests.Conditions) -> models.Filter | None:
     """Return a filter that requires all conditions; None if the list is empty."""
-    return models.Filter(must=[_condition(tests_of(each)) for each in conditions]) if conditions else None
+    return tests.translated(conditions, models.Filter, _condition)
 
 
-def _condition(tests: field_tests.Tests) -> models.Condition:
-    if isinstance(tests, AllOf):
-        return models.Filter(must=list(map(_condition, tests.parts)))
-    if isinstance(tests, OneOf):
-        return models.Filter(should=list(map(_condition, tests.parts)))
-    if isinstance(tests, Not):
-        return models.Filter(must_not=[_condition(tests.part)])
-    if isinstance(tests, IdIs):
-        return models.HasIdCondition(has_id=list(map(wire_id, tests.ids)))
-    if isinstance(tests, field_tests.HasVector):
-        return models.HasVectorCondition(has_vector=tests.name)
-    if isinstance(tests, field_tests.HasValue):
-        empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=tests.path))
-        return models.Filter(must_not=[empty])
-    return _field(tests)
-
-
-def _field(test: field_tests.FieldTest) -> models.FieldCondition:
-    if isinstance(test, field_tests.AnyText):
+def _condition(test: tests.PointTest) -> models.Condition:
+    if isinstance(test, tests.IdIs):
+        return models.HasIdCondition(has_id=list(map(wire_id, test.ids)))
+    if isinstance(test, tests.HasVector):
+        return models.HasVectorCondition(has_vector=test.name)
+    if isinstance(test, tests.IsEmpty):
+        return models.IsEmptyCondition(is_empty=models.PayloadField(key=test.path))
+    if isinstance(test, tests.AnyText):
         return models.FieldCondition(key=test.path, match=models.MatchAny(any=list(test.texts)))
-    if isinstance(test, field_tests.Exactly):
+    if isinstance(test, tests.Exactly):
         return models.FieldCondition(key=test.path, match=models.MatchValue(value=test.value))
-    if isinstance(test, field_tests.Within):
+    if isinstance(test, tests.Within):
         return models.FieldCondition(key=test.path, range=models.Range(**dict(test.bounds)))
-    if isinstance(test, field_tests.WithinDates):
+    if isinstance(test, tests.WithinDates):
         return models.FieldCondition(key=test.path, range=models.DatetimeRange(**dict(test.bounds)))
-    if isinstance(test, field_tests.HasText):
+    if isinstance(test, tests.HasText):
         match = models.MatchPhrase(phrase=test.text) if test.phrase else models.MatchText(text=test.text)
         return models.FieldCondition(key=test.path, match=match)
     return models.FieldCondition(key=test.path, is_null=True)
