@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from twinvec.errors import StoreError
+from twinvec.errors import ConfigurationError, StoreError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import DEFAULT_CLUSTER, DEFAULT_INDEX, ClusterSettings, IndexSettings, ReadConsistency
 from twinvec_qdrant.stores.candidates import Along, Candidates, Search, find_candidates
@@ -84,7 +84,8 @@ class Store(Protocol):
         """Remove the collection and all it holds; does nothing if it does not exist."""
 
     def close(self) -> None:
-        """Release the place, if neither ``open`` nor ``create`` has returned a backend."""
+        """Release the place, if neither ``open`` nor ``create`` has returned a backend; a folder needs no release."""
+        return
 
 
 class Backend(Protocol):
@@ -123,12 +124,18 @@ class Backend(Protocol):
 
     def cluster(self) -> ClusterSettings | None:
         """Return how the server keeps the collection; None for a store that is no server."""
+        return None
 
     def change_cluster(self, wanted: ClusterSettings) -> None:
         """Change how the server keeps the collection; raise ``ConfigurationError`` for what cannot change."""
+        raise ConfigurationError(f"{self.location}: settings of a cluster are for a server")
 
     def read_consistently(self, consistency: ReadConsistency | None) -> None:
-        """Set how many copies a read asks; None takes the number that the collection records."""
+        """Set how many copies a read asks; None takes the number that the collection records.
+
+        An embedded store has one copy.
+        """
+        return
 
     def read_metadata(self) -> dict[str, Any]:
         """Return the collection's description; {} if twinvec did not create the collection."""
@@ -161,7 +168,8 @@ class Backend(Protocol):
         """Remove existing points; with ``revisions``, only those whose ``revision`` is among them at that moment."""
 
     def flush(self) -> None:
-        """Make all writes durable."""
+        """Make all writes durable; a server has made them so before they return."""
+        return
 
     def field_indexes(self) -> Mapping[str, str]:
         """Return the type of every payload index, by its path."""
@@ -173,7 +181,11 @@ class Backend(Protocol):
         """Remove the index of the payload field at the path; ignore a field without one."""
 
     def begin_load(self, tenant_path: str | None) -> None:
-        """Index the payload fields of an empty collection; the vectors wait for ``build_index``."""
+        """Index the payload fields of an empty collection; the vectors wait for ``build_index``.
+
+        A new embedded collection has these indexes, and its engine builds no index by itself.
+        """
+        return
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if much of it is missing, or always with ``force``; return whether it did.

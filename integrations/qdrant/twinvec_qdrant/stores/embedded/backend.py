@@ -16,9 +16,9 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec.errors import ConfigurationError, StoreCorruptError
+from twinvec.errors import StoreCorruptError
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec_qdrant.settings import ClusterSettings, IndexSettings, ReadConsistency
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import Backend, FieldIndexType, indexed_chunks
 from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files
@@ -29,12 +29,12 @@ from twinvec_qdrant.stores.embedded.repair.salvage import forget
 from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, WRITE_ROOM, check_room
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import (
+    INDEX_PARAMS,
     TOKEN_STATES,
     edge_filter,
     edge_point,
     edge_request,
     edge_sparse,
-    index_params,
     index_types,
 )
 from twinvec_qdrant.stores.points import (
@@ -76,15 +76,6 @@ class EmbeddedBackend(SharedEngine, Backend):
 
     def no_writers(self) -> AbstractContextManager[object, bool | None]:
         return nullcontext() if self.reads_copy() else self.writing
-
-    def cluster(self) -> None:
-        """Return None: the store is no server."""
-
-    def change_cluster(self, wanted: ClusterSettings) -> None:
-        raise ConfigurationError(f"{self.location}: settings of a cluster are for a server")
-
-    def read_consistently(self, consistency: ReadConsistency | None) -> None:
-        """Do nothing: there is one copy."""
 
     def read_metadata(self) -> dict[str, Any]:
         return self._folder.read_description()
@@ -142,13 +133,10 @@ class EmbeddedBackend(SharedEngine, Backend):
 
     def index_field(self, path: str, kind: FieldIndexType) -> None:
         if self.field_indexes().get(path) != kind:
-            self._change_index(edge.UpdateOperation.create_field_index(path, index_params(kind)))
+            self._change_index(edge.UpdateOperation.create_field_index(path, INDEX_PARAMS[kind](on_disk=True)))
 
     def drop_field_index(self, path: str) -> None:
         self._change_index(edge.UpdateOperation.delete_field_index(path))
-
-    def begin_load(self, tenant_path: str | None) -> None:
-        """Do nothing: a new collection has its payload indexes, and the engine builds no index by itself."""
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if it lacks at least ``WORTHWHILE`` chunks and a tenth of all, or always with ``force``.

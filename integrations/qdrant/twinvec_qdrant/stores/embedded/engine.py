@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import qdrant_edge as edge
@@ -27,6 +26,7 @@ from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import LastBuild
 from twinvec_qdrant.stores.embedded.reading_copy import ReadingCopy
 from twinvec_qdrant.stores.embedded.repair.salvage import noted
+from twinvec_qdrant.stores.embedded.repair.salvage_worker import load_shard
 from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, Obstacle, check_room, lacking_room
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import edge_filter, index_types
@@ -283,7 +283,7 @@ class SharedEngine:
 
     def _load(self) -> None:
         """Open the engine of the files in the folder; from then on, writes are counted."""
-        self._opened = load_shard(self._folder.shard)
+        self._opened = load_shard(str(self._folder.shard))
         self._count_from_now()
 
     def _count_from_now(self) -> None:
@@ -388,21 +388,6 @@ class WriterLock:
         if not self.depth:
             self._turns.end_writing()
         self._thread.release()
-
-
-def load_shard(path: Path) -> edge.EdgeShard:
-    """Open the engine's files, if necessary without their configuration file.
-
-    A kill while the engine adds or drops a vector leaves a configuration that contradicts the segments. The engine then
-    refuses to open; without the file, it takes the configuration from the segments.
-    """
-    try:
-        return edge.EdgeShard.load(str(path))
-    except Exception as error:
-        if "config is incompatible with existing segments" not in str(error):
-            raise
-        (path / "edge_config.json").unlink()
-        return edge.EdgeShard.load(str(path))
 
 
 @contextmanager

@@ -103,9 +103,6 @@ class EmbeddedStore(Store):
             with Turns(folder.path).alone(self._wait_seconds):
                 folder.remove()
 
-    def close(self) -> None:
-        """Do nothing: reading the folder opens nothing."""
-
     def _mend_description(self) -> None:
         """Replace a damaged description by the one that was written down at the last close."""
         try:

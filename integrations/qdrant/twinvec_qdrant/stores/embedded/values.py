@@ -16,7 +16,7 @@ from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors, pa
 TOKEN_STATES = edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
 """How the engine compares token states."""
 
-_INDEX_PARAMS: dict[FieldIndexType, Any] = {
+INDEX_PARAMS: dict[FieldIndexType, Any] = {
     "keyword": edge.KeywordIndexParams,
     "float": edge.FloatIndexParams,
     "bool": edge.BoolIndexParams,
@@ -24,6 +24,7 @@ _INDEX_PARAMS: dict[FieldIndexType, Any] = {
     "geo": edge.GeoIndexParams,
     "text": partial(edge.TextIndexParams, tokenizer=edge.TokenizerType.Word, lowercase=True, phrase_matching=True),
 }
+"""The class of the parameters of each payload index; of one on the disk, the system keeps in memory what it uses."""
 
 # without a filter, the engine's document frequencies count deleted points until it is optimised
 _LIVE_FREQUENCIES = edge.SearchParams(
@@ -96,11 +97,6 @@ def _condition(test: tests.PointTest) -> Any:
         match = edge.MatchPhrase(test.text) if test.phrase else edge.MatchText(test.text)
         return edge.FieldCondition(test.path, match=match)
     return edge.FieldCondition(test.path, is_null=True)
-
-
-def index_params(kind: FieldIndexType) -> Any:
-    """Return the parameters of a payload index on the disk; the system keeps in memory what searches use."""
-    return _INDEX_PARAMS[kind](on_disk=True)
 
 
 def index_types(info: edge.ShardInfo) -> dict[str, str]:

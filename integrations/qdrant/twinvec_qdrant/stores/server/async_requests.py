@@ -18,14 +18,11 @@ from weakref import WeakKeyDictionary
 import httpx
 import tenacity
 from qdrant_client import AsyncQdrantClient
-from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 
 from twinvec.adapters.coalescing import Coalescer
-from twinvec.errors import TwinvecError
 from twinvec_qdrant.stores.server.clients import quiet_client
-from twinvec_qdrant.stores.server.errors import unsendable
 from twinvec_qdrant.stores.server.merging import Lane, points_of, slice_of
-from twinvec_qdrant.stores.server.requests import Requests, Tries, applied
+from twinvec_qdrant.stores.server.requests import Requests, Tries, applied, is_local
 from twinvec_qdrant.stores.steps import Ask, Encode, Step
 
 Loop = asyncio.AbstractEventLoop
@@ -97,12 +94,8 @@ class AwaitedRequests:
             async with asyncio.timeout(tries.next_seconds()):
                 return applied(await method(self._requests.name, *ask.arguments, **options))
 
-        try:
+        with self._requests.errors(ask.method):
             return await tenacity.AsyncRetrying(**tries.policy())(attempt)
-        except TwinvecError:
-            raise
-        except Exception as error:
-            raise self._requests.error(error, ask.method) from None if unsendable(error) else error
 
     async def _client(self) -> AsyncQdrantClient:
         if self._everywhere is not None:
@@ -148,8 +141,3 @@ def _running_loop() -> Loop | None:
 
 async def _ended(life: AsyncGenerator[Any]) -> None:
     await life.aclose()
-
-
-def is_local(client: AsyncQdrantClient) -> bool:
-    """Return whether this is the client's local mode, which belongs to no event loop."""
-    return isinstance(getattr(client, "_client", None), AsyncQdrantLocal)

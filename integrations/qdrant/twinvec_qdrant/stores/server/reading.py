@@ -84,10 +84,7 @@ class Reading(KnownCollection):
     ) -> Steps[list[models.Record]]:
         def read(limits: Limits) -> Steps[list[models.Record]]:
             found: list[models.Record] = []
-            options: Mapping[str, Any] = {
-                "with_payload": payload,
-                "with_vectors": vector_selector(vector),
-            }
+            options: Mapping[str, Any] = {"with_payload": payload, "with_vectors": vector_selector(vector)}
             for page in pages(map(wire_id, ids), limits.read(most)):
                 found += yield from self._read("retrieve", limits, len(page), page, **options)
             return found

@@ -10,15 +10,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import tenacity
-from qdrant_client import QdrantClient, models
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
+from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from twinvec.errors import StoreError, TwinvecError
+from twinvec.errors import TwinvecError
 from twinvec_qdrant.stores.base import closed_error
 from twinvec_qdrant.stores.server.clients import observe, options_for, time_limit
 from twinvec_qdrant.stores.server.errors import (
@@ -108,20 +109,21 @@ class Requests:
             with time_limit(seconds):
                 return applied(method(*args, **options, **options_for(self.client, method, seconds, self.most_timeout)))
 
-        try:
-            with self._turn:
-                return tenacity.Retrying(**tries.policy())(attempt)
-        except TwinvecError:
-            raise
-        except Exception as error:
-            raise self.error(error, method.__name__) from None if unsendable(error) else error
+        with self.errors(method.__name__), self._turn:
+            return tenacity.Retrying(**tries.policy())(attempt)
 
-    def error(self, error: Exception, what: str) -> StoreError:
-        """Return twinvec's error for the error that ended a request; see ``errors.store_error``.
+    @contextmanager
+    def errors(self, what: str) -> Iterator[None]:
+        """Raise the error that ends the request ``what`` as twinvec's; see ``errors.store_error``.
 
         An error for which ``unsendable`` is true must not become the cause: it quotes a header, perhaps the API key.
         """
-        return store_error(error, self.location, what)
+        try:
+            yield
+        except TwinvecError:
+            raise
+        except Exception as error:
+            raise store_error(error, self.location, what) from None if unsendable(error) else error
 
     def announce(self, state: tenacity.RetryCallState) -> None:
         """Log that a request is tried again: once a request, and for a rate limit once a collection."""
@@ -207,6 +209,6 @@ def applied(answer: T) -> T:
     return answer
 
 
-def is_local(client: QdrantClient) -> bool:
-    """Return whether this is the client's local mode, which has neither indexes nor limits."""
-    return isinstance(getattr(client, "_client", None), QdrantLocal)
+def is_local(client: QdrantClient | AsyncQdrantClient) -> bool:
+    """Return whether this is the client's local mode, which has neither indexes nor limits, nor an event loop."""
+    return isinstance(getattr(client, "_client", None), QdrantLocal | AsyncQdrantLocal)

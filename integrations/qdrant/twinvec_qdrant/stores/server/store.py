@@ -15,7 +15,6 @@ from twinvec_qdrant.stores.base import NewCollection, Store
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.async_requests import CONNECTIONS
-from twinvec_qdrant.stores.server.async_requests import is_local as is_async_local
 from twinvec_qdrant.stores.server.backend import ServerBackend
 from twinvec_qdrant.stores.server.clients import quiet_client
 from twinvec_qdrant.stores.server.requests import is_local
@@ -135,7 +134,7 @@ def connect(
         raise ConfigurationError(_URL) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(_URL)
-    if (key or parts.password) and parts.scheme == "http" and not _is_local(parts.hostname):
+    if (key or parts.password) and parts.scheme == "http" and not _is_loopback(parts.hostname):
         raise ConfigurationError(
             f"an API key would go unencrypted to {parts.hostname}; use https, or a tunnel to localhost"
         )
@@ -157,7 +156,7 @@ def connect(
 
 def connect_as(async_client: AsyncQdrantClient, name: str, wait_seconds: float) -> ServerStore:
     """Return the collection of the server to which an async client of the caller is connected."""
-    if is_async_local(async_client):
+    if is_local(async_client):
         raise ConfigurationError(
             "async_client: it is in local mode; give the QdrantClient that holds the data, too: client=..."
         )
@@ -181,7 +180,7 @@ def _sendable(api_key: str | None) -> str | None:
     return key or None
 
 
-def _is_local(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

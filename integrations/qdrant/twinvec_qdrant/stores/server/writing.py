@@ -146,9 +146,6 @@ class Writing(Structure, Reading):
 
         self._written(delete)
 
-    def flush(self) -> None:
-        """Do nothing: every write waits until the server has applied and logged it."""
-
     def _written(self, work: Callable[[Limits], None]) -> None:
         self.run(self._within(lambda limits: worked(partial(work, limits))))
 

@@ -22,7 +22,7 @@ _PAGE = 256
 
 def copy(source: str, target: str, *, vectors: bool) -> None:
     """Copy the readable points that the target lacks."""
-    there, new = _load(source), edge.EdgeShard.load(target)
+    there, new = load_shard(source), edge.EdgeShard.load(target)
     for ids in _ids(there):
         known = {str(each.id) for each in new.retrieve([*ids], False, False)}
         points = [_point(each, vectors) for each in _read(there, [key for key in ids if key not in known])]
@@ -32,14 +32,19 @@ def copy(source: str, target: str, *, vectors: bool) -> None:
     new.close()
 
 
-def _load(source: str) -> edge.EdgeShard:
+def load_shard(path: str) -> edge.EdgeShard:
+    """Open the engine's files, if necessary without their configuration file.
+
+    A kill while the engine adds or drops a vector leaves a configuration that contradicts the segments. The engine then
+    refuses to open; without the file, it takes the configuration from the segments.
+    """
     try:
-        return edge.EdgeShard.load(source)
-    except BaseException as error:
-        if "config is incompatible" not in str(error):
+        return edge.EdgeShard.load(path)
+    except BaseException as error:  # a panic of the engine is not an Exception
+        if "config is incompatible with existing segments" not in str(error):
             raise
-        (Path(source) / "edge_config.json").unlink()  # the engine takes it from the segments
-        return edge.EdgeShard.load(source)
+        (Path(path) / "edge_config.json").unlink()
+        return edge.EdgeShard.load(path)
 
 
 def _ids(shard: edge.EdgeShard) -> Iterator[list[str]]:
