@@ -23,6 +23,7 @@ from twinvec.arrays import FloatArray
 from twinvec.errors import SpaceMismatchError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.bm25 import SparseVector
+from twinvec.retrieval.passages import with_passages
 from twinvec.retrieval.phrasings import Phrasings, led_terms, led_vector
 from twinvec.support.checks import string
 from twinvec_qdrant.encoders import checked_vector, checked_vectors
@@ -172,11 +173,11 @@ class Serving:
     def with_passages(self, text: str, hits: Sequence[Hit]) -> Steps[list[Hit]]:
         """Return the hits of a text with their passages by words."""
         (read,) = yield from read_queries([text], self._bm25, self._known_words, syntax=False)
-        return self._bm25.with_passages(read.right, hits)
+        return with_passages(read.right, hits, self._bm25.analyzer)
 
     def _shown(self, text: str, hits: list[Hit], request: SearchRequest) -> list[Hit]:
         """Return the hits of a text as the request wants them."""
-        return self._bm25.with_passages(text, hits) if request.passages else hits
+        return with_passages(text, hits, self._bm25.analyzer) if request.passages else hits
 
     def _nearest(
         self, vector: Vector, space: str | None, search: Callable[[Searcher, FloatArray], Steps[Outcome]]
@@ -357,9 +358,8 @@ class Serving:
         return None
 
     def _served(self, description: Description, encoder: SpaceEncoder | None) -> ServedModel:
-        return ServedModel(
-            description, encoder, Searcher(self._backend, description, self._ended, lambda: self._bm25.known_chunks)
-        )
+        searcher = Searcher(self._backend, description, self._ended, lambda: self._bm25.vocabulary.chunks)
+        return ServedModel(description, encoder, searcher)
 
     def _described(self) -> Steps[Description]:
         return read_description((yield from self._backend.described()), self._backend.location)

@@ -17,9 +17,7 @@ from contextlib import suppress
 from twinvec.errors import StoreLimitError
 from twinvec.retrieval import analysis as analyses
 from twinvec.retrieval.analysis import Analyzer
-from twinvec.retrieval.base import Hit
 from twinvec.retrieval.bm25 import SparseVector, document_vectors, query_vector, weighted_sum
-from twinvec.retrieval.passages import with_passages
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, EMBEDDED_FIELDS, RECORDS, Record, embedded_text
 from twinvec_qdrant.records.words.spelling import Speller
@@ -34,33 +32,30 @@ DRIFT = 0.05
 CORRECTED = 0.75
 """Weight of a corrected word; what was typed keeps the rest."""
 
-_PAGE = 1000
 _RECORDS = 100
 
 
 class BM25Weights:
-    """The sparse vectors of a collection; the weights assume chunks of ``average_length`` terms (0: not known yet)."""
+    """The sparse vectors of a collection; the weights assume chunks of ``average_length`` terms (0: not known yet).
+
+    ``analyzer`` is the analysis of words that the collection records.
+    """
 
     def __init__(self, backend: Backend, description: Description) -> None:
         self._backend = backend
-        self._analyzer = description.analyzer
+        self.analyzer = description.analyzer
         self.average_length = description.average_length
         self._totals: tuple[int, int] | None = None  # chunks and terms; None until they are counted
-        self._vocabulary = Vocabulary(backend)
+        self.vocabulary = Vocabulary(backend)
 
     @property
     def chunks(self) -> int | None:
         """Number of the collection's chunks; None before ``rebalance``."""
         return None if self._totals is None else self._totals[0]
 
-    @property
-    def analyzer(self) -> Analyzer:
-        """The analysis of words that the collection records."""
-        return self._analyzer
-
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each text."""
-        return self._analyzer.terms(texts)
+        return self.analyzer.terms(texts)
 
     def documents(self, terms: Sequence[list[str]]) -> list[SparseVector]:
         """Return the vectors of chunks, from their terms; the first chunks of a collection set the average."""
@@ -74,7 +69,7 @@ class BM25Weights:
 
     def queries(self, texts: Sequence[str], instead: Sequence[str] | None = None) -> list[SparseVector]:
         """Return the vectors of queries; with corrected queries ``instead``, mostly of their terms."""
-        vectors = [query_vector(each) for each in self._analyzer.query_terms(texts)]
+        vectors = [query_vector(each) for each in self.analyzer.query_terms(texts)]
         if instead is None or list(instead) == list(texts):
             return vectors
         return [
@@ -84,39 +79,30 @@ class BM25Weights:
 
     def written(self, texts: Iterable[str]) -> None:
         """Add chunks that have been written to the vocabulary."""
-        if self._analyzer.version > 1:
-            self._vocabulary.see(texts, self._analyzer)
+        if self.analyzer.version > 1:
+            self.vocabulary.see(texts, self.analyzer)
 
     def taken_words(self) -> tuple[Counter[str], int]:
         """Return the words and the number of chunks that have been written, for the writer that leads this one."""
-        return self._vocabulary.taken(self._analyzer) if self._analyzer.version > 1 else (Counter(), 0)
+        return self.vocabulary.taken(self.analyzer) if self.analyzer.version > 1 else (Counter(), 0)
 
     def add_words(self, words: Mapping[str, int], chunks: int) -> None:
         """Add what other writers have written (``taken_words``); the totals are counted again when they are needed."""
-        self._vocabulary.add(words, chunks)
+        self.vocabulary.add(words, chunks)
         self._totals = None
 
     def read_vocabulary(self) -> None:
         """Read the words of the collection now, so that the first search need not."""
-        if self.average_length and self._analyzer.version > 1:
-            self._backend.run(self._vocabulary.read())
-
-    @property
-    def known_chunks(self) -> int | None:
-        """Number of the collection's chunks, as this handle knows it; None before it has read the vocabulary."""
-        return self._vocabulary.chunks
+        if self.average_length and self.analyzer.version > 1:
+            self._backend.run(self.vocabulary.read())
 
     def speller(self) -> Steps[Speller | None]:
         """Return what corrects queries; None if the collection has no vocabulary."""
-        return (yield from self._vocabulary.speller(self._analyzer)) if self._analyzer.version > 1 else None
-
-    def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits of a query, each with its best passage by words."""
-        return with_passages(query, hits, self._analyzer)
+        return (yield from self.vocabulary.speller(self.analyzer)) if self.analyzer.version > 1 else None
 
     def changed(self, old: Record | None, new: Record | None) -> None:
         """Add a commit to the totals, which are counted in the store only once."""
-        self._vocabulary.changed(len(new.chunks if new else ()) - len(old.chunks if old else ()))
+        self.vocabulary.changed(len(new.chunks if new else ()) - len(old.chunks if old else ()))
         if self._totals is not None:
             chunks, terms = self._totals
             for record, sign in ((old, -1), (new, 1)):
@@ -132,7 +118,7 @@ class BM25Weights:
     def refresh(self) -> None:
         """Read the average and the analysis again; other writers may have changed them."""
         now = stored_description(self._backend)
-        self._analyzer = now.analyzer
+        self.analyzer = now.analyzer
         if now.average_length != self.average_length:
             self.average_length, self._totals = now.average_length, None
 
@@ -145,18 +131,19 @@ class BM25Weights:
             chunks, terms = self._totals = self._counted()  # also counts the commits of other writers
             if self._drifted(chunks, terms):
                 self._weigh_all(chunks, terms)
-        if self._analyzer.version > 1:
+        if self.analyzer.version > 1:
             with suppress(StoreLimitError):  # a full collection takes no vocabulary: the next ingest writes it
-                self._vocabulary.save(self._totals[0], self._analyzer, anew=recount)
+                self.vocabulary.save(self._totals[0], self.analyzer, anew=recount)
 
     def _follows(self, chunks: int) -> bool:
         """Return whether no other writer has committed since the totals were counted, as the vocabulary tells."""
-        return self._analyzer.version == 1 or self._vocabulary.follows(chunks)
+        return self.analyzer.version == 1 or self.vocabulary.follows(chunks)
 
     def _weigh_all(self, chunks: int, terms: int) -> None:
         average = terms / chunks
-        for page in pages(self._backend.scroll([CHUNKS], EMBEDDED_FIELDS), _PAGE):
-            self._weigh(page, average)
+        for page in pages(self._backend.scroll([CHUNKS], EMBEDDED_FIELDS)):
+            of_texts = self.terms([embedded_text(point.payload) for point in page])
+            self._update(dict(zip([point.id for point in page], of_texts, strict=True)), average)
         self._backend.flush()
         self._record(average)
 
@@ -168,13 +155,13 @@ class BM25Weights:
         self.refresh()
         if not self.average_length:
             return
-        if self._analyzer.version != analyses.NEWEST_ANALYSIS:
-            analyzer = Analyzer(self._analyzer.language, analyses.NEWEST_ANALYSIS)
+        if self.analyzer.version != analyses.NEWEST_ANALYSIS:
+            analyzer = Analyzer(self.analyzer.language, analyses.NEWEST_ANALYSIS)
             for page in pages(self._backend.scroll([RECORDS]), _RECORDS):
                 self._analyse(page, analyzer)
             self._backend.flush()
             self._backend.write_metadata({"analysis": analyzer.version})
-            self._analyzer, self._totals = analyzer, None
+            self.analyzer, self._totals = analyzer, None
         self.rebalance(recount=True)
 
     def _analyse(self, records: Sequence[Point], analyzer: Analyzer) -> None:
@@ -206,10 +193,6 @@ class BM25Weights:
             terms += record.payload["terms"]
         return chunks, terms
 
-    def _weigh(self, page: Sequence[Point], average: float) -> None:
-        terms = self.terms([embedded_text(point.payload) for point in page])
-        self._update(dict(zip([point.id for point in page], terms, strict=True)), average)
-
     def _update(self, terms: Mapping[str, Sequence[str]], average: float) -> None:
         """Write the weights of chunks, by id."""
         weights = dict(zip(terms, document_vectors(list(terms.values()), average), strict=True))
@@ -218,6 +201,6 @@ class BM25Weights:
         )
 
     def _record(self, average: float) -> None:
-        first = {} if self.average_length or self._analyzer.version == 1 else {"analysis": self._analyzer.version}
+        first = {} if self.average_length or self.analyzer.version == 1 else {"analysis": self.analyzer.version}
         self._backend.write_metadata({"average_length": average, **first})
         self.average_length = average

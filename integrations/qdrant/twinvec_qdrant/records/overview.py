@@ -38,7 +38,7 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "chunking": now.chunking.as_dict(),
         "index": now.index.as_dict(),
         "indexed": backend.indexed(chunks),
-        **_payload_indexes(backend, now.tenant_key),
+        **({"payload_indexes": shown} if (shown := shown_indexes(backend, now.tenant_key)) else {}),
         **({"layout": now.layout.model_dump(), "vector": now.vector} if now.layout else {}),
         "late_interaction": _states_size(backend, now),
         "tenant_key": now.tenant_key,
@@ -70,12 +70,6 @@ def _roots(backend: Backend, documents: int) -> list[dict[str, Any]]:
         }
         for root in roots.values()
     ]
-
-
-def _payload_indexes(backend: Backend, tenant_key: str | None) -> dict[str, dict[str, str]]:
-    """Return the type of every payload key's index; nothing for a collection without one, as older versions do."""
-    shown = shown_indexes(backend, tenant_key)
-    return {"payload_indexes": shown} if shown else {}
 
 
 def _states_size(backend: Backend, now: Description) -> dict[str, int] | None:

@@ -90,7 +90,8 @@ class PayloadIndexing:
             self._note({key for key, seen in found.items() if seen.dates} - self._dated)
         for key, seen in sorted(found.items(), key=lambda each: each[0] != SOURCE_KEY):
             if key not in self._kinds:
-                self._kinds[key] = self._made(key, self._chosen(key, seen))
+                chosen = chosen_type(key, seen, self._preferred.get(key)) if self._settings.automatic else None
+                self._kinds[key] = self._made(key, chosen)
             if misfits(self._kinds[key], seen):
                 self._replace(key)
 
@@ -102,9 +103,6 @@ class PayloadIndexing:
             self._known = dict(self._backend.field_indexes())
             for key in self._kinds.keys() & dated:
                 self._kinds[key] = _index_of(filtered_paths(key), self._known)
-
-    def _chosen(self, key: str, seen: SeenKey) -> FieldIndexType | None:
-        return chosen_type(key, seen, self._preferred.get(key)) if self._settings.automatic else None
 
     def _made(self, key: str, kind: FieldIndexType | None) -> FieldIndexType | None:
         """Index the paths of a key; an index that is there decides for the others. Return the type of the index."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-import numpy as np
-
 from twinvec.arrays import FloatArray
 from twinvec.retrieval.syntax import ParsedQuery
 from twinvec_qdrant.records.schema import INTENTS, record_id
@@ -32,14 +30,13 @@ class Fetched:
     ``ended`` is what earlier searches know of commits; None if chunks may be there without a commit of ours.
     """
 
-    def __init__(self, backend: Backend, vector: str | None, ended: EndedCommits | None = None) -> None:
+    def __init__(self, backend: Backend, vector: str | None, ended: EndedCommits | None) -> None:
         self.points: dict[str, Point] = {}
         """Chunks and records, by id."""
         self._backend = backend
         self._vector = vector
         self._asked: set[str] = set()
         self._listed: dict[str, frozenset[str]] = {}
-        self._ids: dict[str, str] = {}
         self._admitted: dict[tuple[str, ParsedQuery], bool] = {}
         self._ended = ended if ended is not None and backend.watches() else None
         self._begun = self._ended.now() if self._ended is not None else None
@@ -63,16 +60,18 @@ class Fetched:
             best = (scored for found in candidates.found for scored in found.values())
             points = {each.id: each for stage in best for each in islice(stage.values(), needed_by(request))}
             new = dict.fromkeys(
-                each for key, point in points.items() for each in (self.record_id(point.payload["source"]), key)
+                each for key, point in points.items() for each in (record_id(point.payload["source"]), key)
             )
             return (key for key in new if key not in self._asked)
 
         return Along(ids, self._vector, None if self._ended is None else INTENTS, best)
 
-    def vector(self, key: str) -> FloatArray | None:
-        """Return the dense vector of a chunk that has been read; None if it is gone, or lacks one."""
-        point = self.points.get(key)
-        return None if point is None or point.dense is None else np.asarray(point.dense, dtype=np.float32)
+    def vectors(self, candidates: Iterable[Candidate]) -> Steps[dict[str, FloatArray]]:
+        """Read these chunks, and return their dense vectors, by id; those that are gone or lack one are left out."""
+        ids = [each.id for each in candidates]
+        yield from self.fetch(ids)
+        points = {key: self.points[key] for key in ids if key in self.points}
+        return {key: point.dense for key, point in points.items() if point.dense is not None}
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -136,15 +135,13 @@ class Fetched:
 
     def lists(self, candidate: Candidate) -> bool | None:
         """Return whether its record lists a candidate; None if the record has not been asked for."""
-        chunks = self.listed(candidate.source)
-        return None if chunks is None else candidate.id in chunks
-
-    def listed(self, source: str) -> frozenset[str] | None:
-        """Return the chunks that the source's record lists; None if the record has not been asked for."""
-        if source not in self._listed and self.record_id(source) in self._asked:
-            record = self.points.get(self.record_id(source))
+        source = candidate.source
+        if source not in self._listed:
+            if record_id(source) not in self._asked:
+                return None
+            record = self.points.get(record_id(source))
             self._listed[source] = frozenset(record.payload["chunks"]) if record else frozenset()
-        return self._listed.get(source)
+        return candidate.id in self._listed[source]
 
     def admitted(self, chunk: str, condition: ParsedQuery) -> bool | None:
         """Return whether a chunk satisfies the condition; None if the chunk has not been asked for."""
@@ -155,12 +152,6 @@ class Fetched:
             shown = [str(own.get(name, "")) for name in ("title", "heading", "text")]
             self._admitted[chunk, condition] = condition.admits(*shown)
         return self._admitted[chunk, condition]
-
-    def record_id(self, source: str) -> str:
-        """Return the id of a source's record."""
-        if source not in self._ids:
-            self._ids[source] = record_id(source)
-        return self._ids[source]
 
 
 def needed_by(request: SearchRequest) -> int:
@@ -186,10 +177,8 @@ class _Walk:
     ) -> None:
         self.valid: list[Candidate] = []
         self.unknown = False
-        self._fetched = fetched
         self._group = group
         self._condition = condition
-        self._limit = limit
         self._left: Sequence[Candidate] = ()
         self._taken: set[str] = set()
         for place, candidate in enumerate(candidates):
@@ -216,7 +205,7 @@ class _Walk:
                 return
             if self._group and candidate.source in sources:
                 continue
-            yield self._fetched.record_id(candidate.source)
+            yield record_id(candidate.source)
             if place >= offset or self._condition is not None:  # earlier ones belong to pages before
                 yield candidate.id
             if self._condition is None:  # with one, the next chunk of the source may be the first that satisfies it

@@ -103,11 +103,7 @@ class StoredMaxSim(CollectionMaxSim):
             texts = {digest(hit.text): hit.text for hit in page}
             named = ((hit.id, hit.id.rpartition("#")[0], hit.payload.get("source")) for hit in page)
             sources = {name for names in named for name in names if isinstance(name, str)}
-            conditions = (
-                CHUNKS,
-                field_is("source", *sources),
-                field_is("content", *texts),
-            )
+            conditions = (CHUNKS, field_is("source", *sources), field_is("content", *texts))
             points = self._backend.scroll(conditions, ["content"])
             found.update((texts[point.payload["content"]], point.id) for point in points)
         return found

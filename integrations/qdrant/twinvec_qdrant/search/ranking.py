@@ -107,11 +107,8 @@ def as_asked(candidate: Candidate, asked_D: FloatArray, vector_D: FloatArray) ->
     Scores of moved queries are nearer to everything, and say less of the hit; they are those of the stage "feedback".
     """
     cosine = float(unit(asked_D) @ unit(vector_D))
-    return candidate._replace(scores={"dense": cosine, "feedback": candidate.scores["dense"]} | _others(candidate))
-
-
-def _others(candidate: Candidate) -> dict[str, float]:
-    return {stage: score for stage, score in candidate.scores.items() if stage != "dense"}
+    others = {stage: score for stage, score in candidate.scores.items() if stage != "dense"}
+    return candidate._replace(scores={"dense": cosine, "feedback": candidate.scores["dense"], **others})
 
 
 def mmr(relevance_N: Any, vectors_ND: FloatArray, limit: int, diversity: float) -> list[int]:

@@ -84,8 +84,6 @@ class Searcher:
         self._backend = backend
         self._vector = description.vector
         self._whole = not description.chunking.enabled  # a chunk's id is its document's
-        self._index = description.index
-        self._tenant_key = description.tenant_key
         # the framework's class may add points that have no record yet
         self._only = (CHUNKS,) if description.layout is not None else ()
         self._ended = ended if description.layout is None else None
@@ -111,11 +109,11 @@ class Searcher:
         """Return the queries, each moved towards the vectors of the hits of ``request``."""
         fetched = Fetched(self._backend, self._vector, self._ended)
         searches, _ = yield from self._candidates(queries, request, fetched)
-        yield from fetched.fetch(each.id for search in searches for each in search.valid)
+        vectors = yield from fetched.vectors(each for search in searches for each in search.valid)
         nearer = []
         for query, search in zip(queries, searches, strict=True):
             assert query.dense is not None
-            found = [vector for each in search.valid if (vector := fetched.vector(each.id)) is not None]
+            found = [vectors[each.id] for each in search.valid if each.id in vectors]
             found_KD = np.stack(found) if found else np.empty((0, len(query.dense)), dtype=np.float32)
             nearer.append(replace(query, dense=moved(query.dense, found_KD), asked=query.dense))
         return nearer
@@ -124,12 +122,14 @@ class Searcher:
         self, queries: Sequence[QueryVectors], found: Sequence[Sequence[Candidate]], fetched: Fetched
     ) -> Steps[list[list[Candidate]]]:
         """Return the candidates with the dense scores of the queries before they were moved."""
-        yield from fetched.fetch(each.id for candidates in found for each in candidates)
+        vectors = yield from fetched.vectors(each for candidates in found for each in candidates)
         scored: list[list[Candidate]] = []
         for query, candidates in zip(queries, found, strict=True):
-            pairs = [(each, fetched.vector(each.id)) for each in candidates]
-            assert query.asked is not None
-            scored.append([each if vector is None else as_asked(each, query.asked, vector) for each, vector in pairs])
+            asked = query.asked
+            assert asked is not None
+            scored.append(
+                [as_asked(each, asked, vectors[each.id]) if each.id in vectors else each for each in candidates]
+            )
         return scored
 
     def diverse(self, query: QueryVectors, request: SearchRequest, limit: int, diversity: float) -> Steps[Outcome]:
@@ -138,19 +138,18 @@ class Searcher:
         with self._backend.undisturbed():
             fetched = Fetched(self._backend, self._vector, self._ended)
             (search,), model = yield from self._candidates([query], request, fetched)
-            yield from fetched.fetch(each.id for each in search.valid)
-            vectors = {each.id: fetched.vector(each.id) for each in search.valid}
-            found = [each for each in search.valid if vectors[each.id] is not None]
+            vectors = yield from fetched.vectors(search.valid)
+            found = [each for each in search.valid if each.id in vectors]
             if not found:
                 return Outcome([[]], model)
-            vectors_ND = np.stack([np.asarray(vectors[each.id]) for each in found])
+            vectors_ND = np.stack([vectors[each.id] for each in found])
             chosen = mmr(np.array([each.score for each in found]), vectors_ND, limit, diversity)
             hits = yield from self._hits([(query, [found[index] for index in chosen])], fetched, request, [search])
             return Outcome(hits, model)
 
     def check_tenant(self, request: SearchRequest) -> None:
         """Refuse a request whose filter names no tenant, in a collection of many tenants."""
-        key = self._tenant_key
+        key = self._description.tenant_key
         if key is not None and key not in request.named:
             raise FilterError(
                 f"{self._backend.location}: holds the documents of many tenants: name one in the filter, "
@@ -197,23 +196,16 @@ class Searcher:
         return min(CANDIDATES, needed_by(request) * factor)
 
     def _find(
-        self,
-        searches: Sequence[_Progress],
-        request: SearchRequest,
-        depth: int,
-        fetched: Fetched,
-        *,
-        best: int = 0,
+        self, searches: Sequence[_Progress], request: SearchRequest, depth: int, fetched: Fetched, *, best: int
     ) -> Steps[str | None]:
         """Set the new candidates of each search, scored by every stage, and whether more may exist.
 
         The ``best`` of each stage come with their payloads.
         """
-
         conditions = (*self._only, *request.conditions)
         whole = best >= depth
         fields = None if whole else fetched.fields
-        index = self._index if depth >= CANDIDATES else _as_deep(self._index, depth)
+        index = self._description.index if depth >= CANDIDATES else _as_deep(self._description.index, depth)
 
         def query(vector: Any) -> Query:
             return Query(vector, depth, conditions, fields, request.exact, self._vector, index)
@@ -226,7 +218,7 @@ class Searcher:
             for search in searches
         ]
         of_best = [
-            replace(each, limit=best, fields=None, index=_as_deep(self._index, best))
+            replace(each, limit=best, fields=None, index=_as_deep(self._description.index, best))
             for search in (asked if best and not whole else ())
             for each in search.stages.values()
         ]

@@ -26,7 +26,6 @@ VOCABULARY = note_id(_NAMESPACE, "")
 
 _MOST_COUNTED = 200_000  # chunks; counting more of them again would take minutes
 _MOST_SEEN = 200_000  # written forms of words; more of them are merged into words
-_PAGE = 1000
 
 
 class Vocabulary:
@@ -96,7 +95,7 @@ class Vocabulary:
             words = self._new + Counter(_unpacked(stored.payload) if stored else {})
         else:
             words = Counter()
-            for page in pages(self._backend.scroll([CHUNKS], ["text"]), _PAGE):
+            for page in pages(self._backend.scroll([CHUNKS], ["text"])):
                 words.update(analyzer.word_counts(written_words(point.payload["text"] for point in page)))
         kept = dict(words.most_common(MAX_WORDS))
         point = _point(kept, chunks)

@@ -146,9 +146,10 @@ class Tries:
     def __init__(self, requests: Requests, method: str, refill_seconds: float) -> None:
         self._requests = requests
         self._wait_seconds = requests.wait_seconds
+        self._longest_silence = max(requests.wait_seconds, _LEAST_SECONDS)
         self._method = method
         self._refill_seconds = refill_seconds
-        self._end = time.monotonic() + _longest_silence(self._wait_seconds)
+        self._end = time.monotonic() + self._longest_silence
 
     def next_seconds(self) -> float:
         """Return how many seconds the next try may take."""
@@ -181,16 +182,11 @@ class Tries:
     def _before_pause(self, state: tenacity.RetryCallState) -> None:
         self._requests.announce(state)
         if requested_pause(_error_of(state)) > 0:
-            self._end = time.monotonic() + state.upcoming_sleep + _longest_silence(self._wait_seconds)
+            self._end = time.monotonic() + state.upcoming_sleep + self._longest_silence
 
 
 def _error_of(state: tenacity.RetryCallState) -> BaseException | None:
     return state.outcome.exception() if state.outcome is not None else None
-
-
-def _longest_silence(wait_seconds: float) -> float:
-    """Return the seconds within which a request must have its answer."""
-    return max(wait_seconds, _LEAST_SECONDS)
 
 
 def longest_try(method: str, wait_seconds: float) -> float:
