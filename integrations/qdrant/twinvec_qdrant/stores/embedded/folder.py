@@ -28,13 +28,7 @@ from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailab
 from twinvec.support.atomic import PARTIAL, atomic_write, put_in_place
 from twinvec_qdrant.serving.process import store_folder
 from twinvec_qdrant.stores.embedded.checksums import CLOSED, OPENED, Checksums
-from twinvec_qdrant.stores.embedded.room import (
-    Obstacle,
-    check_room,
-    lacking_room,
-    occupied_bytes,
-    opening_room,
-)
+from twinvec_qdrant.stores.embedded.room import Obstacle, check_room, lacking_room, occupied_bytes, opening_room
 
 _LONGEST_NAME = 255
 _BLOCK = 64 * 1024

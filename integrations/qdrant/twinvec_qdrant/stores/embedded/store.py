@@ -12,20 +12,10 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec.errors import (
-    ConfigurationError,
-    StoreBusyError,
-    StoreCorruptError,
-    StoreError,
-    StoreUnavailableError,
-)
+from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreError, StoreUnavailableError
 from twinvec_qdrant.serving.process import check_not_served
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, Damage, NewCollection, Store
-from twinvec_qdrant.stores.embedded.backend import (
-    EmbeddedBackend,
-    open_backends,
-    opening,
-)
+from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening
 from twinvec_qdrant.stores.embedded.engine import engine_errors
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
 from twinvec_qdrant.stores.embedded.forks import watch_forks

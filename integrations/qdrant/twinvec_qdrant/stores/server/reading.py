@@ -51,16 +51,16 @@ class Reading(KnownCollection):
         return stored_states(self.run(self._by_id(ids, STATES_PAGE, False, states_name(vector))), vector)
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
-        (wanted,) = self.run(self._fields.fitted(conditions))
+        (wanted,) = self.run(self._fitted(conditions))
         scrolled = heapq.merge(*self._scroll(client_filter(wanted), fields, PAGE), key=_place)
         return (next(same) for _, same in groupby(scrolled, _place))
 
     def holds(self, conditions: Conditions) -> bool:
-        (wanted,) = self.run(self._fields.fitted(conditions))
+        (wanted,) = self.run(self._fitted(conditions))
         return any(next(points, None) for points in self._scroll(client_filter(wanted), [], 1))
 
     def count(self, conditions: Conditions) -> int:
-        (fitted,) = self.run(self._fields.fitted(conditions))
+        (fitted,) = self.run(self._fitted(conditions))
         wanted = client_filter(fitted)
 
         def count(limits: Limits) -> Steps[int | None]:

@@ -88,15 +88,22 @@ class Requests:
         if self._closed:
             raise closed_error(self.location)
 
-    def version(self) -> tuple[int, int] | None:
-        """Return the server's version if it says it at once; this is asked only once, to explain other failures."""
+    def too_old(self, least: tuple[int, int], what: str) -> str | None:
+        """Return the error if the server says at once that its version is below ``least``, which ``what`` needs."""
+        if is_local(self.client):
+            return None
         try:
             with self._turn, time_limit(longest_try("info", self.wait_seconds)):
-                major, minor = self.client.info().version.split(".")[:2]
-            return int(major), int(minor)
+                major, minor = map(int, self.client.info().version.split(".")[:2])
         except Exception as error:
             logger.debug("%s: it does not say its version: %s", self.location, reason(error))
             return None
+        if (major, minor) >= least:
+            return None
+        return (
+            f"the server has version {major}.{minor}, and {what} needs {least[0]}.{least[1]} or later: "
+            "update the server"
+        )
 
     def _sent(
         self, method: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any], refill_seconds: float

@@ -74,7 +74,7 @@ class Searching(Reading):
             answers = yield from self._answers(list(chain(*asked)), limits)
             return _merged(fitted, asked, iter(answers))
 
-        fitted = self.run(self._fields.fitted_queries(queries))
+        fitted = self.run(self._fitted_queries(queries))
         return self.run(self._within(found))
 
     def watches(self) -> bool:
@@ -91,11 +91,11 @@ class Searching(Reading):
     def candidates(self, searches: Sequence[Search], notice: str, along: Along | None = None) -> Steps[Candidates]:
         if self._local:
             return (yield from super().candidates(searches, notice))
-        fitted = iter((yield from self._fields.fitted_queries(own_queries(searches))))
+        fitted = iter((yield from self._fitted_queries(own_queries(searches))))
         searches = [replace(search, stages={stage: next(fitted) for stage in search.stages}) for search in searches]
         if along is not None and along.watched is not None:
-            ((watched,),) = yield from self._fields.fitted((along.watched,))
-            best = yield from self._fields.fitted_queries(along.best)
+            ((watched,),) = yield from self._fitted((along.watched,))
+            best = yield from self._fitted_queries(along.best)
             along = replace(along, watched=watched, best=best)
         return (yield from self._within(lambda limits: self._candidates(searches, notice, along, limits)))
 

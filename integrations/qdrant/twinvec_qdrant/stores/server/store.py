@@ -100,12 +100,8 @@ class ServerStore(Store):
 
     def check_version(self) -> None:
         """Refuse a server that keeps no description of a collection, if it says its version."""
-        version = None if is_local(self._client) else self._requests.version()
-        if version is not None and version < LEAST_VERSION:
-            raise StoreError(
-                f"{self._address}: the server has version {version[0]}.{version[1]}, and twinvec needs "
-                f"{LEAST_VERSION[0]}.{LEAST_VERSION[1]} or later: update the server"
-            )
+        if (reason := self._requests.too_old(LEAST_VERSION, "twinvec")) is not None:
+            raise StoreError(f"{self._address}: {reason}")
 
     def _exists(self) -> bool:
         return self._requests.call(self._client.collection_exists)

@@ -11,7 +11,7 @@ from qdrant_client import models
 
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant.settings import ClusterSettings, IndexSettings, Quantization
-from twinvec_qdrant.stores.base import OWN_FIELDS, FieldIndexType, indexed_chunks
+from twinvec_qdrant.stores.base import OWN_FIELDS, indexed_chunks
 from twinvec_qdrant.stores.points import DENSE, SPARSE, UNNAMED, states_name
 from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.limits.known import KnownCollection
@@ -20,10 +20,7 @@ from twinvec_qdrant.stores.server.values import client_quantization, client_stat
 MIGRATING_VERSION = (1, 18)
 """The first version of the server that can give a collection another vector."""
 
-ADDING_WORDS = "adding sparse vectors"
-
 logger = logging.getLogger(__name__)
-
 
 _QUANTIZATIONS: Mapping[type, Quantization] = {
     models.ScalarQuantization: "int8",
@@ -118,7 +115,7 @@ class Structure(KnownCollection):
     def add_sparse(self) -> None:
         """Give points a sparse vector for BM25; do nothing if they have room for it."""
         config = models.SparseVectorConfig(modifier=models.Modifier.IDF)
-        self._create_vector(SPARSE, models.SparseVectorNameConfig(sparse=config), ADDING_WORDS)
+        self._create_vector(SPARSE, models.SparseVectorNameConfig(sparse=config), "adding sparse vectors")
 
     def drop_vector(self, name: str) -> None:
         if name == UNNAMED:  # no request can name it
@@ -126,15 +123,6 @@ class Structure(KnownCollection):
             return
         self.requests.call(self._client.delete_vector_name, name)
         self.requests.call(self._client.delete_vector_name, states_name(name))
-
-    def field_indexes(self) -> Mapping[str, str]:
-        return self._fields.read()
-
-    def index_field(self, path: str, kind: FieldIndexType) -> None:
-        self._fields.make(path, kind)
-
-    def drop_field_index(self, path: str) -> None:
-        self._fields.drop(path)
 
     def begin_load(self, tenant_path: str | None) -> None:
         """Index the payload fields that lack an index, and turn off the server's graph until ``build_index``.
@@ -216,13 +204,10 @@ class Structure(KnownCollection):
         try:
             self.requests.call(self._client.create_vector_name, name, config)
         except StoreError as error:
-            version = None if self._local else self.requests.version()
-            if version is None or version >= MIGRATING_VERSION:
+            reason = self.requests.too_old(MIGRATING_VERSION, what)
+            if reason is None:
                 raise
-            raise StoreError(
-                f"{self.location}: the server has version {version[0]}.{version[1]}, and {what} needs "
-                f"{MIGRATING_VERSION[0]}.{MIGRATING_VERSION[1]} or later: update the server"
-            ) from error
+            raise StoreError(f"{self.location}: {reason}") from error
 
 
 def named_vectors(params: models.CollectionParams) -> Mapping[str, models.VectorParams]:

@@ -78,9 +78,7 @@ def wire_id(key: str) -> int | str:
 
 def conditional_update(record: models.PointStruct, revision: str, shard_key: str | None) -> models.UpsertOperation:
     """Return an update that replaces the stored record, at this shard key, only if it has this revision."""
-    stored = models.Filter(
-        must=[models.FieldCondition(key="revision", match=models.MatchValue(value=revision))],
-    )
+    stored = models.Filter(must=[models.FieldCondition(key="revision", match=models.MatchValue(value=revision))])
     return models.UpsertOperation(
         upsert=models.PointsList(
             points=[record],

@@ -23,11 +23,6 @@ _NOTE = "damage.json"
 _WORKER = Path(__file__).with_name("salvage_worker.py")
 
 
-def note(damage: Damage, shard: Path) -> None:
-    """Note the damage next to the engine's files."""
-    atomic_write(shard / _NOTE, json.dumps(asdict(damage)))
-
-
 def noted(shard: Path) -> Damage | None:
     """Return the noted damage, if any."""
     try:
@@ -80,7 +75,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
         for name in segments:
             read([name])
     shutil.rmtree(aside, ignore_errors=True)
-    note(damage, target)
+    atomic_write(target / _NOTE, json.dumps(asdict(damage)))
     sync_files(target)
     folder.put_copy_in_place(target)
 

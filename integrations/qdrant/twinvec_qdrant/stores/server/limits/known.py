@@ -12,25 +12,20 @@ from qdrant_client import models
 
 from twinvec.errors import StoreLimitError
 from twinvec_qdrant.settings import ReadConsistency
-from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.field_indexes import FieldIndexes
 from twinvec_qdrant.stores.server.limits.permitted import Limits, limits_of
-from twinvec_qdrant.stores.server.requests import Requests, is_local
+from twinvec_qdrant.stores.server.requests import Requests
 from twinvec_qdrant.stores.steps import Ask, Steps, asked, run
 
 T = TypeVar("T")
 
 
-class KnownCollection(Backend):
+class KnownCollection(FieldIndexes):
     """The collection that ``requests`` are about: its limits, its payload indexes, its shards, and what reads ask."""
 
     def __init__(self, requests: Requests) -> None:
-        self.requests = requests
-        self.location = requests.location
-        self._client = requests.client
-        self._local = is_local(requests.client)
-        self._fields = FieldIndexes(requests)
+        super().__init__(requests)
         self._limits: Limits | None = None
         self._shards = 1
         self._copies = 1
@@ -49,13 +44,12 @@ class KnownCollection(Backend):
         return run(steps, ask)
 
     def _info(self) -> models.CollectionInfo:
-        """Return what the server says of the collection."""
         return self.run(self._asked_again())
 
     def _asked_again(self) -> Steps[models.CollectionInfo]:
         """Ask the server, and keep what it says."""
         info: models.CollectionInfo = yield from asked("get_collection")
-        self._fields.learn(info)
+        self._learn_indexes(info)
         self._limits = limits_of(info.config.strict_mode_config, self.requests.wait_seconds)
         self.requests.most_timeout = self._limits.timeout
         self._recorded = (info.config.metadata or {}).get(cluster.READ_CONSISTENCY)
