@@ -142,10 +142,7 @@ class Description(Generation):
     @field_validator("payload_indexes", mode="before")
     @classmethod
     def _parse_payload_indexes(cls, value: Any) -> PayloadIndexes:
-        try:
-            return PayloadIndexes.of(value)
-        except ConfigurationError as error:
-            raise ValueError(str(error)) from error
+        return PayloadIndexes.of(value)
 
     @field_serializer("chunking")
     def _chunking_as_dict(self, value: ChunkSettings) -> dict[str, Any]:

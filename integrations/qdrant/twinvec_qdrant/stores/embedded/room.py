@@ -53,17 +53,13 @@ def check_room(place: Path, needed: int, action: str = "write") -> None:
 
 def lacking_room(place: Path, needed: int, action: str) -> Obstacle | None:
     """Return an obstacle if fewer than ``needed`` bytes, or hardly any inodes, are free for ``action``, else None."""
-    free = free_room(place)
-    if free >= needed:
-        if (files := _files_left(place)) >= _OPEN_FILES:
-            return None
-        reason = f"the disk is full: {files} inodes are free, and at least {_OPEN_FILES} are needed to {action}"
-        return Obstacle(reason, MAKE_ROOM)
-    there, wanted = free / 2**20, needed / 2**20
-    return Obstacle(
-        f"the disk is full: {there:.0f} MB are free, and at least {wanted:.0f} MB are needed to {action}",
-        MAKE_ROOM,
-    )
+    if (free := free_room(place)) < needed:
+        lack = f"{free / 2**20:.0f} MB are free, and at least {needed / 2**20:.0f} MB are needed"
+    elif (files := _files_left(place)) < _OPEN_FILES:
+        lack = f"{files} inodes are free, and at least {_OPEN_FILES} are needed"
+    else:
+        return None
+    return Obstacle(f"the disk is full: {lack} to {action}", MAKE_ROOM)
 
 
 def free_room(place: Path) -> int:

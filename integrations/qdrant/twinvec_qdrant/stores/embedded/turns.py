@@ -96,7 +96,7 @@ class Turns:
                         "to drop, restore or repair it, end the processes that have it open"
                     )
                 time.sleep(_POLL_SECONDS)
-            is_settled = self._take(max(end - time.monotonic(), 0))
+            is_settled = self.take(max(end - time.monotonic(), 0), needs_room=False)
             if self._users is None and self._others():
                 raise StoreBusyError(f"{self._path}: {_holder(self._owner)} has just opened the collection; try again")
             yield
@@ -162,22 +162,19 @@ class Turns:
                 fcntl.flock(self._users, fcntl.LOCK_SH)
         return False
 
-    def take(self, wait_seconds: float, check: Callable[[], None] = lambda: None) -> bool:
+    def take(self, wait_seconds: float, check: Callable[[], None] = lambda: None, *, needs_room: bool = True) -> bool:
         """Take the turn; return whether the last one ended by ``give``, or raise ``StoreBusyError``.
 
         Those who wait take their turns in the order of their coming. They wait ``wait_seconds`` for each process that
         has the turn before them, and longer while it opens or closes the engine: see ``opened`` and ``closing``. The
-        wait ends when ``check`` raises.
+        wait ends when ``check`` raises. ``needs_room`` is that of ``enter``.
         """
-        self.enter()
-        return self._take(wait_seconds, check)
-
-    def _take(self, wait_seconds: float, check: Callable[[], None] = lambda: None) -> bool:
+        self.enter(needs_room=needs_room)
         patience = _Patience(self._owner, wait_seconds)
         ticket = self._new_ticket()
         try:
             if self._users is not None:
-                self._begin_waiting_if_room(ticket)
+                _begin_waiting(ticket)
             while self._is_behind(ticket) or not _acquires(self._turn, 0):
                 check()
                 if not patience.is_left():
@@ -207,13 +204,6 @@ class Turns:
 
     def _is_behind(self, ticket: FileLock) -> bool:
         return any(self._waits(each) for each in self._tickets() if each < Path(ticket.lock_file))
-
-    def _begin_waiting_if_room(self, ticket: FileLock) -> None:
-        try:
-            _begin_waiting(ticket)
-        except OSError as error:
-            if not is_disk_full(error):  # without a ticket, others may come first
-                raise
 
     def _note_owner(self) -> None:
         try:
@@ -338,10 +328,15 @@ def _acquires(lock: FileLock, seconds: float) -> bool:
 
 
 def _begin_waiting(ticket: FileLock) -> None:
-    ticket.acquire(timeout=_TICKET_SECONDS, poll_interval=_POLL_SECONDS)
-    while not Path(ticket.lock_file).exists():  # another process removed it before it was locked
-        ticket.release()
+    """Lock the ticket; a full disk has no room for one, and others may then come first."""
+    try:
         ticket.acquire(timeout=_TICKET_SECONDS, poll_interval=_POLL_SECONDS)
+        while not Path(ticket.lock_file).exists():  # another process removed it before it was locked
+            ticket.release()
+            ticket.acquire(timeout=_TICKET_SECONDS, poll_interval=_POLL_SECONDS)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
 
 
 def _end_waiting(ticket: FileLock) -> None:

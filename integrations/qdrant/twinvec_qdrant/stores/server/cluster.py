@@ -113,7 +113,7 @@ def creation_options(settings: ClusterSettings) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if value is not None}
 
 
-def recorded(settings: ClusterSettings, tenant_path: str | None = None) -> dict[str, Any]:
+def recorded(settings: ClusterSettings, tenant_path: str | None) -> dict[str, Any]:
     """Return what the collection's metadata records of the settings."""
     found: dict[str, Any] = {}
     if settings.read_consistency is not None:
@@ -183,10 +183,10 @@ def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str
                 "the tenant and ingest them again, or push all to a new collection made with it"
             )
     if added:
-        following = TenantShards(now.path, (*now.tenants, *added))
-        make_keys(requests, following)
-        recorded = {"path": following.path, "tenants": list(following.tenants)}
-        requests.call(requests.client.update_collection, metadata={TENANT_SHARDS: recorded})
+        following = (*now.tenants, *added)
+        make_keys(requests, TenantShards(now.path, following))
+        changed = recorded(ClusterSettings(tenant_shards=following), now.path)
+        requests.call(requests.client.update_collection, metadata=changed)
 
 
 def _operations(requests: Requests, client: QdrantClient, copies: int) -> list[Any]:

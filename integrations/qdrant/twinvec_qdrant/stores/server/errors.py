@@ -16,7 +16,6 @@ from typing import Any
 
 import grpc
 import httpx
-from pydantic import ValidationError
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
@@ -154,7 +153,7 @@ def store_error(error: Exception, location: str, what: str) -> StoreError:
     if answered is not None:
         return _refused(answered, location)
     if isinstance(error, ResponseHandlingException):
-        if isinstance(error.source, ValidationError | ValueError):
+        if isinstance(error.source, ValueError):
             return StoreError(f"{location}: {_FOREIGN}")
         return StoreUnavailableError(f"{location}: no answer: {reason(error)}")
     if isinstance(error, JSONDecodeError) or (isinstance(error, AssertionError) and "returned None" in str(error)):
