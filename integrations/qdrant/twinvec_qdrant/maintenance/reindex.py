@@ -22,12 +22,13 @@ from twinvec_qdrant.records.payload_indexes import (
     MAX_PATHS,
     SERVED,
     SOURCE_KEY,
+    SeenKey,
     check_requested,
     chosen_type,
     misfits,
+    seen_keys,
     shown_indexes,
 )
-from twinvec_qdrant.records.payload_keys import SeenKey, seen_keys
 from twinvec_qdrant.records.schema import CHUNKS, LLAMA_INDEX_KEYS, filtered_paths, tenant_path, user_payload
 from twinvec_qdrant.report import IndexReport
 from twinvec_qdrant.settings import NEWEST_READING, ChunkSettings, ClusterSettings, IndexSettings, PayloadIndexes

@@ -44,7 +44,9 @@ class Notes:
         points = [self._point(key, fields) for key, fields in notes.items()]
         with self._backend.writing:
             if are_filtered(self._namespace):
-                self._index(point.payload["metadata"] for point in points)
+                if self._indexing is None:
+                    self._indexing = PayloadIndexing(self._backend, stored_description(self._backend).payload_indexes)
+                self._indexing.see(point.payload["metadata"] for point in points)
             self._backend.upsert(points)
             self._backend.flush()
 
@@ -71,11 +73,6 @@ class Notes:
         own = [NOTES, field_is("namespace", self._namespace)]
         for point in self._backend.scroll([*own, *filter_conditions(parse_filter(filter))]):
             yield point.payload["key"], point.payload["metadata"]
-
-    def _index(self, notes: Iterable[Mapping[str, Any]]) -> None:
-        if self._indexing is None:
-            self._indexing = PayloadIndexing(self._backend, stored_description(self._backend).payload_indexes)
-        self._indexing.see(notes)
 
     def _point(self, key: str, fields: Mapping[str, Any]) -> Point:
         if not isinstance(fields, Mapping):

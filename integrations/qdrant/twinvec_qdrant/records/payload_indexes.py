@@ -1,6 +1,7 @@
 """Indexes of payload keys: a writer makes them before it writes the first points that have the key.
 
-The first kind of value that is seen decides: strings have an index "keyword", numbers "float", booleans "bool". Keys
+A key is what a filter names: ``author.name`` is ``name`` in the mapping ``author`` or in a list of mappings. The first
+kind of value that is seen decides: strings have an index "keyword", numbers "float", booleans "bool". Keys
 with long texts have none, and a collection has at most ``MAX_PATHS`` of them; requested keys come first.
 
 No index may change an answer (``stores.served_tests``): where numbers are indexed, no document may have a date, and
@@ -15,13 +16,15 @@ numbers reads these notes afterwards. Whichever of the two is later finds what t
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 from twinvec.errors import ConfigurationError, FilterError, StoreLimitError
 from twinvec.retrieval.filters.conditions import Between, During, OneOf
-from twinvec_qdrant.records.payload_keys import SeenKey, seen_keys
+from twinvec.retrieval.filters.instants import moment
 from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, dates_id, filtered_key, filtered_paths
 from twinvec_qdrant.settings import PayloadIndexes, PayloadIndexType
 from twinvec_qdrant.stores.base import OWN_FIELDS, Backend, FieldIndexType
@@ -40,20 +43,40 @@ SOURCE_KEY = "ref_doc_id"
 """The key by which LlamaIndex deletes; it is indexed first."""
 
 SERVED: dict[PayloadIndexType, FieldIndexType] = {
-    "keyword": "keyword",
-    "float": "float",
-    "bool": "bool",
-    "datetime": "datetime",
-    "text": "text",
-    "geo": "geo",
+    **{kind: kind for kind in get_args(FieldIndexType)},
     "integer": "float",  # Qdrant's "integer" misses 1.0 and 1.5 in ranges, or finds them by equality
     "uuid": "keyword",  # Qdrant's "uuid" also finds other spellings of the same id
 }
 """The type of the index that serves a requested type."""
 
+MAX_DEPTH = 3
+"""Levels of the keys that are looked at; a filter tests 2 ** (levels - 1) paths."""
+
+_KINDS: dict[type, FieldIndexType] = {str: "keyword", float: "float", int: "float", bool: "bool"}
+_DATE_BEGINS = frozenset("+-\u2212 \t0123456789")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_RANGES = (During((("gte", _EPOCH),)), During((("lt", _EPOCH),)))
 _NUMBER_RANGES = (Between((("gte", 0.0),)), Between((("lt", 0.0),)))
+
+
+@dataclass(slots=True)
+class SeenKey:
+    """What is known of a key's values.
+
+    Attributes:
+        kinds: How many values there are for an index of each type, in the order of their first values.
+        dates: Whether a text is a date.
+        longest: Characters of the longest text.
+    """
+
+    kinds: Counter[FieldIndexType] = field(default_factory=Counter)
+    dates: bool = False
+    longest: int = 0
+
+    @property
+    def numbers(self) -> bool:
+        """Whether a value is a number."""
+        return "float" in self.kinds
 
 
 class PayloadIndexing:
@@ -209,3 +232,36 @@ def check_requested(settings: PayloadIndexes, tenant_key: str | None) -> None:
 def _holds(backend: Backend, path: str, kind: FieldIndexType) -> bool:
     tests = _DATE_RANGES if kind == "float" else _NUMBER_RANGES
     return backend.holds([OneOf(tuple(FieldIs((path,), test) for test in tests))])
+
+
+def seen_keys(payloads: Iterable[Mapping[str, Any]]) -> dict[str, SeenKey]:
+    """Return the keys with scalars or lists of scalars that a filter can name, in the order of their first values."""
+    found: defaultdict[str, SeenKey] = defaultdict(SeenKey)
+    for payload in payloads:
+        for key, value in _scalars(payload, "", MAX_DEPTH):
+            kind = _KINDS.get(type(value))
+            if kind is None:
+                continue
+            seen = found[key]
+            seen.kinds[kind] += 1
+            if kind == "keyword":
+                seen.longest = max(seen.longest, len(value))
+                seen.dates = seen.dates or (value[:1] in _DATE_BEGINS and moment(value) is not None)
+    return {".id" if key == "id" else key: seen for key, seen in found.items() if _is_filterable(key)}
+
+
+def _scalars(payload: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the key and the value of every scalar; the elements of a list have the key of the list."""
+    for name, value in payload.items():
+        if "." in name:
+            continue
+        for each in value if isinstance(value, list) else (value,):
+            if not isinstance(each, dict):
+                yield prefix + name, each
+            elif depth > 1:
+                yield from _scalars(each, f"{prefix}{name}.", depth - 1)
+
+
+def _is_filterable(key: str) -> bool:
+    parts = key.split(".")
+    return all(part and '"' not in part and "\\" not in part and not part.endswith("[]") for part in parts)

@@ -12,8 +12,7 @@ from twinvec import Document
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.tuned_search import Setting, save, saved
 from twinvec_qdrant import Collection
-from twinvec_qdrant.records.payload_indexes import LONGEST_TEXT, MAX_PATHS
-from twinvec_qdrant.records.payload_keys import seen_keys
+from twinvec_qdrant.records.payload_indexes import LONGEST_TEXT, MAX_PATHS, seen_keys
 from twinvec_qdrant.records.schema import filtered_key, filtered_paths
 from words import WordEncoder
 
