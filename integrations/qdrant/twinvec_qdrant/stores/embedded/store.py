@@ -66,15 +66,15 @@ class EmbeddedStore(Store):
         return found
 
     def open(self) -> EmbeddedBackend:
-        if not self._repair:
-            return self._open(None)
         try:
             return self._open(None)
         except StoreCorruptError:
-            try:
-                self._salvage()
-            except OSError as error:
-                raise StoreUnavailableError(f"{self.location}: cannot be repaired: {error}") from error
+            if not self._repair:
+                raise
+        try:
+            self._salvage()
+        except OSError as error:
+            raise StoreUnavailableError(f"{self.location}: cannot be repaired: {error}") from error
         return self._open(None)
 
     def create(self, new: NewCollection) -> EmbeddedBackend:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from qdrant_client import models
@@ -19,6 +20,15 @@ from twinvec_qdrant.stores.points import Query
 from twinvec_qdrant.stores.served_tests import fitted, unsure
 from twinvec_qdrant.stores.server.requests import Requests, is_local
 from twinvec_qdrant.stores.steps import Steps, asked
+
+_INDEX_PARAMS: Mapping[FieldIndexType, Any] = {
+    "keyword": models.KeywordIndexParams,
+    "float": models.FloatIndexParams,
+    "bool": models.BoolIndexParams,
+    "datetime": models.DatetimeIndexParams,
+    "geo": models.GeoIndexParams,
+    "text": partial(models.TextIndexParams, tokenizer=models.TokenizerType.WORD, lowercase=True, phrase_matching=True),
+}
 
 
 class FieldIndexes(Backend):
@@ -50,7 +60,8 @@ class FieldIndexes(Backend):
             return
         if path in self._types:
             self.drop_field_index(path)
-        self.requests.call(self._client.create_payload_index, path, _params(kind), wait=False)
+        params = _INDEX_PARAMS[kind](type=kind, on_disk=True)
+        self.requests.call(self._client.create_payload_index, path, params, wait=False)
         self._types = {**self._types, path: kind}
         self._phrases.add(path)  # of texts; it says nothing of other indexes
 
@@ -94,22 +105,3 @@ class FieldIndexes(Backend):
                 self._types.get(test.path) != "text" or (test.phrase and test.path not in self._phrases)
             ):
                 yield test
-
-
-def _params(kind: FieldIndexType) -> Any:
-    if kind == "text":
-        return models.TextIndexParams(
-            type=models.TextIndexType.TEXT,
-            tokenizer=models.TokenizerType.WORD,
-            lowercase=True,
-            phrase_matching=True,
-            on_disk=True,
-        )
-    of_kind: Any = {
-        "keyword": models.KeywordIndexParams,
-        "float": models.FloatIndexParams,
-        "bool": models.BoolIndexParams,
-        "datetime": models.DatetimeIndexParams,
-        "geo": models.GeoIndexParams,
-    }[kind]
-    return of_kind(type=kind, on_disk=True)
