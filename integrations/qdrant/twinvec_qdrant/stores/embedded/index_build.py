@@ -56,7 +56,6 @@ class LastBuild:
             return None
 
     def write(self, shard: Path) -> None:
-        """Write it down."""
         atomic_write(shard / BUILT, json.dumps(asdict(self)))
 
 

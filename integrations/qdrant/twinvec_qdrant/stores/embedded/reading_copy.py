@@ -79,7 +79,6 @@ class ReadingCopy:
         return is_changed or not self._original.exists() or self._original.obstacle() is None
 
     def remove(self) -> None:
-        """Remove the copy."""
         if (held := getattr(self, "_held", None)) is not None:
             held.close()  # first: Windows removes no open file
         if (place := getattr(self, "place", None)) is not None:

@@ -33,7 +33,6 @@ _LIVE_FREQUENCIES = edge.SearchParams(
 
 
 def edge_point(point: Point) -> edge.Point:
-    """Return a point to write."""
     vectors = dense_vectors(point)
     if point.sparse is not None:
         vectors[SPARSE] = edge_sparse(point.sparse)
@@ -41,12 +40,10 @@ def edge_point(point: Point) -> edge.Point:
 
 
 def edge_sparse(vector: SparseVector) -> edge.SparseVector:
-    """Return a sparse vector."""
     return edge.SparseVector(vector[0].tolist(), vector[1].tolist())
 
 
 def edge_request(query: Query) -> edge.QueryRequest:
-    """Return a search request."""
     if isinstance(query.vector, tuple):
         nearest = edge.Query.Nearest(edge_sparse(query.vector), using=SPARSE)
         params = _LIVE_FREQUENCIES

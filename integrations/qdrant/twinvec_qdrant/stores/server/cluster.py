@@ -52,7 +52,6 @@ class TenantShards:
 
     @property
     def keys(self) -> list[str]:
-        """Return all shard keys."""
         return [SHARED, *self.tenants]
 
     def key_of(self, point: Point) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,7 +162,7 @@ class Structure(KnownCollection):
         """Index the payload fields that conditions name; an existing index stays."""
         if self._local:
             return
-        self._index(tenant_path, self._info().payload_schema or {}, wait=True)
+        self._index(tenant_path, wait=True)
         self._prepared = True
 
     def _prepare(self) -> None:
@@ -173,18 +173,19 @@ class Structure(KnownCollection):
         if self._prepared or self._local:
             return
         try:
-            self._index(None, self._info().payload_schema or {}, wait=False)
+            self._index(None, wait=False)
         except StoreUnavailableError:
             raise
         except StoreError as error:
             logger.warning("%s; changes fail if the server demands an index", error)
         self._prepared = True
 
-    def _index(self, tenant_path: str | None, known: Collection[str], *, wait: bool) -> None:
-        """Make shard keys, and index own fields except the ``known`` ones.
+    def _index(self, tenant_path: str | None, *, wait: bool) -> None:
+        """Make the shard keys and the indexes of own fields that are missing.
 
         Without ``wait``, the server may build the indexes after the call.
         """
+        known = self._info().payload_schema or {}
         if self._tenants is not None:
             cluster.make_keys(self.requests, self._tenants)
         for field in OWN_FIELDS:
