@@ -84,7 +84,9 @@ def _made(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneS
                 _write(home, file, name, model)
                 found = _read(home, file)
     except OSError as error:
-        raise EngineError(f"{home}: cannot be written: {error}; set TWINVEC_CACHE to another folder") from error
+        raise EngineError(
+            f"{home}: cannot be written: {error.strerror or error}; set TWINVEC_CACHE to another folder"
+        ) from error
     if found is None:
         raise EngineError(f"{home}: was written, but cannot be read back")
     return found

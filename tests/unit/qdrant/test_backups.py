@@ -99,7 +99,7 @@ def test_an_older_backup_is_replaced_only_on_request_and_nothing_else_is(store, 
     with pytest.raises(CollectionNotFoundError):
         backup_collection("letters", tmp_path / "letters", store)
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreUnavailableError):
+    with pytest.raises(StoreUnavailableError, match=r"backup: the backup cannot be written: [A-Z][a-z ]+$"):
         backup_collection("notes", tmp_path / "file" / "backup", store)
 
 

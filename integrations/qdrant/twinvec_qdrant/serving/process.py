@@ -105,7 +105,7 @@ class Announcement:
             handle = os.open(self._place, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             if next(self._place.parent.glob("*/shard"), None) is None:
-                raise StoreUnavailableError(f"{self._place}: cannot be written: {error}") from error
+                raise StoreUnavailableError(f"{self._place}: cannot be written: {error.strerror or error}") from error
             self._go_unannounced(error)
             return
         self._held = os.fdopen(handle, "r+b", buffering=0)

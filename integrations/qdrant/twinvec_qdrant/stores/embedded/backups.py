@@ -56,7 +56,7 @@ def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: boo
         shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise StoreUnavailableError(f"{target}: the backup cannot be written: {error}") from error
+        raise StoreUnavailableError(f"{target}: the backup cannot be written: {error.strerror or error}") from error
     return about
 
 
@@ -89,7 +89,7 @@ def restore(source: Path, folder: CollectionFolder, *, overwrite: bool, wait_sec
                     )
                 _copy_in(source, folder)
             except OSError as error:
-                raise StoreUnavailableError(f"{folder.path}: cannot be restored: {error}") from error
+                raise StoreUnavailableError(f"{folder.path}: cannot be restored: {error.strerror or error}") from error
             finally:
                 if not folder.exists():
                     shutil.rmtree(folder.path, ignore_errors=True)

@@ -398,7 +398,7 @@ def engine_errors(location: str, action: str, otherwise: type[StoreError] = Stor
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, TwinvecError):
         raise
     except OSError as error:
-        raise StoreUnavailableError(f"{location}: could not {action}: {error}") from error
+        raise StoreUnavailableError(f"{location}: could not {action}: {error.strerror or error}") from error
     except BaseException as error:  # a panic of the engine is not an Exception
         kind = StoreUnavailableError if is_disk_full(error) else otherwise
         raise kind(f"{location}: the engine could not {action}: {error}") from error

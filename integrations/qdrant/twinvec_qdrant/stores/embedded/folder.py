@@ -96,7 +96,7 @@ class CollectionFolder:
         try:
             atomic_write(self._description, json.dumps(dict(description), ensure_ascii=False, indent=1))
         except OSError as error:
-            raise StoreUnavailableError(f"{self._description}: cannot be written: {error}") from error
+            raise StoreUnavailableError(f"{self._description}: cannot be written: {error.strerror or error}") from error
 
     def dense_names(self) -> list[str]:
         """Return the names of the dense vectors and token states, from the engine's configuration file."""
@@ -126,7 +126,7 @@ class CollectionFolder:
                 self.shard.rename(self._replaced)
             shutil.rmtree(self.path)
         except OSError as error:
-            raise StoreUnavailableError(f"{self.path}: cannot be removed: {error}") from error
+            raise StoreUnavailableError(f"{self.path}: cannot be removed: {error.strerror or error}") from error
 
     def copied_to(self, place: Path) -> CollectionFolder:
         """Copy the collection to another folder, as ``settle`` would leave it; nobody may write meanwhile."""
@@ -145,7 +145,7 @@ class CollectionFolder:
             copied_tree(self.shard, copy)
         except OSError as error:
             self.remove_copies()
-            raise StoreUnavailableError(f"{self.path}: cannot be copied: {error}") from error
+            raise StoreUnavailableError(f"{self.path}: cannot be copied: {error.strerror or error}") from error
         return copy
 
     def put_copy_in_place(self, copy: Path) -> None:
@@ -201,7 +201,9 @@ class CollectionFolder:
             else:
                 self.closed.unlink(missing_ok=True)
         except OSError as error:
-            raise StoreUnavailableError(f"{self.path}: cannot be opened for writing: {error}") from error
+            raise StoreUnavailableError(
+                f"{self.path}: cannot be opened for writing: {error.strerror or error}"
+            ) from error
 
     def write_checksums(self, counts: Mapping[str, int], known: Checksums | None) -> None:
         """Write the checksums of the closed files down; those of ``known`` may be taken over."""
@@ -209,7 +211,7 @@ class CollectionFolder:
             Checksums.taken(self.shard, counts, self._description_text(), known).write(self.closed)
             self._opened.unlink(missing_ok=True)
         except OSError as error:
-            raise StoreUnavailableError(f"{self.path}: cannot be closed: {error}") from error
+            raise StoreUnavailableError(f"{self.path}: cannot be closed: {error.strerror or error}") from error
 
     def _newest_description(self) -> Path:
         coming = self.restored / self._description.name

@@ -57,7 +57,7 @@ class ReadingCopy:
         except OSError as error:
             self.remove()
             raise StoreUnavailableError(
-                f"{original.path}: {obstacle}; a copy to read from cannot be made: {error}"
+                f"{original.path}: {obstacle}; a copy to read from cannot be made: {error.strerror or error}"
             ) from error
         except BaseException:
             self.remove()

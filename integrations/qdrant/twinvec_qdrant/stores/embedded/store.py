@@ -74,7 +74,7 @@ class EmbeddedStore(Store):
         try:
             self._salvage()
         except OSError as error:
-            raise StoreUnavailableError(f"{self.location}: cannot be repaired: {error}") from error
+            raise StoreUnavailableError(f"{self.location}: cannot be repaired: {error.strerror or error}") from error
         return self._open(None)
 
     def create(self, new: NewCollection) -> EmbeddedBackend:

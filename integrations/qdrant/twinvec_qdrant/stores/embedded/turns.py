@@ -134,7 +134,7 @@ class Turns:
             except FileNotFoundError:  # nobody has had a turn here
                 pass
             except OSError as error:
-                raise StoreUnavailableError(f"{self._path}: cannot be read: {error}") from error
+                raise StoreUnavailableError(f"{self._path}: cannot be read: {error.strerror or error}") from error
             yield
 
     def _entered(self) -> IO[bytes] | None:
@@ -286,7 +286,7 @@ class Turns:
 
     def _unusable(self, error: OSError) -> StoreUnavailableError:
         remedy = f"; {MAKE_ROOM}" if is_disk_full(error) else ""
-        return StoreUnavailableError(f"{self._path}: cannot be opened for writing: {error}{remedy}")
+        return StoreUnavailableError(f"{self._path}: cannot be opened for writing: {error.strerror or error}{remedy}")
 
 
 class _Patience:
