@@ -300,7 +300,7 @@ class Serving:
             return None
 
     def _announce(self, named: str) -> None:
-        """Note that the point names a model before its switch, or forever after a switch that was killed."""
+        """Remember that a switch to this model is announced; one that was killed stays announced for ever."""
         since = self._announced[1] if self._announced[0] == named else time.monotonic()
         pause = _SWITCH_PAUSE_SECONDS if time.monotonic() - since > _SWITCH_SECONDS else 0.0
         self._announced = named, since, time.monotonic() + pause

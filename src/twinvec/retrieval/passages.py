@@ -97,9 +97,10 @@ def state_passages(
 
 
 def _nearest(hit: Hit, cosines_TQ: FloatArray, spans_T2: IntArray) -> Span | None:
-    """Return the window with the largest mean, over the query's tokens, of the best cosine; then grown.
+    """Return the window of a hit's text that is nearest to the query, and what ``grown`` adds to it.
 
-    A smaller window is preferred to a larger one that is hardly nearer. A token counts where it starts: one that the
+    Each token of the query takes its best cosine with a token of the window; the nearness is the mean of these. A
+    smaller window is preferred to a larger one that is hardly nearer. A token counts where it starts: one that the
     model does not know may be a long text without spaces. Without a token, the first window is returned.
     """
     spans = units(hit.text, body_start(hit))

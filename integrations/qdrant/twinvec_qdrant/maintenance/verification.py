@@ -5,7 +5,7 @@ whose text or place is not the one that was written. Vectors are not compared, w
 again; an embedded store keeps checksums of its files instead. A source that has chunks, but neither a record nor an
 intent, has lost its record; its chunks are not stray.
 
-Chunks that were saved from damaged files first get again what can be computed from their texts (``heal``).
+Chunks that were saved from damaged files may lack vectors. A repair encodes these first (``heal``).
 
 Other writers may be at work. Chunks are therefore read before intents and records, and again if they seem missing or
 stray: the chunks of an ingest under way are not stray.
