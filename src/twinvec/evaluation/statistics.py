@@ -183,7 +183,10 @@ def _greatest_by_chance(gains_SN: Values, squares_S1: Values) -> Values:
 
 
 def _standard_errors(means: Values, squares: Values, count: int) -> Values:
-    """Return the standard errors of means of ``count`` values, from their mean squares, which no sign changes."""
+    """Return the standard errors of means of ``count`` values.
+
+    ``squares`` are the means of the squared values. They stay the same when values change their sign.
+    """
     variances = np.maximum(squares - means**2, _LEAST_VARIANCE * squares)
     errors: Values = np.sqrt(np.maximum(variances, np.finfo(np.float64).tiny) / max(count - 1, 1))
     return errors

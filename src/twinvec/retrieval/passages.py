@@ -140,7 +140,10 @@ def _empty_terms(version: int) -> frozenset[str]:
 
 
 def _best(text: str, spans: Sequence[Span], terms: Sequence[frozenset[str]], weights: dict[str, float]) -> Span | None:
-    """Return the best passage: the smallest window of the largest weight, the first one of several; then grown."""
+    """Return the window whose terms weigh most, and what ``grown`` adds to it.
+
+    Of windows with the same weight, the smallest one is the best, and of these the first.
+    """
     if not spans:
         return None
     best, most = (0, 1), 0.0

@@ -32,8 +32,8 @@ class Moment:
     """What is known when a search begins.
 
     Attributes:
-        number: Of the search.
-        ended: Commits that were met before the search of this number began have ended.
+        number: The number of the search.
+        ended: The number of a search; the commits that were met before that search began have ended.
         expects_no_records: Whether the search will probably need no records.
     """
 

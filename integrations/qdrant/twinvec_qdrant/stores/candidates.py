@@ -15,7 +15,11 @@ Found = dict[str, dict[str, Scored]]
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One search of all its stages, by name; the best of each are candidates of all. ``known`` ones are left out."""
+    """One search: a query for each stage, by the stage's name.
+
+    The best points of each stage are candidates, and get a score of every stage. Points that are ``known`` are left
+    out.
+    """
 
     stages: Mapping[str, Query]
     known: frozenset[str] = frozenset()
