@@ -102,7 +102,7 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
 
 
 def run_tag(*parts: str) -> str:
-    """Return what names a system as a TREC run and a file name can hold it: letters, digits and ``+-._``."""
+    """Return a system's name for a TREC run and its file, which hold only letters, digits and ``+-._``."""
     tag = re.sub(r"[^\w+.-]+", "-", "-".join(parts)).strip("-.") or "twinvec"
     if len(tag) > _TAG_CHARACTERS:
         tag = f"{tag[: _TAG_CHARACTERS - 9]}-{sha256(tag.encode()).hexdigest()[:8]}"
