@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pty
 import re
@@ -27,6 +28,18 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tiny models on a busy mac
 # a slow example is no failure where other work runs beside
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Import the tests without garbage collections; later ones need not look at what the tests have imported."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
