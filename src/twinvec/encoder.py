@@ -215,7 +215,7 @@ class Encoder(TruncationCounter):
 
     def encode_query(self, texts: str | Sequence[str], **options: Any) -> Vectors:
         """``encode`` with the model's ``query`` prompt, which may be empty."""
-        return self.encode(texts, prompt="query", **options)
+        return self.encode(texts, **_with_prompt("query", options))
 
     def encode_document(self, texts: str | Sequence[str], **options: Any) -> Vectors:
         """``encode`` with the model's ``document`` prompt, which may be empty.
@@ -223,7 +223,7 @@ class Encoder(TruncationCounter):
         It uses no prompt of another name, such as ``passage``, as in sentence-transformers. Use
         ``Encoder(model, prompts={"query": "query: ", "document": "passage: "})`` for such a model.
         """
-        return self.encode(texts, prompt="document", **options)
+        return self.encode(texts, **_with_prompt("document", options))
 
     def encode_stream(self, texts: Iterable[str], *, window: int = _STREAM_TEXTS, **options: Any) -> Iterator[Vectors]:
         """Encode any iterable, also an endless one, in bounded memory.
@@ -364,6 +364,14 @@ class Encoder(TruncationCounter):
         if storage == "binary":
             return to_bits(vectors)
         return vectors if storage is None else vectors.astype(np.float16)
+
+
+def _with_prompt(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    if "prompt" in options:
+        raise ConfigurationError(
+            f"encode_{name} uses the prompt {name!r}; for another one, write encode(texts, prompt=...)"
+        )
+    return {"prompt": name, **options}
 
 
 def _take(texts: Iterator[str], window: int, position: int, max_bytes: int) -> list[str]:

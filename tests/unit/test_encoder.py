@@ -264,6 +264,8 @@ def test_prompts(tiny_model):
         encoder.encode("fox", prompt="title")
     with pytest.raises(ConfigurationError, match="no prompt"):
         encoder.encode_tokens(["fox"], prompt="title")
+    with pytest.raises(ConfigurationError, match=r"encode_query uses the prompt 'query'; .* encode\("):
+        encoder.encode_query("fox", prompt="topic")
 
 
 def test_prompts_can_be_replaced(tiny_model, tiny):

@@ -313,7 +313,11 @@ class TwinvecVectorStore(VectorStore):
     def similarity_search_by_vector(
         self, embedding: list[float], k: int = 4, filter: AnyFilter | None = None, **kwargs: Any
     ) -> list[Document]:
-        """Return the ``k`` documents nearest to a vector; ``kwargs`` are as for ``similarity_search``."""
+        """Return the ``k`` documents nearest to a vector of the collection's model.
+
+        A vector that ``TwinvecEmbeddings`` of another model gave in this process is refused. Of other vectors, only the
+        size is checked. ``kwargs`` are as for ``similarity_search``.
+        """
         return [document for document, _ in self.similarity_search_with_score_by_vector(embedding, k, filter, **kwargs)]
 
     def similarity_search_with_score_by_vector(

@@ -20,6 +20,7 @@ from twinvec.text import check_texts
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.list_and_drop import CollectionEntry, list_collections
 from twinvec_qdrant.opening_store import GRPC_PORT
+from twinvec_qdrant.serving.process import DEFAULT_PATH
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -87,7 +88,8 @@ def search_collections(
     check_limit(limit)
     store: dict[str, Any] = {"url": url, "client": client, "api_key": api_key, "wait_seconds": wait_seconds}
     store |= {"grpc": grpc, "grpc_port": grpc_port}
-    entries = collections_of(list_collections(path, **store), names, remote=url is not None or client is not None)
+    server = url or ("the server" if client is not None else "")
+    entries = collections_of(list_collections(path, **store), names, server=server, path=path)
     opened = partial(Collection.open, path=path, create=False, **store)
     found, failed = in_each(entries, opened, lambda each: each.search(query, limit, mode, filter, group))
     ranked = [(rank, CollectionHit(name, hit)) for name, hits in found.items() for rank, hit in enumerate(hits)]
@@ -146,9 +148,9 @@ def open_with_one_of(encoders: Iterable[SpaceEncoder], opened: Callable[..., Col
 
 
 def collections_of(
-    entries: Sequence[CollectionEntry], names: Sequence[str] | None = None, *, remote: bool = False
+    entries: Sequence[CollectionEntry], names: Sequence[str] | None = None, *, server: str = "", path: object = None
 ) -> list[CollectionEntry]:
-    """Return the collections to search: those named, or all; a server may also hold those of other programs.
+    """Return the collections to search: those named, or all; a ``server`` may also hold those of other programs.
 
     Raises:
         CollectionNotFoundError: the store has no collections.
@@ -157,7 +159,8 @@ def collections_of(
     if names is not None:
         names = check_texts(names, name="name")
         return [known.get(name, CollectionEntry(name, None, None)) for name in dict.fromkeys(names)]
-    ours = [entry for entry in entries if entry.model is not None or not remote]
+    ours = [entry for entry in entries if entry.model is not None or not server]
     if not ours:
-        raise CollectionNotFoundError("the store has no collections; twinvec ingest SOURCE -c NAME makes one")
+        store = server or path or DEFAULT_PATH
+        raise CollectionNotFoundError(f"{store}: the store has no collections; twinvec ingest SOURCE -c NAME makes one")
     return ours

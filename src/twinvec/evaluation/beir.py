@@ -101,7 +101,9 @@ def _read_documents(path: Path) -> dict[str, Document]:
 def _read_queries(path: Path) -> dict[str, str]:
     queries: dict[str, str] = {}
     for place, row in read_jsonl(path):
-        identity = text_field(row, "_id", place)
+        number = row.get("_id")
+        is_whole = isinstance(number, int) and not isinstance(number, bool)  # as in the corpus
+        identity = str(number) if is_whole else text_field(row, "_id", place)
         if identity in queries:
             raise InputError(f"{place}: the id {identity!r} is used twice")
         queries[identity] = text_field(row, "text", place)

@@ -14,6 +14,7 @@ from twinvec.text import MAX_TEXT_BYTES, check_text
 
 _GZIP = b"\x1f\x8b"
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
+_TABLES = (".csv", ".tsv", ".parquet", ".xlsx")
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -70,8 +71,12 @@ def text_field(row: dict[str, Any], name: str, place: str, max_bytes: int = MAX_
 def read_texts(path: Path, field: str = "text", max_bytes: int = MAX_TEXT_BYTES) -> Iterator[str]:
     """Yield each line of a text file, without its line end, or ``field`` of each object of JSON lines.
 
-    Raise InputError, which names file and line, for a text that the input gate refuses.
+    Raise InputError for a table, and, naming file and line, for a text that the input gate refuses.
     """
+    if path.suffix.lower() in _TABLES:
+        raise InputError(
+            f"{path}: a table; give a file with one text a line (.txt), or with one JSON object a line (.jsonl)"
+        )
     if is_jsonl(path):
         return (text_field(row, field, place, max_bytes) for place, row in read_jsonl(path))
     lines = enumerate(read_lines(path), 1)

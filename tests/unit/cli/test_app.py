@@ -194,6 +194,7 @@ def test_encode_a_field_of_json_lines(twinvec, encoder, tmp_path):
         ("a.jsonl", b'{"text": "fine"}\nnot json\n', "a.jsonl:2"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl:1"),
         ("missing.txt", None, "missing.txt"),
+        ("a.csv", b"id,text\n1,tea\n", "a.csv: a table"),
     ],
 )
 def test_encode_names_what_is_wrong_and_writes_nothing(twinvec, tmp_path, name, content, told):

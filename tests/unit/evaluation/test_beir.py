@@ -26,6 +26,13 @@ def test_only_the_judged_queries_of_the_split_count(beir):
     assert list(load_beir(beir).queries) == ["q1", "q2", "q3"]
 
 
+def test_ids_may_be_whole_numbers(beir):
+    append(beir / "queries.jsonl", '{"_id": 4, "text": "a number"}')
+    append(beir / "corpus.jsonl", '{"_id": 5, "text": "another number"}')
+    append(beir / "qrels/test.tsv", "4\t5\t1")
+    assert load_beir(beir).qrels["4"] == {"5": 1}
+
+
 def test_a_missing_split_names_those_there(beir):
     with pytest.raises(InputError, match=r"dev.tsv: missing; splits there: test"):
         load_beir(beir, "dev")

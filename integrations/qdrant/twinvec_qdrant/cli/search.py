@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.stored_roots import StoredRoot
 
 _SHOWING = "What is shown"
-_NEAREST = 3  # hits shown if none is relevant
+_NEAREST = 3  # hits shown if none is relevant, and collections of which hints are shown
 
 
 def search_command(
@@ -140,7 +140,7 @@ def search_command(
     else:
         for each in answers:
             _show(each, asked, roots, named=len(answers) > 1, full=full, explain=explain)
-    if place.name and asked.filter and not as_json and not any(each.hits for each in answers):
+    if asked.filter and not as_json and not any(each.hits for each in answers):
         _hint(place, asked.filter)
     for name, error in failed.items():
         complain(f"twinvec: the collection {name!r} was not searched: {error}")
@@ -149,11 +149,14 @@ def search_command(
 
 
 def _hint(place: CollectionPlace, filter: Mapping[str, Any]) -> None:
-    """Say what may be wrong with a filter that found nothing."""
-    from twinvec_qdrant.cli.collections import collection_info
+    """Say what may be wrong with a filter that found nothing in any collection that was searched."""
+    from twinvec_qdrant.cli.collections import collection_info, store_entries
 
-    if hints := list(filter_hints(filter, collection_info(place))):
-        complain(f"twinvec: {'; '.join(hints)}")
+    names = [place.name] if place.name else [each["name"] for each in store_entries(place) if each["model"]]
+    found = {name: list(filter_hints(filter, collection_info(place._replace(name=name)))) for name in names}
+    if all(found.values()):
+        for name, hints in islice(found.items(), _NEAREST):
+            complain(f"twinvec: {'' if place.name else f'{name}: '}{'; '.join(hints)}")
 
 
 def _search(
@@ -180,7 +183,7 @@ def _search_all(
     from twinvec_qdrant.list_and_drop import list_collections
     from twinvec_qdrant.several import collections_of, in_each
 
-    entries = collections_of(list_collections(**place.store()), remote=place.url is not None)
+    entries = collections_of(list_collections(**place.store()), server=place.url or "", path=place.path)
 
     def opened_one(name: str, encoder: SpaceEncoder | None) -> Collection:
         return open_from_options(place._replace(name=name), model, encoder=encoder)

@@ -240,7 +240,7 @@ def test_models_are_loaded_once_and_each_collection_has_its_own(twinvec, filled,
 def test_a_store_without_collections(twinvec, tmp_path):
     done = twinvec("search", "tea", "--path", tmp_path / "nothing")
     assert done.code == 1
-    assert "no collections" in " ".join(done.err.split())
+    assert f"{tmp_path / 'nothing'}: the store has no collections" in " ".join(done.err.split())
 
 
 def test_a_document_of_several_collections_is_asked_for_by_collection(twinvec, folder, tiny_model, tmp_path):
@@ -437,6 +437,8 @@ def test_a_filter_that_finds_nothing_is_explained(twinvec, table, given, told):
     assert done.err == (f"twinvec: {told}\n" if told else "")
     assert ("nothing found" in done.out) == (given != "nosuchkey!=1")
     assert twinvec("search", "tea", *table, "--filter", given, "--json").err == ""
+    everywhere = twinvec("search", "tea", *table[2:], "--filter", given)
+    assert everywhere.err == (f"twinvec: rows: {told}\n" if told else "")
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
     there: list[FoundDocument] = []
     failed: dict[str, TwinvecError] = {}
     entries = [CollectionEntry(**each) for each in store_entries(place)]
-    names = [entry.name for entry in collections_of(entries, remote=place.url is not None)]
+    names = [entry.name for entry in collections_of(entries, server=place.url or "", path=place.path)]
     for name in names:
         try:
             found = _found(place._replace(name=name), identity)
