@@ -1,8 +1,6 @@
-"""Importing this module makes Ray fit for a busy machine, such as one that runs other tests beside.
+"""Importing this module lets ``ray.init`` try again where a node has not started in the time that Ray gives it.
 
-``ray.init`` tries again where a node has not started in the time that Ray gives it. Ray, and the node itself, wait for
-half a minute, which is no setting and too little. Workers get as much time of the processors as other processes: Ray
-would let every other process go first.
+Ray, and the node itself, wait for half a minute, which is no setting and too little on a busy machine.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ _TRIES = 5
 _GIVEN_UP = "timed out during startup"  # Ray's error has no class of its own
 
 os.environ.setdefault("RAY_worker_register_timeout_seconds", "600")
-os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def patient(start: Callable[..., Any]) -> Callable[..., Any]:
