@@ -116,8 +116,8 @@ def check(server: StandIn, name: str, wanted: Points, documents: int) -> None:
     """The collection holds every document once, whole, with the points of a single process."""
     found = points(server, name)
     assert len(wanted) > 2 * documents
-    assert wanted.keys() - found.keys() == set(), "lost"
-    assert found.keys() - wanted.keys() == set(), "phantoms"
+    assert [wanted[each][0] for each in wanted.keys() - found.keys()] == [], "lost"
+    assert [found[each][0] for each in found.keys() - wanted.keys()] == [], "phantoms"
     for each, (payload, vectors) in wanted.items():
         assert found[each][0] == payload, f"{found[each][0]} is not {payload}"
         assert np.allclose(found[each][1], vectors, atol=1e-5)  # a reused vector is normalised twice
