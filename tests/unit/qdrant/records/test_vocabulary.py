@@ -57,15 +57,26 @@ def test_an_unchanged_ingest_writes_no_vocabulary(tmp_path, monkeypatch):
         assert collection.ingest(DOCUMENTS).unchanged == len(DOCUMENTS)
 
 
-def test_a_writer_that_died_is_made_up_for(tmp_path, monkeypatch):
+@pytest.mark.parametrize("committed", [3, 4])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_writer_that_died_is_made_up_for(tmp_path, monkeypatch, before, committed):
+    """Also where nothing is left to ingest, because it died after the last commit."""
     with opened(tmp_path) as collection:
+        collection.ingest(DOCUMENTS[:before])
         with monkeypatch.context() as killed:
             killed.setattr(vocabulary.Vocabulary, "save", lambda *args, **options: None)
-            collection.ingest(DOCUMENTS[:3])
-        assert not collection._backend.retrieve([VOCABULARY])
+            collection.ingest(DOCUMENTS[:committed])
     with opened(tmp_path) as collection:
-        collection.ingest(DOCUMENTS)
+        assert collection.ingest(DOCUMENTS).unchanged == committed
         assert stored(collection) == (4, counted(DOCUMENTS))
+
+
+def test_an_unchanged_ingest_beside_another_writer_spoils_nothing(tmp_path):
+    with opened(tmp_path) as first, opened(tmp_path) as second:
+        first.ingest(DOCUMENTS[:2])
+        second.ingest(DOCUMENTS[2:])
+        assert first.ingest(DOCUMENTS[:2]).unchanged == 2
+        assert stored(first) == (4, counted(DOCUMENTS))
 
 
 def test_writers_that_take_turns_count_no_words_again(tmp_path, monkeypatch):

@@ -72,25 +72,21 @@ class Vocabulary:
         self._written += chunks
 
     def follows(self, chunks: int) -> bool:
-        """Return whether the stored vocabulary and what has been counted make a collection of this many chunks.
-
-        True also if nothing has been counted.
-        """
-        if not (self._seen or self._new or self._written):
-            return True
+        """Return whether the stored vocabulary and what has been counted make a collection of this many chunks."""
         stored = self._backend.retrieve([VOCABULARY]).get(VOCABULARY)
         return chunks == self._written + (stored.payload["chunks"] if stored else 0)
 
     def save(self, chunks: int, analyzer: Analyzer, *, anew: bool = False) -> None:
         """Store what has been counted, at the end of a writer's work; count all chunks again if ``anew``.
 
-        ``chunks`` is the number of chunks that the collection has now.
+        ``chunks`` is the number of chunks that the collection has now. Nothing is stored if nothing has been counted,
+        and no writer has died after its last commit, before it came to this.
         """
         self._count(analyzer)
-        if not (self._new or self._written or anew):
-            return
         stored = self._backend.retrieve([VOCABULARY]).get(VOCABULARY)
         is_complete = chunks == self._written + (stored.payload["chunks"] if stored else 0)
+        if is_complete and not (self._new or self._written or anew):
+            return
         if not anew and (is_complete or (stored is not None and chunks > _MOST_COUNTED)):
             words = self._new + Counter(_unpacked(stored.payload) if stored else {})
         else:
