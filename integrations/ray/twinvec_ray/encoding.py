@@ -84,7 +84,10 @@ def encoded(
 
 
 class BatchEncoder:
-    """A worker: adds vectors to tables, and tells an actor, the ``counter``, of how many rows."""
+    """A worker, which adds vectors to tables.
+
+    After each table, it tells the actor ``counter`` how many rows it has encoded.
+    """
 
     def __init__(
         self,

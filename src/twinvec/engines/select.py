@@ -222,5 +222,5 @@ def check_device(device: str | None) -> None:
     if device is not None and string(device, "device").split(":")[0] == "cuda" and not has_gpu():
         raise ConfigurationError(
             f"device {device!r}: torch finds no GPU of NVIDIA on this machine; leave device out, which takes a GPU "
-            "where there is one, or write device='cpu'"
+            "if torch finds one, or write device='cpu'"
         )

@@ -153,10 +153,13 @@ def _hint(place: CollectionPlace, filter: Mapping[str, Any]) -> None:
     from twinvec_qdrant.cli.collections import collection_info, store_entries
 
     names = [place.name] if place.name else [each["name"] for each in store_entries(place) if each["model"]]
-    found = {name: list(filter_hints(filter, collection_info(place._replace(name=name)))) for name in names}
-    if all(found.values()):
-        for name, hints in islice(found.items(), _NEAREST):
-            complain(f"twinvec: {'' if place.name else f'{name}: '}{'; '.join(hints)}")
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found[name] = list(filter_hints(filter, collection_info(place._replace(name=name))))
+        if not found[name]:  # the filter fits this collection
+            return
+    for name, hints in islice(found.items(), _NEAREST):
+        complain(f"twinvec: {'' if place.name else f'{name}: '}{'; '.join(hints)}")
 
 
 def _search(

@@ -34,7 +34,7 @@ class _Unknown(NamedTuple):
 
 @dataclass(slots=True)
 class Portion:
-    """What has been encoded of a batch since the portion before."""
+    """A part of a batch: the vectors that have been encoded since the part before."""
 
     batch: Sequence[PlannedDocument]
     vectors: dict[str, TextVectors]  # the new ones by key; those that were known come with the first portion

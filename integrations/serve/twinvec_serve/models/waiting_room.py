@@ -28,7 +28,7 @@ class WaitingRoom:
 
     @contextmanager
     def place(self, texts: int) -> Iterator[None]:
-        """Hold a place for a request with so many texts; raise Overloaded if the room is full."""
+        """Hold a place for a request with this number of texts; raise Overloaded if the room is full."""
         crowded = self._requests and self._texts + texts > self._most_texts
         if crowded or self._requests >= self._most_requests:
             raise Overloaded(max(self._texts * self._seconds_per_text, 1.0))

@@ -79,8 +79,8 @@ class Vocabulary:
     def save(self, chunks: int, analyzer: Analyzer, *, anew: bool = False) -> None:
         """Store what has been counted, at the end of a writer's work; count all chunks again if ``anew``.
 
-        ``chunks`` is the number of chunks that the collection has now. Nothing is stored if nothing has been counted,
-        and no writer has died after its last commit, before it came to this.
+        ``chunks`` is the number of chunks that the collection has now. If this writer has counted nothing, all chunks
+        are counted where another writer died between its last commit and this step.
         """
         self._count(analyzer)
         stored = self._backend.retrieve([VOCABULARY]).get(VOCABULARY)

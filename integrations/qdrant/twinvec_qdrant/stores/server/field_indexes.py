@@ -1,7 +1,8 @@
 """Payload indexes of a server's collection; they lie on the disk, and the system keeps in memory what searches use.
 
 ``_types`` is what this process knows of them. Another process may change them at any time: it adds indexes for new
-keys, and where an index comes to hide values from ranges, it is replaced. Before such a range, they are read again.
+keys, and replaces an index that would hide values from a range. Before a search with such a range, the indexes are read
+again.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class FieldIndexes(Backend):
             self._types = {key: value for key, value in self._types.items() if key != path}
 
     def _fitted(self, *many: Conditions) -> Steps[list[tuple[StoreCondition, ...]]]:
-        """Return each of the conditions as the server has to test them; read the indexes again if necessary.
+        """Return each list of conditions in the form that the indexes serve; read the indexes again if necessary.
 
         Raise ``FilterError`` if conditions search words at a path without a text index: there, servers up to 1.19
         look for the text as a part of the stored one, in the same case.
@@ -81,7 +82,7 @@ class FieldIndexes(Backend):
         return list(map(self._as_served, many))
 
     def _fitted_queries(self, queries: Sequence[Query]) -> Steps[list[Query]]:
-        """Return searches with conditions as the server has to test them; as for ``_fitted``."""
+        """Return the searches, each with its conditions as ``_fitted`` returns them."""
         conditions = yield from self._fitted(*(query.conditions for query in queries))
         return [replace(query, conditions=fitted) for query, fitted in zip(queries, conditions, strict=True)]
 
