@@ -26,7 +26,7 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
-from twinvec_qdrant.ingest.cutting.chunking import Chunker
+from twinvec_qdrant.ingest.cutting.chunking import Chunk, Chunker
 from twinvec_qdrant.ingest.cutting.ways import Cutting
 from twinvec_qdrant.ingest.document_gate import DocumentGate, total_work
 from twinvec_qdrant.ingest.encoding import Encoding, LastingErrors, Portion
@@ -240,9 +240,7 @@ class Ingestion:
     def _stage(self, planned: PlannedDocument, vectors: Mapping[str, TextVectors]) -> None:
         """Write the chunks that have just got their vectors."""
         rows = [row for row, key in enumerate(planned.keys) if key in vectors]
-        chunks = self._weighed(
-            [planned.keys[row] for row in rows], [planned.chunks[row].embedded for row in rows], vectors
-        )
+        chunks = self._weighed({planned.keys[row]: planned.chunks[row] for row in rows}, vectors)
         draft = self._drafts.get(planned.document.id) or Draft(planned.document.id, uuid4().hex)
         chunks = self._vectors.given_to(planned, chunks)
         if points := planned.points(rows, chunks, self._description.vector, draft.revision):
@@ -263,8 +261,7 @@ class Ingestion:
         self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]
     ) -> list[PlannedDocument]:
         """Commit documents; return those that another writer won."""
-        keys = [key for planned in batch for key in planned.keys]
-        chunks = self._weighed(keys, [chunk.embedded for planned in batch for chunk in planned.chunks], vectors)
+        chunks = self._weighed(distinct(batch), vectors)
         revision = uuid4().hex
         changes = []
         for planned in batch:
@@ -283,12 +280,10 @@ class Ingestion:
                 self._count(planned, len(change.points))
         return lost
 
-    def _weighed(
-        self, keys: Sequence[str], texts: Sequence[str], vectors: Mapping[str, TextVectors]
-    ) -> Mapping[str, WeighedText]:
-        """Return all vectors of texts by key; repeated texts count in the average length."""
-        terms = self._bm25.terms(texts)
-        weights = zip(keys, self._bm25.documents(terms), terms, strict=True)
+    def _weighed(self, chunks: Mapping[str, Chunk], vectors: Mapping[str, TextVectors]) -> Mapping[str, WeighedText]:
+        """Return all vectors of chunks by key."""
+        terms = self._bm25.terms([chunk.embedded for chunk in chunks.values()])
+        weights = zip(chunks, self._bm25.documents(terms), terms, strict=True)
         return {key: WeighedText(vectors[key], sparse, len(each)) for key, sparse, each in weights}
 
     def _count(self, planned: PlannedDocument, written: int) -> None:
