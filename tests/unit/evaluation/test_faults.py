@@ -101,7 +101,7 @@ def test_a_missing_package_is_named_before_any_work(twinvec, beir, tmp_path, mon
         ("corpus.jsonl", '{"_id": "x", "text": NaN}', "corpus.jsonl:6: document 'x': expected a string, got float"),
         ("corpus.jsonl", "[1, 2]", "corpus.jsonl:6: expected a JSON object, got list"),
         ("queries.jsonl", '{"_id": "q1", "text": "again"}', "queries.jsonl:4: the id 'q1' is used twice"),
-        ("queries.jsonl", '{"_id": 7, "text": "what"}', "queries.jsonl:4: '_id': expected a string, got int"),
+        ("queries.jsonl", '{"_id": 7.5, "text": "what"}', "queries.jsonl:4: '_id': expected a string, got float"),
         ("queries.jsonl", '{"_id": "q7", "text"', "queries.jsonl:4: not JSON"),
     ],
 )
