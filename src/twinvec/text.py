@@ -43,6 +43,8 @@ def check_list(texts: object) -> None:
         raise TextError(f"expected a list of strings, got {kind}; give its values: list(texts.values())")
     if hasattr(texts, "columns"):  # tables of pandas, polars and pyarrow
         raise TextError(f"expected a list of strings, got {kind}; give the column of texts: list(table['text'])")
+    if isinstance(texts, (set, frozenset)):
+        raise TextError(f"expected a list of strings, got {kind}, which has no order; give a list: sorted(texts)")
     if not is_list(texts):
         raise TextError(f"expected a list of strings, got {kind}")
 

@@ -199,6 +199,7 @@ def test_token_states_pool_to_the_vector(tiny_model):
         (None, "expected a list of strings, got NoneType"),
         (3.5, "expected a list of strings, got float"),
         ([["fox"]], "text 0: expected a string, got list"),
+        ({"fox"}, r"expected a list of strings, got set, which has no order; give a list: sorted\(texts\)"),
         ({"a": "fox"}, r"expected a list of strings, got dict; give its values: list\(texts.values\(\)\)"),
         (pandas.DataFrame({"text": ["fox"]}), r"got DataFrame; give the column of texts: list\(table\['text'\]\)"),
         (polars.DataFrame({"text": ["fox"]}), "got DataFrame; give the column of texts"),

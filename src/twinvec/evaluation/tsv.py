@@ -31,7 +31,10 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, tuple[str,
         for column in columns:
             if column not in header:
                 among = ", ".join(map(repr, header))
-                raise InputError(f"{path}:{reader.line_num}: no column {column!r} among {among}")
+                raise InputError(
+                    f"{path}:{reader.line_num}: no column {column!r} among {among}; the first line names the columns: "
+                    f"{', '.join(columns)}, separated by tabs"
+                )
         for fields in filled:
             place = f"{path}:{reader.line_num}"
             if len(fields) != len(header):

@@ -34,7 +34,7 @@ def refused(done, said):
         ("--sts", STS + "4\ta\n", "f.tsv:4: 2 fields, expected 3: score, sentence1, sentence2"),
         ("--sts", STS + "4\ta\tb\tc\n", "f.tsv:4: 4 fields, expected 3"),
         ("--sts", STS.replace("sentence2", "second"), "f.tsv:1: no column 'sentence2' among 'score', 'sentence1'"),
-        ("--sts", "5\ta\tb\n", "f.tsv:1: no column 'score' among '5', 'a', 'b'"),
+        ("--sts", "5\ta\tb\n", "f.tsv:1: no column 'score' among '5', 'a', 'b'; the first line names the columns: "),
         ("--sts", STS.replace("0\tc", "5\tc"), "f.tsv: all 2 scores are 5"),
         ("--sts", STS.encode("utf-16"), "f.tsv:1: not UTF-8"),
         ("--sts", STS.encode() + b"3\t\xff\tb\n", "f.tsv:4: not UTF-8"),

@@ -253,6 +253,16 @@ def test_a_document_of_several_collections_is_asked_for_by_collection(twinvec, f
     assert twinvec("show", "guide.md", *place, "-c", "other").out.startswith("guide.md\n")
 
 
+def test_the_payload_of_a_document_is_shown_without_the_marks_of_python(twinvec, tiny_model, tmp_path):
+    payload = {"tags": ["ä", "b"], "open": True, "by": {"name": "Ann"}, "none": None}
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "r", "text": "pumps", **payload}))
+    place = ("-c", "rows", "--path", tmp_path / "shown")
+    assert twinvec("ingest", tmp_path / "rows.jsonl", *place, "--model", tiny_model("bert")).code == 0
+    assert (
+        twinvec("show", "r", *place).out == 'r\ntags: ä, b · open: true · by: {"name": "Ann"} · none: null\n\npumps\n'
+    )
+
+
 def test_a_document_is_shown_for_people(twinvec, filled, folder):
     shown = twinvec("show", "guide.md", *filled).out
     assert shown == f"guide.md\nnotes\n\n{GUIDE}"

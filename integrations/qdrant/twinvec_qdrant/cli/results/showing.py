@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -22,6 +23,7 @@ from twinvec_qdrant.several import collections_of
 from twinvec_qdrant.stored_roots import StoredRoot
 
 _NEAREST = 3
+_PLACE = ("path", "format")  # of a payload
 _WEB = ("http://", "https://")
 
 
@@ -123,9 +125,18 @@ def print_document(found: FoundDocument) -> None:
     """Print the document below its id, its place and its payload."""
     from rich.text import Text
 
-    shown = [f"{key}: {value}" for key, value in found.document.payload.items() if key not in ("path", "format")]
+    shown = [f"{key}: {_readable(value)}" for key, value in found.document.payload.items() if key not in _PLACE]
     shown = [*([found.collection] if found.collection else []), *shown, *([found.described] if found.described else [])]
     show(linked(copyable(found.document.id), found.file))
     if shown:
         show(Text(" · ".join(map(printable, shown)), "dim"))
     show("", safe(found.text.rstrip()))
+
+
+def _readable(value: Any) -> str:
+    """Return a value of a payload for people: the items of a list, and JSON for what is nested."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value):
+        return ", ".join(map(_readable, value))
+    return json.dumps(value, ensure_ascii=False)
