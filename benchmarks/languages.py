@@ -8,6 +8,7 @@ The folder has one of HTML pages for each language. Every one becomes a collecti
 learnt English. It is calibrated by ten of the questions of ``calibration.questions`` in English, and then in its own
 language. Each time it is asked for the first headings of its pages, and the other questions in its language, which are
 about other subjects; at last once more, with ``maxsim`` by the landmarks of English and by those of the collection.
+A second table has how often a heading finds its own page first, by each stage and by both.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from unittest.mock import patch
 
 from relevance import DEPTH, is_relevant, percent
 from twinvec import Encoder, MaxSimReranker, RetrieveRerank
+from twinvec.retrieval.base import Mode, unknown_queries
 from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
 from twinvec_qdrant import Collection, Root
 from twinvec_qdrant.calibration import measuring
@@ -32,8 +34,8 @@ HEADINGS = 40
 """Headings asked for, of each manual."""
 
 
-def row(folder: Path, language: str, encoder: Encoder) -> str:
-    """Return the row of a language."""
+def rows(folder: Path, language: str, encoder: Encoder) -> tuple[str, str]:
+    """Return the rows of a language: of the table of relevance, and of that of first hits."""
     with (
         tempfile.TemporaryDirectory() as temporary,
         patch.object(measuring, "QUESTIONS", {code: asked[:CALIBRATING] for code, asked in QUESTIONS.items()}),
@@ -52,7 +54,15 @@ def row(folder: Path, language: str, encoder: Encoder) -> str:
             cells += [f"{calibration.unrelated:.2f} to {calibration.near:.2f}", *shares(collection, headings, language)]
         for reranker in (MaxSimReranker(encoder), collection.maxsim()):
             cells += shares(RetrieveRerank(collection, reranker), headings, language)
-    return f"| {' | '.join(cells)} |"
+        by_stage: tuple[Mode, ...] = ("dense", "sparse", "hybrid")
+        found = [collection.search_many(list(headings), DEPTH, mode=mode) for mode in by_stage]
+        found.append(RetrieveRerank(collection, collection.maxsim()).search_many(list(headings), DEPTH))
+        first = [
+            percent([bool(hits) and hits[0].id == page for page, hits in zip(headings.values(), each, strict=True)])
+            for each in found
+        ]
+        unknown = percent(unknown_queries(encoder, list(headings)))
+    return f"| {' | '.join(cells)} |", f"| {' | '.join((language, unknown, *first))} |"
 
 
 def shares(retriever: Collection | RetrieveRerank, headings: Mapping[str, str], language: str) -> list[str]:
@@ -85,9 +95,18 @@ def main() -> None:
         "maxsim by the landmarks of English: kept | found | by its own: kept | found |",
         "|---|---:|---|---:|---:|---|---:|---:|---:|---:|---:|---:|",
     ]
+    firsts = [
+        "\nHow often a heading finds its own page first, in percent. Unknown: headings that consist mostly of words "
+        "that the model does not know; in a hybrid search, words decide for these.\n",
+        "| language | unknown | vectors | words | hybrid | hybrid, then maxsim |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     for language in chosen:
-        lines.append(row(folders[language], language, encoder))
-        print(lines[-1], flush=True)
+        relevance, first = rows(folders[language], language, encoder)
+        lines.append(relevance)
+        firsts.append(first)
+        print(relevance, first, sep="\n", flush=True)
+    lines += firsts
     if options.output:
         options.output.write_text("\n".join(lines) + "\n")
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval.base import Hit, Mode, Passage, Reranker
+from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, unknown_queries
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
 
@@ -169,19 +169,13 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
         hits = opened.with_passages(text, hits if asked.everything else hits[asked.offset :])
         reranked = time.perf_counter() - start - searched
     hits = _relevant(hits, asked.least, opened)
-    unknown = setting.mode != "sparse" and _is_unknown(text, opened)
+    unknown = setting.mode != "sparse" and unknown_queries(opened.encoder, [text])[0]
     if setting.mode != "sparse" and not unknown:
         hits = _with_passages(text, hits, opened, asked.passages)
     sources = [_source(hit, asked.chunks) for hit in hits]
     described = opened.described(sources)
     found = [FoundHit(hit, source, described.get(source, "")) for hit, source in zip(hits, sources, strict=True)]
     return Answer(query, found, searched, reranked, unknown)
-
-
-def _is_unknown(text: str, opened: Collection) -> bool:
-    from twinvec_qdrant.encoders import as_read
-
-    return as_read(opened.encoder, [text], query=True)[0].unknown
 
 
 def _with_passages(text: str, hits: list[Hit], opened: Collection, how: Passages) -> list[Hit]:

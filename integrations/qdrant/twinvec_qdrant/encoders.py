@@ -15,7 +15,7 @@ import numpy as np
 from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.retrieval.base import SpaceEncoder, TokenEncoder
-from twinvec.tokens.tokenizer import TextTokenizer
+from twinvec.tokens.tokenizer import TextTokenizer, is_mostly_unknown
 from twinvec_qdrant.stores.points import States, pages
 
 MAX_NUMBERS = 1024 * 1024
@@ -87,17 +87,14 @@ class AsRead(NamedTuple):
     unknown: bool
 
 
-def as_read(encoder: object, texts: Sequence[str], *, query: bool = False) -> list[AsRead]:
-    """Return how the encoder reads documents or queries; an encoder without a tokenizer reads all of each text."""
+def as_read(encoder: object, texts: Sequence[str]) -> list[AsRead]:
+    """Return how the encoder reads documents; an encoder without a tokenizer reads all of each text."""
     tokenizer = getattr(encoder, "tokenizer", None)
     if not isinstance(tokenizer, TextTokenizer):
         return [AsRead(False, False)] * len(texts)
-    prompt: str = "" if query else getattr(encoder, "document_prompt", "")
+    prompt: str = getattr(encoder, "document_prompt", "")
     counts = zip(texts, tokenizer.count_unknown([prompt + text for text in texts]).tolist(), strict=True)
-    return [
-        AsRead(count > tokenizer.max_tokens, bool(unknown) and 2 * unknown > sum(map(len, text.split())))
-        for text, (count, unknown) in counts
-    ]
+    return [AsRead(count > tokenizer.max_tokens, is_mostly_unknown(text, unknown)) for text, (count, unknown) in counts]
 
 
 def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:

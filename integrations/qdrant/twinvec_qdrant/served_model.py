@@ -21,7 +21,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import SpaceMismatchError, StoreError, StoreUnavailableError, TwinvecError
-from twinvec.retrieval.base import Hit, SpaceEncoder
+from twinvec.retrieval.base import Hit, SpaceEncoder, unknown_queries
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.passages import with_passages
 from twinvec.retrieval.phrasings import Phrasings, led_terms, led_vector
@@ -136,12 +136,16 @@ class Serving:
         self, vector: Vector, words: str | None, request: SearchRequest, space: str | None
     ) -> Steps[list[Hit]]:
         """Return the hits for a caller's vector, and for words if given, whose spelling is corrected."""
-        sparse, right = None, ""
+        sparse, right, unknown = None, "", False
         if words is not None:
             (read,) = yield from read_queries([words], self._bm25, self._known_words, syntax=False)
             sparse, right = self._bm25.queries([read.text], [read.right])[0], read.right
+            if not right.isascii():  # a model is not loaded for words that it almost certainly knows
+                (unknown,) = unknown_queries((yield from self._reader()), [right])
         found = yield from self._nearest(
-            vector, space, lambda searcher, vector_D: searcher.search([QueryVectors(vector_D, sparse)], request)
+            vector,
+            space,
+            lambda searcher, vector_D: searcher.search([QueryVectors(vector_D, sparse, unknown=unknown)], request),
         )
         return found if words is None else self._shown(right, found, request)
 
@@ -154,7 +158,7 @@ class Serving:
             return searcher.diverse(QueryVectors(vector_D), request, limit, diversity)
 
         def attempt(served: ServedModel) -> Steps[Outcome]:
-            (vector_D,) = yield from self._dense(served, [text])
+            (vector_D,) = yield from _dense((yield from self._loaded(served)), [text])
             return (yield from search(served.searcher, vector_D))
 
         if not isinstance(query, str):
@@ -218,39 +222,37 @@ class Serving:
         right = [each.right for each in read]
         dense: Sequence[FloatArray | None] = [None] * len(read)
         sparse: Sequence[SparseVector | None] = [None] * len(read)
+        unknown = [False] * len(read)
         if request.mode != "sparse":
-            dense = list((yield from self._dense(served, right, phrasings.answers)))
+            encoder = yield from self._loaded(served)
+            dense = list((yield from _dense(encoder, right, phrasings.answers)))
+            if request.mode == "hybrid" and not phrasings.answers:
+                unknown = unknown_queries(encoder, right)
         if request.mode != "dense":
             sparse = self._bm25.queries([each.text for each in read], right)
             if phrasings.words:
                 others = self._bm25.queries(phrasings.words)
                 sparse = [led_terms(each, others) for each in sparse]
         queries = [
-            QueryVectors(vector_D, words, condition=each.condition, telling=each.telling)
-            for each, vector_D, words in zip(read, dense, sparse, strict=True)
+            QueryVectors(vector_D, words, condition=each.condition, telling=each.telling, unknown=is_unknown)
+            for each, vector_D, words, is_unknown in zip(read, dense, sparse, unknown, strict=True)
         ]
         outcome = yield from served.searcher.search(queries, request)
         return outcome if request.mode != "sparse" else Outcome(outcome.hits, None)
 
     def _known_words(self) -> Steps[Knows]:
         """Return a test for the words that the served model knows; without the model, it knows none."""
-        served = self.current
-        try:
-            return known_words(served.encoder or (yield from worked(partial(self._encoder_of, served))))
-        except TwinvecError:  # a search by words needs no model
-            return known_words(None)
+        return known_words((yield from self._reader()))
 
-    def _dense(self, served: ServedModel, texts: Sequence[str], answers: Sequence[str] = ()) -> Steps[FloatArray]:
-        """Return the vector of each text, together with the answers: shape (texts, dim)."""
-        encoder = served.encoder
-        if encoder is None:
-            encoder = yield from worked(partial(self._encoder_of, served))
-        vectors_QD = checked_vectors(encoder, (yield from encoded(encoder.encode_query, texts)), texts)
-        if not answers:
-            return vectors_QD
-        found = yield from worked(partial(encoder.encode_document, list(answers)))
-        answers_KD = checked_vectors(encoder, found, answers)
-        return np.stack([led_vector(each, answers_KD) for each in vectors_QD])
+    def _reader(self) -> Steps[SpaceEncoder | None]:
+        """Return the encoder of the served model, or None if it cannot be loaded: words are searched without it."""
+        try:
+            return (yield from self._loaded(self.current))
+        except TwinvecError:
+            return None
+
+    def _loaded(self, served: ServedModel) -> Steps[SpaceEncoder]:
+        return served.encoder or (yield from worked(partial(self._encoder_of, served)))
 
     def _followed(self, attempt: Callable[[ServedModel], Steps[Outcome]]) -> Steps[list[list[Hit]]]:
         """Search with the served model; if the collection has another by now, switch to it and search again."""
@@ -372,3 +374,13 @@ class Serving:
                 self._backend.location,
                 holder.description.model,
             )
+
+
+def _dense(encoder: SpaceEncoder, texts: Sequence[str], answers: Sequence[str] = ()) -> Steps[FloatArray]:
+    """Return the vector of each text, together with the answers: shape (texts, dim)."""
+    vectors_QD = checked_vectors(encoder, (yield from encoded(encoder.encode_query, texts)), texts)
+    if not answers:
+        return vectors_QD
+    found = yield from worked(partial(encoder.encode_document, list(answers)))
+    answers_KD = checked_vectors(encoder, found, answers)
+    return np.stack([led_vector(each, answers_KD) for each in vectors_QD])

@@ -16,7 +16,7 @@ import numpy as np
 from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import BadVectorError
 from twinvec.retrieval.analysis import NEWEST_ANALYSIS, Analyzer
-from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit
+from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit, unknown_queries
 from twinvec.retrieval.bm25 import BM25Index
 from twinvec.retrieval.documents import Document, DocumentLike, as_documents
 from twinvec.retrieval.feedback import check_feedback, moved
@@ -153,13 +153,16 @@ class MemoryIndex:
             part = distinct[start : start + block]
             terms = self._analyzer.query_terms(part) if mode != "dense" else [[]] * len(part)
             vectors_QD = self._query_vectors(part, corpus, mode)
-            for query, words, vector_D, dense in zip(part, terms, vectors_QD, ranking.cosines(vectors_QD), strict=True):
+            dense_QN = ranking.cosines(vectors_QD)
+            unknown = unknown_queries(self._encoder, part) if mode == "hybrid" else [False] * len(part)
+            for row, (query, words) in enumerate(zip(part, terms, strict=True)):
+                dense = dense_QN[row]
                 sparse = np.zeros_like(dense) if mode == "dense" else corpus.bm25.scores(words)[ranking.rows]
+                scores = _Scores(dense, sparse, len(words), unknown[row])
                 if feedback and mode != "sparse":
-                    nearer = ranking.moved(vector_D, dense, sparse, len(words), feedback)
-                    found[query] = ranking.hits(nearer, sparse, len(words), asked=dense)
+                    found[query] = ranking.hits(ranking.moved(vectors_QD[row], scores, feedback), asked=dense)
                 else:
-                    found[query] = ranking.hits(dense, sparse, len(words))
+                    found[query] = ranking.hits(scores)
         if passages:
             found = {query: self.with_passages(query, hits) for query, hits in found.items()}
         return [list(found.get(query, ())) for query in queries]
@@ -261,6 +264,16 @@ class _Corpus:
 
 
 @dataclass(frozen=True, slots=True)
+class _Scores:
+    """The scores of one query, which has ``terms`` terms; ``unknown`` as in ``fuse``."""
+
+    dense: FloatArray
+    sparse: FloatArray
+    terms: int
+    unknown: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Ranking:
     """Turn scores into hits; the scores are of the ``rows`` of ``corpus`` that the filter allows, in this order."""
 
@@ -280,37 +293,37 @@ class _Ranking:
         # rounded: the order in which products are summed must not decide between equal documents
         return np.round(vectors_QD @ self.corpus.vectors_ND.T, 6)[:, self.rows]
 
-    def hits(self, dense: FloatArray, sparse: FloatArray, terms: int, asked: FloatArray | None = None) -> list[Hit]:
-        """Return one query's hits, best first; ``terms`` is the number of its terms.
+    def hits(self, scores: _Scores, asked: FloatArray | None = None) -> list[Hit]:
+        """Return one query's hits, best first.
 
         If feedback has moved the query, ``asked`` has the dense scores of the query as it was asked.
         """
-        best, final = self._best(dense, sparse, terms)
-        stages = {} if self.mode == "sparse" else {"dense": dense}
+        best, final = self._best(scores)
+        stages = {} if self.mode == "sparse" else {"dense": scores.dense}
         if asked is not None:
-            stages = {"dense": asked, "feedback": dense}
+            stages = {"dense": asked, "feedback": scores.dense}
         if self.mode != "dense":
-            stages["sparse"] = sparse
+            stages["sparse"] = scores.sparse
         if self.mode == "hybrid":
             stages["fused"] = final
-        return [self._hit(index, float(final[index]), stages, terms) for index in best]
+        return [self._hit(index, float(final[index]), stages, scores) for index in best]
 
-    def moved(self, query_D: FloatArray, dense: FloatArray, sparse: FloatArray, terms: int, first: int) -> FloatArray:
-        """Return the dense scores of a query that has moved towards its ``first`` hits."""
-        best, _ = replace(self, limit=first)._best(dense, sparse, terms)
+    def moved(self, query_D: FloatArray, scores: _Scores, first: int) -> _Scores:
+        """Return the scores of a query that has moved towards its ``first`` hits."""
+        best, _ = replace(self, limit=first)._best(scores)
         vector_D = moved(query_D, self.corpus.vectors_ND[self.rows[best]])
-        scores: FloatArray = self.cosines(vector_D[None])[0]
-        return scores
+        return replace(scores, dense=self.cosines(vector_D[None])[0])
 
-    def _best(self, dense: FloatArray, sparse: FloatArray, terms: int) -> tuple[IntArray, FloatArray]:
-        """Return the indices of the hits, best first, and the scores of all documents."""
+    def _best(self, scores: _Scores) -> tuple[IntArray, FloatArray]:
+        """Return the indices of the hits, best first, and the final scores of all documents."""
         if self.mode == "hybrid":
-            return self._fused(dense, sparse, terms)
-        final = dense if self.mode == "dense" else sparse
+            return self._fused(scores)
+        final = scores.dense if self.mode == "dense" else scores.sparse
         best = self._top(final, np.arange(len(final)), self.limit)
-        return best if self.mode == "dense" else best[sparse[best] > 0], final
+        return best if self.mode == "dense" else best[final[best] > 0], final
 
-    def _fused(self, dense: FloatArray, sparse: FloatArray, terms: int) -> tuple[IntArray, FloatArray]:
+    def _fused(self, scores: _Scores) -> tuple[IntArray, FloatArray]:
+        dense, sparse = scores.dense, scores.sparse
         everything, depth = np.arange(len(dense)), max(self.limit, CANDIDATES)
         by_words = self._top(sparse, everything, depth)
         candidates = np.union1d(self._top(dense, everything, depth), by_words[sparse[by_words] > 0])
@@ -320,8 +333,9 @@ class _Ranking:
             sparse[candidates],
             method=self.fusion,
             weights=self.weights,
-            terms=terms,
+            terms=scores.terms,
             calibration=self.calibration,
+            unknown=scores.unknown,
         )
         return self._top(fused, candidates, self.limit), fused
 
@@ -329,8 +343,8 @@ class _Ranking:
         """Return the ``limit`` indices of ``among`` with the largest scores, best first; equal scores by id."""
         return among[largest(scores[among], limit, self.corpus.id_ranks[self.rows[among]])]
 
-    def _hit(self, index: int, score: float, stages: dict[str, FloatArray], terms: int) -> Hit:
+    def _hit(self, index: int, score: float, stages: dict[str, FloatArray], of_query: _Scores) -> Hit:
         document = self.corpus.documents[self.rows[index]]
         scores = {stage: float(values[index]) for stage, values in stages.items()}
-        found = relevance(scores, terms, self.judged_by)
+        found = relevance(scores, of_query.terms, self.judged_by, unknown=of_query.unknown)
         return Hit(document.id, document.full_text, score, scores, dict(document.payload), relevance=found)

@@ -125,14 +125,19 @@ def completed(calibration: Calibration | None, known: Calibration) -> Calibratio
     return replace(calibration, unrelated=known.unrelated, near=known.near)
 
 
-def relevance(scores: Mapping[str, float], terms: int, calibration: Calibration | None) -> float | None:
+def relevance(
+    scores: Mapping[str, float], terms: int, calibration: Calibration | None, *, unknown: bool = False
+) -> float | None:
     """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
 
-    ``terms`` is the number of the query's terms. None if nothing is calibrated, or there is no score.
+    ``terms`` is the number of the query's terms. None if nothing is calibrated, or there is no score. If the query is
+    ``unknown``, mostly of words that the model does not know, its dense scores say nothing, and only words count.
     """
     if calibration is None:
         return None
     evidence = min(scores["sparse"] / terms, FULL_EVIDENCE) if "sparse" in scores and terms else None
+    if unknown and "sparse" in scores:
+        return logistic(_SPARSE + _EVIDENCE_ALONE * (evidence or 0.0))
     if "dense" not in scores:
         return None if evidence is None else logistic(_SPARSE + _EVIDENCE_ALONE * evidence)
     if calibration.landmarks is None:

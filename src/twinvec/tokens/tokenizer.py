@@ -114,6 +114,11 @@ class TextTokenizer:
             ]
         return np.array(counts, dtype=np.int64).reshape(-1, 2)
 
+    def unknown(self, texts: Sequence[str]) -> list[bool]:
+        """Return for each text whether most of it is words that the model does not know."""
+        counts = zip(texts, self.count_unknown(texts).tolist(), strict=True)
+        return [is_mostly_unknown(text, unknown) for text, (_, unknown) in counts]
+
     def _unknown_characters(self, text: str, encoding: Encoding) -> int:
         """Return the characters in unknown tokens, without those that ``_spelled_characters`` counts."""
         places = zip(encoding.ids, encoding.offsets, strict=True)
@@ -174,6 +179,11 @@ class TextTokenizer:
             np.concatenate(types) if types else None,
             np.array(truncated, dtype=np.bool_),
         )
+
+
+def is_mostly_unknown(text: str, unknown: int) -> bool:
+    """Return whether ``unknown`` characters, those in words that the model does not know, are most of a text."""
+    return bool(unknown) and 2 * unknown > sum(map(len, text.split()))
 
 
 def _parts(inputs: Sequence[Any]) -> Iterator[list[Any]]:

@@ -130,3 +130,13 @@ def test_a_calibration_without_landmarks_and_other_methods_leave_the_scores_as_t
     assert (fuse(DENSE, SPARSE, terms=2, calibration=Calibration()) == fuse(DENSE, SPARSE, terms=2)).all()
     for method in ("rrf", "distribution"):
         assert (fuse(DENSE, SPARSE, method=method, calibration=SCALE) == fuse(DENSE, SPARSE, method=method)).all()
+
+
+@pytest.mark.parametrize("calibration", [None, SCALE])
+def test_words_decide_for_a_query_that_the_model_does_not_know(calibration):
+    near = np.array([0.9, 0.8, 0.5, 0.4, 0.3], dtype=np.float32)
+    words = np.array([0.0, 0.0, 0.6, 0.5, 0.0], dtype=np.float32)
+    known, unknown = (fuse(near, words, terms=4, calibration=calibration, unknown=each) for each in (False, True))
+    assert np.argsort(-known).tolist()[0] == 0
+    assert np.argsort(-unknown).tolist() == [2, 3, 0, 1, 4], "the vectors order what the words leave equal"
+    assert (fuse(near, words, method="rrf", unknown=True) == fuse(near, words, method="rrf")).all()

@@ -114,3 +114,14 @@ def test_the_landmarks_of_maxsim_rise_with_those_of_the_cosine():
     chinese = states_calibration(encoder, Calibration(unrelated=0.56, near=0.69))
     assert chinese.landmarks == pytest.approx((0.61, 0.80), abs=0.005)
     assert states_calibration(encoder, Calibration(unrelated=0.98, near=0.99)).near < 1
+
+
+def test_words_alone_make_a_hit_of_an_unknown_query_relevant():
+    for sparse in (0.0, 2.0, 6.0):
+        by_words = relevance({"sparse": sparse}, 2, SCALE)
+        for calibration in (SCALE, Calibration()):
+            assert relevance({"dense": 0.9, "sparse": sparse}, 2, calibration, unknown=True) == by_words
+    nothing = relevance({"sparse": 0.0}, 2, SCALE)
+    assert relevance({"dense": 1.0, "sparse": 0.0}, 0, SCALE, unknown=True) == nothing < 0.1, "a query without terms"
+    assert relevance({"dense": 0.6}, 0, SCALE, unknown=True) == relevance({"dense": 0.6}, 0, SCALE) > 0.5
+    assert relevance({"dense": 0.6, "sparse": 6}, 2, None, unknown=True) is None

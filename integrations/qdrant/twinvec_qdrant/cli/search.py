@@ -130,8 +130,8 @@ def search_command(
     answers, roots, failed = _search(place, model, queries, asked)
     for query in (each.query for each in answers if each.unknown):
         complain(
-            f"twinvec: the query {query!r} consists mostly of words that the model does not know, so hits by vectors "
-            "mean little; search a collection whose model reads its language"
+            f"twinvec: the query {query!r} consists mostly of words that the model does not know, so a hybrid search "
+            "goes by words alone, and hits by vectors mean little; search a collection whose model reads its language"
         )
     if as_json:
         _print_json(answers, failed)

@@ -32,7 +32,8 @@ class QueryVectors:
     """The vectors of one query; None for a stage that the search leaves out.
 
     ``asked`` is the dense vector before feedback moved it; None if none has. ``condition`` is what the syntax of the
-    query demands of a text, and ``telling`` says whether only texts with a term of the query satisfy it.
+    query demands of a text, and ``telling`` says whether only texts with a term of the query satisfy it. ``unknown``
+    says that the query consists mostly of words that the model does not know.
     """
 
     dense: FloatArray | None
@@ -40,6 +41,7 @@ class QueryVectors:
     asked: FloatArray | None = None
     condition: ParsedQuery | None = None
     telling: bool = False
+    unknown: bool = False
 
     @property
     def terms(self) -> int:
@@ -83,8 +85,15 @@ def rank(
             np.array([*(each.scores[stage] for each in before[:first]), *values], dtype=np.float32)
             for stage, values in scores.items()
         ]
-        fused = fuse(*both, weights=weights, terms=query.terms, first=first or None, calibration=calibration)[first:]
-        final = fused.tolist()
+        fused = fuse(
+            *both,
+            weights=weights,
+            terms=query.terms,
+            first=first or None,
+            calibration=calibration,
+            unknown=query.unknown,
+        )
+        final = fused[first:].tolist()
         columns.append([min(score, before[-1].score) for score in final] if before else final)
     else:
         (final,) = columns

@@ -250,12 +250,13 @@ class Searcher:
         judged_by = self._judged_by(searches)
         hits = []
         for query, candidates in found:
-            terms = query.terms
-            of_query = [
-                _hit(each, points[each.id].payload, named_by_source, relevance(each.scores, terms, judged_by))
+            terms, unknown = query.terms, query.unknown
+            judged = (
+                (each, relevance(each.scores, terms, judged_by, unknown=unknown))
                 for each in candidates
                 if each.id in points
-            ]
+            )
+            of_query = [_hit(each, points[each.id].payload, named_by_source, found) for each, found in judged]
             hits.append(relevant(of_query, request.min_relevance))
         return hits
 

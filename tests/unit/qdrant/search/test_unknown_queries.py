@@ -1,0 +1,62 @@
+"""Queries of words that the model does not know: a hybrid search goes by their words, in every kind of index."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinvec import Encoder, MemoryIndex
+from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
+from twinvec_qdrant import Collection
+
+TEXTS = {
+    "letters": "x" * 500,
+    "rain": "ฝน ตก หนัก ที่ ภาค เหนือ",
+    "price": "ราคา ข้าว สาม บาท",
+    "tea": "tea is served at five in the garden",
+    **{f"note {number}": f"the invoice {number} has been paid" for number in range(20)},
+}
+PRICE = "ราคา ข้าว"
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return Encoder("default")
+
+
+@pytest.fixture
+def collection(place, encoder):
+    with Collection.open("texts", encoder=encoder, chunking=False, **place) as opened:
+        opened.ingest(TEXTS.items())
+        yield opened
+
+
+def check(hits):
+    assert hits[0].id == "price"
+    assert len(hits) == 10, "the candidates without a word of the query come behind"
+    assert [hit.id for hit in hits if hit.relevance >= DEFAULT_MIN_RELEVANCE] == ["price"]
+    by_vectors = max(hits, key=lambda hit: hit.scores["dense"])
+    assert by_vectors.id != "price", "or this test shows nothing"
+
+
+def test_words_decide_in_a_hybrid_search(collection, encoder):
+    check(collection.search(PRICE))
+    check(collection.search_vector(encoder.encode_query(PRICE), words=PRICE))
+    assert [hit.id for hit in collection.search(PRICE, min_relevance=0.5)] == ["price"]
+    assert [hit.id for hit in collection.search(PRICE, mode="sparse")] == ["price"]
+    assert collection.search(PRICE, mode="dense")[0].id != "price", "as it was asked for"
+
+
+def test_words_decide_in_a_memory_index(encoder):
+    check(MemoryIndex(encoder, [{"id": name, "text": text} for name, text in TEXTS.items()]).search(PRICE))
+
+
+def test_an_answer_that_the_model_knows_gives_the_query_a_vector(collection):
+    question = "ดื่ม ชา"
+    assert collection.search(question)[0].score < 0.1
+    assert collection.search(question, answers=["tea in the garden"])[0].score > 1
+
+
+def test_a_query_of_known_words_and_a_strange_one_keeps_its_vector(collection):
+    first = collection.search("tea in the garden ราคา")[0]
+    assert first.id == "tea"
+    assert first.scores["fused"] > 1
