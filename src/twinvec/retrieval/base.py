@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 from twinvec.errors import ConfigurationError, InputError
@@ -189,6 +190,23 @@ def check_hits(hits: object, where: str) -> list[Hit]:
             raise InputError(f"{where}: expected hits, got {type(hit).__name__}")
         check_text(hit.text, f"{where}, hit {hit.id!r}")
     return found
+
+
+def check_offset(offset: int) -> None:
+    """Raise ConfigurationError unless ``offset`` is an integer from 0 to ``MAX_LIMIT``."""
+    if not is_integer(offset) or not 0 <= offset <= MAX_LIMIT:
+        raise ConfigurationError(f"offset must be an integer from 0 to {MAX_LIMIT:,}, got {offset!r}")
+
+
+def check_least_relevance(least: float | None) -> None:
+    """Raise ConfigurationError unless ``min_relevance`` is a number from 0 to 1, or None."""
+    if least is not None and (not isinstance(least, Real) or not 0 <= least <= 1):
+        raise ConfigurationError(f"min_relevance is a number from 0 to 1, got {least!r}")
+
+
+def relevant(hits: Sequence[Hit], least: float | None) -> list[Hit]:
+    """Return the hits whose relevance is at least ``least``, and those whose relevance is not known."""
+    return [hit for hit in hits if least is None or hit.relevance is None or hit.relevance >= least]
 
 
 def check_limit(limit: int, name: str = "limit") -> None:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from twinvec.retrieval.base import Hit, PassageFinder, Reranker, Retriever, check_limit
+from twinvec.retrieval.base import (
+    Hit,
+    PassageFinder,
+    Reranker,
+    Retriever,
+    check_least_relevance,
+    check_limit,
+    check_offset,
+    relevant,
+)
 from twinvec.retrieval.filters import Filter
+from twinvec.support.checks import check_methods
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_texts
 
@@ -45,11 +55,12 @@ class RetrieveRerank:
         candidates: How many to retrieve; a larger limit of a search raises it.
 
     Raises:
-        ConfigurationError: ``candidates`` is below 1.
+        ConfigurationError: ``candidates`` is below 1, or the reranker has no ``rerank``.
     """
 
     def __init__(self, retriever: Retriever, reranker: Reranker, candidates: int = 100) -> None:
         check_limit(candidates, "candidates")
+        check_methods(reranker, ("rerank",), "reranker", "a reranker, such as MaxSimReranker(...)")
         self.retriever = retriever
         self.reranker = reranker
         self.candidates = candidates
@@ -64,15 +75,16 @@ class RetrieveRerank:
             limit: Largest number of hits to return.
             filter: Conditions on the documents' payloads.
             passages: Whether hits get the passage that answers the query, where retriever or reranker find it.
-            **options: What else the retriever's ``search`` takes.
+            **options: What else the retriever's ``search`` takes. ``offset``, the hits to skip, and ``min_relevance``,
+                the least relevance of a hit, are of the reranked hits.
 
         Raises:
             ConfigurationError: the limit is below 1; and what retriever and reranker raise.
         """
-        check_limit(limit)
+        cut = _Cut.taken(limit, options)
         options |= without_passages(self.retriever)
-        hits = self.retriever.search(query, limit=max(limit, self.candidates), filter=filter, **options)
-        best = self.reranker.rerank(query, hits, limit=limit)
+        hits = self.retriever.search(query, limit=max(cut.end, self.candidates), filter=filter, **options)
+        best = cut.of(self.reranker.rerank(query, hits, limit=cut.end))
         return self.with_passages(query, best) if passages else best
 
     def search_many(
@@ -85,11 +97,11 @@ class RetrieveRerank:
         **options: Any,
     ) -> list[list[Hit]]:
         """``search`` for many queries at once; passages are those of the retriever."""
-        check_limit(limit)
+        cut = _Cut.taken(limit, options)
         queries = check_texts(queries)
         options |= without_passages(self.retriever)
-        found = search_many(self.retriever, queries, max(limit, self.candidates), filter=filter, **options)
-        best = rerank_many(self.reranker, queries, found, limit)
+        found = search_many(self.retriever, queries, max(cut.end, self.candidates), filter=filter, **options)
+        best = [cut.of(hits) for hits in rerank_many(self.reranker, queries, found, cut.end)]
         if not passages or not isinstance(self.retriever, PassageFinder):
             return best
         return [self.retriever.with_passages(query, hits) for query, hits in zip(queries, best, strict=True)]
@@ -100,6 +112,26 @@ class RetrieveRerank:
             if isinstance(stage, PassageFinder):
                 hits = stage.with_passages(query, hits)
         return list(hits)
+
+
+class _Cut(NamedTuple):
+    """What a search returns of its reranked hits: those from ``offset`` to ``end``, of ``least`` relevance."""
+
+    offset: int
+    end: int
+    least: float | None
+
+    @classmethod
+    def taken(cls, limit: int, options: dict[str, Any]) -> _Cut:
+        """Take ``offset`` and ``min_relevance`` out of the options: the order of the first stage is not the last."""
+        offset, least = options.pop("offset", 0), options.pop("min_relevance", None)
+        check_limit(limit)
+        check_offset(offset)
+        check_least_relevance(least)
+        return cls(offset, offset + limit, least)
+
+    def of(self, hits: Sequence[Hit]) -> list[Hit]:
+        return relevant(hits[self.offset : self.end], self.least)
 
 
 def without_passages(retriever: object) -> dict[str, Any]:

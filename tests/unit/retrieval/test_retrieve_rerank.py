@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from twinvec import Hit, RetrieveRerank
+from twinvec.errors import ConfigurationError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import search_all
 from twinvec.retrieval.base import Passage
@@ -42,6 +43,14 @@ class Nearer(Reversed):
 
     def with_passages(self, query, hits):
         return [replace(hit, passage=Passage(hit.text, 0, len(hit.text))) for hit in hits]
+
+
+class Judged(Reversed):
+    """A reranker that finds the later texts more relevant."""
+
+    def rerank(self, query, hits, limit=None):
+        judged = [replace(hit, relevance=TEXTS.index(hit.id) / 4) for hit in hits]
+        return super().rerank(query, judged, limit)
 
 
 class Plain:
@@ -90,3 +99,29 @@ def test_measures_find_no_passages():
     assert len(search_all(finder, data, 3)["1"]) == 3
     assert len(search_all(RetrieveRerank(finder, Reversed()), data, 3)["1"]) == 3
     assert finder.found == 0
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_pages_are_of_the_reranked_hits(many):
+    search = RetrieveRerank(Plain(), Judged())
+
+    def found(limit, **options):
+        hits = search.search_many(["q"], limit, **options)[0] if many else search.search("q", limit, **options)
+        return [hit.id for hit in hits]
+
+    assert found(4) == TEXTS[::-1] == [*found(3), *found(3, offset=3)]
+    assert found(4, min_relevance=0.5) == ["string", "glue"]
+    assert found(1, offset=1, min_relevance=0.5) == ["glue"]
+    assert found(2, offset=2, min_relevance=0.5) == []
+    for wrong in ({"offset": -1}, {"min_relevance": 2}):
+        with pytest.raises(ConfigurationError, match=f"{next(iter(wrong))} "):
+            found(2, **wrong)
+
+
+def test_candidates_reach_as_far_as_the_page():
+    assert [hit.id for hit in RetrieveRerank(Plain(), Reversed(), candidates=1).search("q", 1, offset=2)] == ["ink"]
+
+
+def test_what_is_no_reranker_is_refused_at_once():
+    with pytest.raises(ConfigurationError, match="reranker: expected a reranker, such as MaxSimReranker"):
+        RetrieveRerank(Plain(), None)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import InitVar, dataclass, field
-from numbers import Real
 
-from twinvec.errors import ConfigurationError
-from twinvec.retrieval.base import MAX_LIMIT, Mode, check_limit
+from twinvec.retrieval.base import Mode, check_least_relevance, check_limit, check_offset
 from twinvec.retrieval.feedback import check_feedback
 from twinvec.retrieval.filters import Filter, listed_keys, parse_filter
-from twinvec.support.checks import check_choice, is_integer
+from twinvec.support.checks import check_choice
 from twinvec_qdrant.records.schema import filter_conditions
 from twinvec_qdrant.stores.conditions import StoreCondition
 
@@ -39,13 +37,10 @@ class SearchRequest:
 
     def __post_init__(self, filter: Filter | None) -> None:
         check_limit(self.limit)
-        if not is_integer(self.offset) or not 0 <= self.offset <= MAX_LIMIT:
-            raise ConfigurationError(f"offset must be an integer from 0 to {MAX_LIMIT:,}, got {self.offset!r}")
+        check_offset(self.offset)
         check_choice(self.mode, Mode, "mode")
         check_feedback(self.feedback)
-        least = self.min_relevance
-        if least is not None and (not isinstance(least, Real) or not 0 <= least <= 1):
-            raise ConfigurationError(f"min_relevance is a number from 0 to 1, got {least!r}")
+        check_least_relevance(self.min_relevance)
         parsed = parse_filter(filter)
         object.__setattr__(self, "exact", bool(self.exact))  # the embedded engine takes nothing else
         object.__setattr__(self, "conditions", filter_conditions(parsed))

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import ConfigurationError, FilterError
-from twinvec.retrieval.base import Hit
+from twinvec.retrieval.base import Hit, relevant
 from twinvec.retrieval.feedback import moved
 from twinvec.retrieval.fusion import CANDIDATES
 from twinvec.retrieval.relevance import MANY, Calibration, relevance
@@ -259,11 +259,6 @@ class Searcher:
             of_query = [_hit(each, points[each.id].payload, named_by_source, found) for each, found in judged]
             hits.append(relevant(of_query, request.min_relevance))
         return hits
-
-
-def relevant(hits: Sequence[Hit], least: float | None) -> list[Hit]:
-    """Return the hits whose relevance is at least ``least``, and those whose relevance is not known."""
-    return [hit for hit in hits if least is None or hit.relevance is None or hit.relevance >= least]
 
 
 def _has_more_words(ranked: Sequence[Candidate], depth: int) -> bool:
