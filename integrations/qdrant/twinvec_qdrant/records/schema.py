@@ -39,6 +39,9 @@ NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Largest payload of a document, as JSON."""
 
+MAX_LEVELS = 100
+"""How many lists and mappings may stand in one another in a payload. The engine reads no point with 128 or more."""
+
 LLAMA_INDEX_KEYS = frozenset({"_node_content", "_node_type", "doc_id", "document_id", "ref_doc_id"})
 """Keys of a payload that LlamaIndex's Qdrant store reads at the top level of a point."""
 
@@ -175,8 +178,8 @@ def canonical(value: Any) -> str:
 def json_payload(document: Document) -> dict[str, Any]:
     """Return the payload as plain JSON: tuples become lists, and number keys strings.
 
-    Raise ``DocumentError`` on a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload
-    larger than ``MAX_PAYLOAD_BYTES``.
+    Raise ``DocumentError`` on a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, a payload
+    larger than ``MAX_PAYLOAD_BYTES``, or one of more than ``MAX_LEVELS``.
     """
     return plain_json(document.payload, f"document {document.id!r}: the payload")
 
@@ -198,7 +201,22 @@ def _checked_json(values: Mapping[str, Any]) -> dict[str, Any]:
     text = _PLAIN_JSON.encode(dict(values))
     plain: dict[str, Any] = _INT64_JSON.decode(text)
     check_text(text, "payload", MAX_PAYLOAD_BYTES)
+    if text.count("{") + text.count("[") > MAX_LEVELS and _is_deeper(plain, MAX_LEVELS):
+        raise ValueError(f"more than {MAX_LEVELS} lists and mappings in one another")
     return plain
+
+
+def _is_deeper(values: Mapping[str, Any], levels: int) -> bool:
+    """Return whether more than so many lists and mappings stand in one another below ``values``."""
+    outer: list[Any] = [values]
+    for _ in range(levels + 1):
+        outer = [
+            inner
+            for each in outer
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+            if isinstance(inner, (dict, list))
+        ]
+    return bool(outer)
 
 
 def _offender(values: Mapping[str, Any]) -> str:
