@@ -198,6 +198,9 @@ def test_shards_are_refused_everywhere(store) -> None:
 def test_nodes_are_read_up_to_a_limit(store) -> None:
     assert len(store.get_nodes(limit=2)) == 2
     assert [node.node_id for node in store.get_nodes(["c", "a"], limit=1)] == ["c"]
+    assert [node.node_id for node in store.get_nodes(["none", "c", "a"], limit=1)] == ["c"], (
+        "a missing id takes no place"
+    )
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ def test_each_mode_gives_the_hits_of_the_core(filled, embed_model, mode, ours) -
     assert result.ids
     without = filled.query(VectorStoreQuery(query_str=question, similarity_top_k=3, mode=VectorStoreQueryMode(mode)))
     assert without.ids == result.ids
+    assert filled.query(VectorStoreQuery(query_str=question, similarity_top_k=3, mode=mode)).ids == result.ids
 
 
 def test_mmr_weighs_relevance_against_difference(filled, embed_model) -> None:

@@ -235,8 +235,10 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     ) -> list[BaseNode]:
         """Return the nodes with these ids that satisfy the filters, at most ``limit``; all nodes if none is given."""
         refuse_foreign({"shard_identifier": shard_identifier})
-        keys = self._selected(node_ids, filters)[:limit]
-        return [node_of(document) for document in self._collection.get(keys)]
+        keys = self._selected(node_ids, filters)
+        if not node_ids:
+            keys = keys[:limit]  # before their texts are read; all are there
+        return [node_of(document) for document in self._collection.get(keys)][:limit]
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: AnyFilters | None = None, **delete_kwargs: Any
@@ -362,20 +364,21 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
     def _mode(self, query: VectorStoreQuery) -> VectorStoreQueryMode:
         """Return the mode; a hybrid query with alpha 0 or 1 searches by words or by vectors alone."""
-        check_choice(query.mode.value, [mode.value for mode in _MODES], "query mode")
-        if query.mode not in _HYBRID:
-            return query.mode
+        check_choice(str(getattr(query.mode, "value", query.mode)), [mode.value for mode in _MODES], "query mode")
+        mode = VectorStoreQueryMode(query.mode)  # which may be its text
+        if mode not in _HYBRID:
+            return mode
         if not self._enable_hybrid:
             raise ConfigurationError(
                 "a hybrid query needs a store with words: open the store without enable_hybrid=False"
             )
         if query.alpha is None:
-            return query.mode
+            return mode
         if not 0 <= query.alpha <= 1:
             raise ConfigurationError(f"alpha must be from 0 (words) to 1 (vectors), got {query.alpha!r}")
         if query.alpha in (0, 1):
             return VectorStoreQueryMode.DEFAULT if query.alpha else VectorStoreQueryMode.SPARSE
-        return query.mode
+        return mode
 
     def _conditions(self, query: VectorStoreQuery) -> Filter:
         # an empty list means any node: VectorIndexRetriever passes it
