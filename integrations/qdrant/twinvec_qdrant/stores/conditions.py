@@ -191,7 +191,7 @@ def _any_of(path: str, test: AnyOf) -> Iterator[FieldTest]:
     for value in test.values:
         if isinstance(value, datetime):
             yield WithinDates(path, (("gte", value), ("lte", value)))
-        elif isinstance(value, bool) or (isinstance(value, int) and abs(value) > EXACT_INTEGER):
+        elif isinstance(value, bool) or (isinstance(value, int) and abs(value) >= EXACT_INTEGER):
             yield Exactly(path, value)
         elif not isinstance(value, str):
             yield Within(path, (("gte", value), ("lte", value)))

@@ -17,7 +17,7 @@ Filter = Mapping[str, Any]
 """A mapping in the language that ``twinvec.retrieval.filters`` describes."""
 
 EXACT_INTEGER = 2**53
-"""Largest integer up to which a float64 represents all integers. Larger ones equal integers only."""
+"""The first integer that a float64 does not tell from the next. It and larger ones equal integers only."""
 
 
 @dataclass(frozen=True, slots=True)

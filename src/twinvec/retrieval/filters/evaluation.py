@@ -89,7 +89,7 @@ def _equal(value: Any, option: Scalar) -> bool:
         return isinstance(value, str) and moment(value) == microseconds(option)
     if isinstance(option, (str, bool)):
         return isinstance(value, type(option)) and value == option
-    if isinstance(option, int) and abs(option) > EXACT_INTEGER:
+    if isinstance(option, int) and abs(option) >= EXACT_INTEGER:
         return isinstance(value, int) and value == option
     number = _number(value)
     return number is not None and number == float(option)

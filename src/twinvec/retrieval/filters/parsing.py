@@ -58,6 +58,8 @@ def _entry(key: object, wanted: object, depth: int) -> list[Condition]:
     if not isinstance(key, str) or not key:
         raise FilterError(f"filter keys are non-empty strings, got {key!r}")
     _check_text(key, key)
+    if key.endswith("[]") and not key.endswith(".[]") and key != "[]":
+        raise FilterError(f"filter {key!r}: write {key[:-2]!r}, which finds a list by any of its elements")
     if _combines(key, wanted):
         name = key.removeprefix("$")
         if name == "not":

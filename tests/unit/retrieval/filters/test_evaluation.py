@@ -74,6 +74,7 @@ PAYLOAD = {
         ({"hindi": {"text": "पाठ"}}, True),
         ({"hindi": {"text": "ह"}}, False),
         ({"large": 2**53 + 1}, True),
+        ({"large": 2**53}, False),
         ({"large": 2**53 + 2}, False),
         ({"large": {"lte": 2**53}}, True),
         ({"id": ["a", "b"]}, True),

@@ -108,6 +108,8 @@ def test_limits_of_dates_are_moments():
         ({"body": {"text": "\ud800"}}, "body"),
         ({"tags": "\ud800"}, "tags"),
         ({"\ud800": "x"}, "surrogate"),
+        ({"tags[]": "x"}, r"'tags\[\]': write 'tags', which finds a list by any of its elements"),
+        ({"a[].tags[]": {"ne": "x"}}, r"write 'a\[\].tags'"),
         ({"and": {"lang": "en"}}, "expected a list of filters"),
         ({"$or": []}, "expected a list of filters"),
         ({"$and": "x"}, "expected a list of filters"),
