@@ -14,6 +14,15 @@ from typing import Any
 from twinvec.errors import DocumentError
 from twinvec.text import MAX_TEXT_BYTES, check_text, is_list
 
+MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
+"""Largest payload of a document, as JSON."""
+
+MAX_LEVELS = 100
+"""How many lists and mappings may stand in one another in a payload. A store reads no point with 128 or more."""
+
+_INT64 = range(-(2**63), 2**63)
+_SHORT = 256  # characters of a text, or fields of a payload: together far below the limit of a payload
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -155,3 +164,79 @@ def _from_langchain(value: Any, position: int) -> Document:
 
 def _from_llama_index(value: Any) -> Document:
     return Document(value.id_, value.get_content(), payload=dict(value.metadata))
+
+
+def json_payload(document: Document) -> dict[str, Any]:
+    """Return the payload as plain JSON: tuples become lists, and number keys strings.
+
+    Raise ``DocumentError`` on a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, a payload
+    larger than ``MAX_PAYLOAD_BYTES``, or one of more than ``MAX_LEVELS``.
+    """
+    return plain_json(document.payload, f"document {document.id!r}: the payload")
+
+
+def plain_json(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a mapping as plain JSON; errors, which call it ``name``, are those of ``json_payload``."""
+    if len(values) <= _SHORT and all(map(_is_plain, values.items())):
+        return dict(values)
+    try:
+        return _checked_json(values)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DocumentError(
+            f"{name} has to be plain JSON (strings, numbers, booleans, null, lists, mappings): "
+            f"{_offender(values)}{error}"
+        ) from None
+
+
+def _checked_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    text = _PLAIN_JSON.encode(dict(values))
+    plain: dict[str, Any] = _INT64_JSON.decode(text)
+    check_text(text, "payload", MAX_PAYLOAD_BYTES)
+    if text.count("{") + text.count("[") > MAX_LEVELS and _is_deeper(plain, MAX_LEVELS):
+        raise ValueError(f"more than {MAX_LEVELS} lists and mappings in one another")
+    return plain
+
+
+def _is_deeper(values: Mapping[str, Any], levels: int) -> bool:
+    """Return whether more than so many lists and mappings stand in one another below ``values``."""
+    outer: list[Any] = [values]
+    for _ in range(levels + 1):
+        outer = [
+            inner
+            for each in outer
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+            if isinstance(inner, (dict, list))
+        ]
+    return bool(outer)
+
+
+def _offender(values: Mapping[str, Any]) -> str:
+    """Return the first key whose value is refused, as the beginning of a reason; "" if only all together are."""
+    for key, value in values.items():
+        try:
+            _checked_json({key: value})
+        except (TypeError, ValueError, RecursionError):
+            return f"{key!r}: "
+    return ""
+
+
+def _is_plain(item: tuple[object, object]) -> bool:
+    """Return whether a field of a payload is plain JSON as it is, and short: most are."""
+    key, value = item
+    if type(key) is not str or not key.isascii() or len(key) > _SHORT:
+        return False
+    if type(value) is str:
+        return value.isascii() and len(value) <= _SHORT
+    return value is None or type(value) is bool or (type(value) is int and value in _INT64)
+
+
+def _int64(digits: str) -> int:
+    value = int(digits)
+    if value not in _INT64:
+        raise ValueError(f"{digits[:30]} does not fit into 64 bits")
+    return value
+
+
+# made once: json.dumps and json.loads make a new one for every call with options
+_PLAIN_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_INT64_JSON = json.JSONDecoder(parse_int=_int64)

@@ -18,7 +18,7 @@ from twinvec.errors import BadVectorError
 from twinvec.retrieval.analysis import NEWEST_ANALYSIS, Analyzer
 from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit, unknown_queries
 from twinvec.retrieval.bm25 import BM25Index
-from twinvec.retrieval.documents import Document, DocumentLike, as_documents
+from twinvec.retrieval.documents import Document, DocumentLike, as_documents, json_payload
 from twinvec.retrieval.feedback import check_feedback, moved
 from twinvec.retrieval.filters import Filter, matches, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, fuse
@@ -76,11 +76,12 @@ class MemoryIndex:
         Only new texts are encoded. If a document is refused, none is added.
 
         Raises:
-            DocumentError: a document lacks a text or an id, or has a value of the wrong type.
+            DocumentError: a document lacks a text or an id, or has a value of the wrong type or one that JSON lacks.
             TextError: the input gate refuses a text.
             BadVectorError: the encoder returned a vector that is zero, is not finite, or has another size.
         """
-        wanted = list({document.id: document for document in as_documents(documents)}.values())
+        checked = (replace(document, payload=json_payload(document)) for document in as_documents(documents))
+        wanted = list({document.id: document for document in checked}.values())
         if not wanted:
             return
         with self._adding:

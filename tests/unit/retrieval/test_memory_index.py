@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, replace
+from datetime import date
 
 import numpy as np
 import pytest
@@ -399,3 +400,20 @@ def test_a_reranker_of_somebody_else_needs_no_bar(index):
     found = index.search_many(["fox", "cat"], limit=3)
     pipeline = RetrieveRerank(index, Backwards(), candidates=3)
     assert pipeline.search_many(["fox", "cat"], limit=2) == [hits[::-1][:2] for hits in found]
+
+
+@pytest.mark.parametrize("value", [date(2024, 1, 1), np.int64(7), {"a", "b"}, float("nan"), 2**63])
+def test_a_payload_that_no_filter_could_find_is_refused_as_by_a_collection(encoder, value):
+    index = MemoryIndex(encoder, [("a", "tea")])
+    with pytest.raises(DocumentError, match=r"document 'b': the payload has to be plain JSON .*: 'day': "):
+        index.add([{"id": "c", "text": "tea"}, {"id": "b", "text": "tea", "day": value}])
+    assert len(index) == 1
+
+
+def test_a_list_that_changes_later_changes_no_payload(encoder):
+    tags = ["red"]
+    index = MemoryIndex(encoder, [{"id": "a", "text": "tea", "tags": tags, "size": (1, 2)}])
+    tags.append("blue")
+    (hit,) = index.search("tea", filter={"tags": "red"})
+    assert hit.payload == {"tags": ["red"], "size": [1, 2]}
+    assert index.search("tea", filter={"tags": "blue"}) == []

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.retrieval.documents import Document, as_document
+from twinvec.retrieval.documents import Document, as_document, json_payload
 from twinvec.support.checks import check_choice
 from twinvec_qdrant.framework_layout import Layout, LayoutName
-from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, canonical, digest, json_payload
+from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, canonical, digest
 
 KIND_FIELDS: Mapping[str, frozenset[str]] = {
     "chunk": frozenset({"source", "position", "text", "content", "revision", "metadata"}),

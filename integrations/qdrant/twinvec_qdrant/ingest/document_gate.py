@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from twinvec.errors import DocumentError, InputError
-from twinvec.retrieval.documents import Document, as_document
+from twinvec.retrieval.documents import Document, as_document, json_payload
 from twinvec.text import is_list
 from twinvec_qdrant.ingest.reading.results import Empty, Failure, printable
 from twinvec_qdrant.ingest.reading.root import Reading
 from twinvec_qdrant.records.roots import FIRST_ROOT, Membership
-from twinvec_qdrant.records.schema import canonical, digest, json_payload
+from twinvec_qdrant.records.schema import canonical, digest
 
 GROUP_DOCUMENTS = 256
 _GROUP_CHARACTERS = 4 * 1024 * 1024

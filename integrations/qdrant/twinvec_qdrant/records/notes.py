@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from twinvec.errors import DocumentError
+from twinvec.retrieval.documents import plain_json
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec.text import check_text
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
-from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id, plain_json
+from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Point, pages

@@ -1,25 +1,11 @@
-"""What a collection keeps: payloads that are no plain JSON, and nested ones."""
+"""What a collection keeps: nested payloads."""
 
 from __future__ import annotations
 
 import pytest
 
-from twinvec import Document
-from twinvec.errors import DocumentError
+from twinvec.retrieval.documents import MAX_LEVELS
 from twinvec_qdrant import Collection
-from twinvec_qdrant.records.schema import MAX_LEVELS, MAX_PAYLOAD_BYTES, json_payload
-
-
-@pytest.mark.parametrize("value", [float("nan"), 10**30, [{"deep": float("inf")}], object(), "x" * MAX_PAYLOAD_BYTES])
-def test_a_value_that_is_no_plain_json_is_named_by_its_key(value):
-    with pytest.raises(DocumentError, match=r"document 'a': the payload has to be plain JSON .*: 'year': "):
-        json_payload(Document("a", "tea", payload={"price": 0.5, "year": value, "worse": value}))
-
-
-def test_values_that_are_too_much_together_blame_no_key():
-    half = "x" * (MAX_PAYLOAD_BYTES // 2)
-    with pytest.raises(DocumentError, match=r"mappings\): payload: 4,194,3\d\d bytes"):
-        json_payload(Document("a", "tea", payload={"one": half, "two": half}))
 
 
 @pytest.mark.parametrize("wrap", [lambda value: {"a": value}, lambda value: [value], lambda value: ["a", value, 1]])
