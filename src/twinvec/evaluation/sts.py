@@ -88,16 +88,20 @@ def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPL
 def pair_similarities(first_ND: Values, second_ND: Values) -> dict[str, Values]:
     """Return cosine, dot product, negated Euclidean and negated Manhattan distance of each row, each of shape (n,).
 
-    The cosine with a zero vector is 0.
+    The cosine with a zero vector is 0. All values are rounded to 6 decimals; of vectors shorter than 1, relative to the
+    longest.
     """
     a, b = first_ND.astype(np.float64), second_ND.astype(np.float64)
-    dot = np.einsum("nd,nd->n", a, b)
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    lengths = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
+    dot, norms = np.einsum("nd,nd->n", a, b), lengths[0] * lengths[1]
+    cosine = np.divide(dot, norms, out=np.zeros_like(dot), where=norms > 0)
+    size = min(np.max(lengths, initial=0), 1) or 1
+    # rounded: the order in which products are summed must not decide between equal pairs
     return {
-        "cosine": np.divide(dot, norms, out=np.zeros_like(dot), where=norms > 0),
-        "dot": dot,
-        "euclidean": -np.linalg.norm(a - b, axis=1),
-        "manhattan": -np.abs(a - b).sum(axis=1),
+        "cosine": np.round(cosine, 6),
+        "dot": np.round(dot / size**2, 6) * size**2,
+        "euclidean": -np.round(np.linalg.norm(a - b, axis=1) / size, 6) * size,
+        "manhattan": -np.round(np.abs(a - b).sum(axis=1) / size, 6) * size,
     }
 
 

@@ -23,6 +23,21 @@ def test_similarities_by_hand():
     assert found["manhattan"].tolist() == pytest.approx([-3, -2, -2])
 
 
+@pytest.mark.parametrize("size", [1e-4, 1, 30])
+def test_rounding_decides_nothing(write, table_model, size):
+    random = np.random.default_rng(0)
+    long = random.normal(size=(40, 96)).astype(np.float32)
+    units = long / np.linalg.norm(long, axis=1, keepdims=True)
+    rows = "".join(f"{number}\t{number}\t{number}\n" for number in range(40))
+    data = load_sts(write("same.tsv", HEADER + rows))
+    found = evaluate_sts(table_model(dict(zip(data.first, units, strict=True))), data, resamples=20).figures
+    assert {name: value for name, value in found.items() if value} == {"rows": 40}
+    other = np.roll(long, 1, axis=0)
+    products = (long.astype(np.float64) * other).sum(axis=1)  # differences are kept, also those of short vectors
+    dots = pair_similarities(np.float32(size) * long, np.float32(size) * other)["dot"]
+    assert spearman(dots, products) == pytest.approx(100)
+
+
 def test_correlations_are_those_of_the_definitions():
     values, gold = np.array([0.1, 0.4, 0.4, 0.9]), np.array([1.0, 2.0, 3.0, 4.0])
     assert spearman(values, gold) == pytest.approx(100 * 4.5 / np.sqrt(4.5 * 5))  # ranks 1, 2.5, 2.5, 4
