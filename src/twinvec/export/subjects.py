@@ -43,7 +43,7 @@ class EncoderSubject:
     def __init__(self, model: LoadedEncoder) -> None:
         self.model = model
         self.dim = model.spec.dim
-        self._exact_vectors: dict[str, FloatArray] = {}
+        self._exact_vectors: dict[tuple[str, str], FloatArray] = {}
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
         """Return one input for each text, every other one a query, and inputs of all kinds, to cover wide ranges."""
@@ -54,9 +54,16 @@ class EncoderSubject:
         return [tokens.batch(np.array([row]), tokenizer.pad_id) for row in np.flatnonzero(tokens.lengths)]
 
     def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
-        """Return the value ranges of the vectors, whole and truncated to ``dims``, by the manifest's keys."""
-        whole_ND = self._exact(copy, runtime, texts)
-        normalised = unit if self.model.spec.normalizes else np.asarray
+        """Return the value ranges of the vectors, whole and truncated to ``dims``, by the manifest's keys.
+
+        They cover each text without a prompt, and with the prompts that ``Encoder`` uses by itself.
+        """
+        spec = self.model.spec
+        default = spec.default_prompt or ""
+        prompts = {"": "", **spec.prompts}
+        names = {prompts[name]: name for name in ("", default, "query", "document")}.values()  # equal prompts once
+        whole_ND = np.concatenate([self._exact(copy, runtime, texts, name) for name in names])
+        normalised = unit if spec.normalizes else np.asarray
         truncated = {ranges_key(dim): normalised(whole_ND[:, :dim]) for dim in dims}
         tables = {}
         for key, vectors_ND in {RANGES: whole_ND, **truncated}.items():
@@ -66,7 +73,7 @@ class EncoderSubject:
                 "dim": vectors_ND.shape[1],
                 "low": found.low_D.tolist(),
                 "high": found.high_D.tolist(),
-                "texts": len(vectors_ND),
+                "texts": len(texts),
             }
         return tables
 
@@ -79,12 +86,12 @@ class EncoderSubject:
         unusual = cosine_quality(exact, found, len(UNUSUAL_TEXTS))
         return quality | {"unusual_mean": unusual["cosine_mean"], "unusual_worst": unusual["cosine_worst"]}
 
-    def _exact(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> FloatArray:
-        """Return the float32 vectors, each text computed once."""
-        new = [text for text in texts if text not in self._exact_vectors]
+    def _exact(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], prompt: str = "document") -> FloatArray:
+        """Return the float32 vectors with a prompt, each text computed once."""
+        new = [(prompt, text) for text in texts if (prompt, text) not in self._exact_vectors]
         encoder = Encoder(copy, engine=runtime, precision="float32")
-        self._exact_vectors.update(zip(new, encoder.encode_document(new), strict=True))
-        return np.stack([self._exact_vectors[text] for text in texts])
+        self._exact_vectors.update(zip(new, encoder.encode([text for _, text in new], prompt=prompt), strict=True))
+        return np.stack([self._exact_vectors[prompt, text] for text in texts])
 
 
 class CrossEncoderSubject:

@@ -196,6 +196,20 @@ def test_ranges_for_int8_storage(int8, source):
     assert (low < vectors.min(axis=0) + 0.2).all()
 
 
+def test_ranges_hold_the_calibration_texts_with_and_without_prompts(tiny_model, tmp_path):
+    prompts = {"query": "find: ", "document": "fox dog lake house: ", "cluster": "group: "}
+    model = tiny_model("bert", prompts=prompts, default_prompt="cluster")
+    folder = export_model(model, tmp_path / "out", calibrate=TEXTS, dims=[8]).folder
+    for dim, key in ((None, "ranges"), (8, "ranges-8")):
+        encoder = Encoder(folder, dim=dim)
+        ranges = manifest_of(folder)[key]
+        assert ranges["texts"] == len(set(TEXTS))
+        for prompt in (None, "", *prompts):
+            vectors = encoder.encode(TEXTS, prompt=prompt)
+            assert (np.array(ranges["low"]) <= vectors).all(), prompt
+            assert (vectors <= np.array(ranges["high"])).all(), prompt
+
+
 @pytest.mark.slow
 def test_int8_storage_of_cut_vectors(source, tmp_path):
     folder = export_model(source, tmp_path / "out", calibrate=TEXTS, dims=[5, 12]).folder
