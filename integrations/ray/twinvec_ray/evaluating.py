@@ -13,7 +13,7 @@ import pyarrow as pa
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import BeirSet, Qrels
 from twinvec.evaluation.ir import IrResult, as_result, without_own
-from twinvec.evaluation.measures import MEASURES, Measured, cutoff, measure_run
+from twinvec.evaluation.measures import MEASURES, Measured, deepest, measure_run
 from twinvec.evaluation.statistics import RESAMPLES, Values
 from twinvec.support.checks import check_methods
 from twinvec_ray.blocks import blocks, check_columns, get
@@ -58,7 +58,7 @@ def evaluate(
     check_dataset(found, "found")
     if not isinstance(measures, (list, tuple)) or not measures:
         raise ConfigurationError(f"measures: expected a list of measures, got {measures!r}")
-    depth = max(map(cutoff, measures))
+    depth = deepest(measures)
     if not qrels:
         raise InputError("no judged queries")
     check_methods(qrels, ("items",), "qrels", "a mapping of query ids to relevances")

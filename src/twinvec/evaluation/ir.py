@@ -14,7 +14,7 @@ import numpy as np
 
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.measures import MEASURES, Measured, cutoff, measure_run
+from twinvec.evaluation.measures import MEASURES, Measured, deepest, measure_run
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test, with_interval
 from twinvec.retrieval.base import Hit, Retriever
@@ -58,7 +58,7 @@ def evaluate_ir(
     progress: bool = False,
 ) -> IrResult:
     """Search exactly, by cosine; the run keeps the hits that the measures need, or ``depth`` if that is more."""
-    depth = max(depth, *map(cutoff, measures))
+    depth = max(depth, deepest(measures))
     documents = [document.full_text for document in data.documents]
     corpus = model.encode_document(documents, progress=progress)
     queries = model.encode_query(list(data.queries.values()))
@@ -76,7 +76,7 @@ def evaluate_retriever(
     **options: Any,
 ) -> IrResult:
     """Search a retriever that holds the set's documents under their ids; ``options`` go to its search."""
-    hits = search_all(retriever, data, max(depth, *map(cutoff, measures)) + 1, **options)
+    hits = search_all(retriever, data, max(depth, deepest(measures)) + 1, **options)
     return measure_ir(as_run(hits), data, measures=measures, depth=depth, resamples=resamples)
 
 
@@ -94,7 +94,7 @@ def measure_ir(
     resamples: int = RESAMPLES,
 ) -> IrResult:
     """Measure a run, such as one from a file, by the judgements of ``data``; ``depth`` is as for ``evaluate_ir``."""
-    cut = without_own(run, data, max(depth, *map(cutoff, measures)))
+    cut = without_own(run, data, max(depth, deepest(measures)))
     return as_result(measure_run(cut, data.qrels, measures), cut, data, resamples=resamples)
 
 

@@ -77,6 +77,13 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
     return Measured(list(rows), per_query)
 
 
+def deepest(measures: Sequence[str]) -> int:
+    """Return the largest k of measures; raise ConfigurationError if one is unknown or none is named."""
+    if not measures:
+        raise ConfigurationError(f"no measure is named; the default is {', '.join(MEASURES)}")
+    return max(map(cutoff, measures))
+
+
 def cutoff(measure: str) -> int:
     """Return the k of a measure such as ``ndcg@k``; raise ConfigurationError if the measure is unknown."""
     match = re.fullmatch(r"(\w+)@([1-9]\d*)", measure) if isinstance(measure, str) else None

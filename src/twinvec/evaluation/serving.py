@@ -16,7 +16,7 @@ import numpy as np
 from twinvec.arrays import FloatArray, unit
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import IrResult, as_run, check_finds, measure_ir, run_of_rows, search_all
-from twinvec.evaluation.measures import MEASURES, cutoff
+from twinvec.evaluation.measures import MEASURES, deepest
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.reranking import Reranked, rerank_hits
 from twinvec.evaluation.statistics import RESAMPLES
@@ -119,7 +119,7 @@ def evaluate_reranked(
     the latencies are those of ``TIMED`` searches by themselves.
     """
     data = before.data
-    depth = max(map(cutoff, before.measured.per_query)) + 1
+    depth = deepest(list(before.measured.per_query)) + 1
     found = search_all(collection, data, max(depth, candidates), **options)
     check_finds(found.values(), data)
     reranked = rerank_hits(before, found, reranker, candidates=candidates, resamples=resamples, progress=progress)
@@ -160,7 +160,7 @@ def evaluate_served(
     Returns the measures, and the seconds of each search without passages, (queries,). Raises InputError if all hits lie
     outside the set.
     """
-    depth = max(map(cutoff, measures)) + 1
+    depth = deepest(measures) + 1
     options |= without_passages(retriever)
     hits, times = timed_searches(retriever, list(data.queries.values()), depth, progress=progress, **options)
     check_finds(hits, data)
@@ -194,7 +194,7 @@ def evaluate_forms(
         f"int8, {dim // 2} dimensions": (dim // 2, _int8, dim // 2),
         "binary": (-(-dim // 8), _binary, dim),
     }
-    depth = max(max(map(cutoff, measures)) + 1, NEIGHBOURS)
+    depth = max(deepest(measures) + 1, NEIGHBOURS)
     exact: list[set[int]] = []
     variants = []
     for form, (size, change, leading) in forms.items():

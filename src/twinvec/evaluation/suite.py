@@ -18,7 +18,7 @@ from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation import bias
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_retriever, measure_ir
-from twinvec.evaluation.measures import MEASURES, cutoff, import_ir_measures, read_run
+from twinvec.evaluation.measures import MEASURES, deepest, import_ir_measures, read_run
 from twinvec.evaluation.models.baselines import check_model, is_baseline, load_model
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.nli import NliResult, NliSet, check_nli, evaluate_nli, load_nli
@@ -92,10 +92,7 @@ def load_tasks(
     Raises InputError for a file, ConfigurationError for a measure, MissingExtraError for a package that is not
     installed.
     """
-    if not measures:
-        raise ConfigurationError(f"no measure is named; the default is {', '.join(MEASURES)}")
-    for measure in measures:
-        cutoff(measure)
+    deepest(measures)  # refuses what is no measure
     tasks = Tasks(
         sts=_named(sts, load_sts),
         ir=_named(ir, lambda path: load_beir(path, split)),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from twinvec import MaxSimReranker, MemoryIndex
+from twinvec.errors import ConfigurationError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import (
     as_run,
@@ -48,6 +49,17 @@ def test_a_retriever_over_the_same_vectors_has_the_same_figures(encoder, remembe
     assert retriever.figures == pytest.approx(model.figures)
     for query, hits in model.run.items():
         assert retriever.run[query] == pytest.approx(hits, abs=1e-5)
+
+
+def test_no_measure_is_refused_by_name(encoder, remembering, small):
+    index = MemoryIndex(encoder, small.documents)
+    for evaluate in (
+        lambda: evaluate_ir(remembering, small, measures=[]),
+        lambda: evaluate_retriever(index, small, measures=[]),
+        lambda: measure_ir({"q1": {"moon": 1.0}}, small, measures=[]),
+    ):
+        with pytest.raises(ConfigurationError, match="no measure is named; the default is ndcg@10"):
+            evaluate()
 
 
 def test_graded_ndcg_equals_that_of_ir_measures_on_the_written_run(tmp_path, remembering, small):
