@@ -48,7 +48,7 @@ def open_table(path: Path, cache: Path) -> Any:
                 case ".tsv":
                     return datasets.Dataset.from_csv(str(path), **_as_text(path, "\t", csv.QUOTE_NONE), **options)
                 case _:
-                    return datasets.Dataset.from_parquet(str(path), **options)
+                    return _parquet(path, options)
     except DocumentError:
         raise
     except Exception as error:  # the library passes on errors of arrow, pandas and the decoder
@@ -103,6 +103,15 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
         "na_values": [],
         "features": datasets.Features(dict.fromkeys(names, datasets.Value("string"))),
     }
+
+
+def _parquet(path: Path, options: dict[str, Any]) -> Any:
+    import datasets
+    from pyarrow import parquet
+
+    if not parquet.read_metadata(path).num_rows:
+        raise DocumentError(f"{path}: has no rows")
+    return datasets.Dataset.from_parquet(str(path), **options)
 
 
 def _json_lines(path: Path, cache: Path) -> Any:

@@ -254,6 +254,10 @@ def test_a_file_of_headers_alone_is_refused(tmp_path):
     path.write_text("anchor\tpositive\n")
     with pytest.raises(DocumentError, match=r"rows\.tsv: has no rows"):
         read(path)
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"anchor": pyarrow.array([], "string"), "positive": ["a"][:0]}), path)
+    with pytest.raises(DocumentError, match=r"rows\.parquet: has no rows"):
+        read(path)
 
 
 @pytest.mark.parametrize(
