@@ -33,14 +33,15 @@ def open_table(path: Path, cache: Path) -> Any:
     Raises ConfigurationError if the format is unknown, DocumentError if the file is unreadable, empty or ragged.
     """
     datasets = import_extra("datasets", "train", "training")
-    if path.suffix not in FORMATS:
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
         raise ConfigurationError(f"{path}: unknown format; expected a file ending in {', '.join(FORMATS)}")
     if path.stat().st_size == 0:
         raise DocumentError(f"{path}: is empty")
     options = {"cache_dir": str(cache), "keep_in_memory": False}
     try:
         with _quiet(datasets):
-            match path.suffix:
+            match suffix:
                 case ".jsonl":
                     return _json_lines(path, cache)
                 case ".csv":

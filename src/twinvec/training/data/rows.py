@@ -240,6 +240,8 @@ def _class_name(value: Any, where: str) -> str:
 
 
 def _number(value: Any) -> float | None:
+    if isinstance(value, str) and "_" in value:  # Python reads 1_000
+        return None
     try:
         number = float(value)
     except (OverflowError, TypeError, ValueError):

@@ -45,6 +45,12 @@ def test_texts_come_out_of_every_format_as_they_went_in(tmp_path, suffix):
     assert rows.name == "rows"
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv", ".parquet"])
+def test_endings_may_be_in_capitals(tmp_path, suffix):
+    path = write(tmp_path / f"rows{suffix}", PAIRS)
+    assert read(path.rename(tmp_path / f"ROWS{suffix.upper()}")) == PAIRS
+
+
 def test_columns_may_have_other_names(tmp_path):
     path = write(tmp_path / "rows.jsonl", [{"q": "a", "yes": "b", "no": "c", "never": ["d", ""], "id": 7}])
     found = read(path, columns={"anchor": "q", "positive": "yes", "negatives": ["no", "never"]})
@@ -187,6 +193,11 @@ BAD_ROWS = {
         "graded",
         {**SCORED, "score": "high"},
         "field 'score': expected a number, got 'high'",
+    ),
+    "a score in Python's notation": (
+        "graded",
+        {**SCORED, "score": "0_1"},
+        "field 'score': expected a number, got '0_1'",
     ),
     "a score out of range": ("graded", {**SCORED, "score": "5"}, r"field 'score': .* 0 to 1 \(score_range\)"),
     "a text that is a number": ("info_nce", {**PAIR, "positive": 7}, "field 'positive': expected a text, got 7"),
