@@ -90,6 +90,7 @@ class _Run:
         )
         if is_main_process():
             self._save(report)
+            _warn_if_worse(report)
         wait_for_all()
         return report
 
@@ -136,6 +137,20 @@ class _Run:
             unique_texts=batches.unique_texts and isinstance(self._config.objective, InfoNCE),
             seed=self._config.schedule.seed,
         )
+
+
+def _warn_if_worse(report: TrainReport) -> None:
+    """Warn if the first score, which chooses the checkpoint, is lower than before training."""
+    for name, score in list(report.after.items())[:1]:
+        if round(score, 2) < round(report.before[name], 2):
+            logger.warning(
+                "%s: the trained model is worse than the one before: %s fell from %.2f to %.2f; try a lower "
+                "schedule.learning_rate, or other data",
+                report.folder,
+                name,
+                report.before[name],
+                score,
+            )
 
 
 def _open(config: TrainConfig, cache: Path) -> list[Rows]:

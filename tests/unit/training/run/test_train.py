@@ -273,6 +273,17 @@ def test_files_to_measure_on_may_have_other_columns(run, tmp_path):
     assert (named.before, named.after) == (plain.before, plain.after)
 
 
+@pytest.mark.parametrize("rate", [1e-3, 0.5])
+def test_a_model_that_became_worse_is_told(run, tmp_path, caplog, rate):
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    evaluation = {"pairs": "dev.jsonl", "every": 2}
+    report = run(PAIRS, **BI_ENCODER, evaluation=evaluation, schedule={**FAST, "learning_rate": rate})
+    before, after = (scores["pairs.mrr@10"] for scores in (report.before, report.after))
+    told = [each.getMessage() for each in caplog.records if "worse" in each.getMessage()]
+    assert len(told) == (after < before) == (rate == 0.5)
+    assert all(f"pairs.mrr@10 fell from {before:.2f} to {after:.2f}; try a lower" in message for message in told)
+
+
 def test_the_card_says_which_step_the_model_is_of():
     report = TrainReport("mine", 1500, 40, {}, {}, 1000, 0.5, 1.0)
     assert model_card._kept(report) == "the model is that of step 1,000, which scored best"
