@@ -77,9 +77,9 @@ def _encoder_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Par
 
 
 def _cross_encoder_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
+    rows = [PairRows(each) for each in sources]  # before a model is loaded: they may have no negatives
     model = _build_cross_encoder(config)
     collator = CrossEncoderDataCollator(preprocess_fn=model.preprocess)
-    rows = [PairRows(each) for each in sources]
     measure = None if config.evaluation is None else cross_encoder_measure(model, config.evaluation, cache)
     return Parts(model, losses.PairScoreLoss(model), rows, collator, PairTrainer, measure)
 

@@ -565,7 +565,8 @@ def test_a_cross_encoder_learns_scores_from_a_bare_encoder(run, tmp_path, tiny_m
     assert CrossEncoderReranker(tmp_path / "model").score([("a", "b")]).shape == (1,)
 
 
-def test_a_cross_encoder_needs_negatives(run):
+def test_a_cross_encoder_needs_negatives(run, monkeypatch):
+    monkeypatch.setattr("twinvec.training.run.building.CrossEncoder", None)  # noticed before a model is loaded
     with pytest.raises(DocumentError, match=r"rows\.jsonl: has no negatives"):
         run(PAIRS, kind="cross-encoder", objective={"name": "binary"})
 
