@@ -32,8 +32,8 @@ def backup_collection(
 
     Raises:
         CollectionNotFoundError: the collection does not exist.
-        ConfigurationError: ``to`` exists, and ``overwrite`` is False or ``to`` is no backup; or ``to`` lies in the
-            folder of the collection, or directly in that of the store.
+        ConfigurationError: ``to`` exists, and ``overwrite`` is False, or ``to`` is no backup or holds something else
+            besides; or ``to`` lies in the folder of the collection, or directly in that of the store.
         StoreBusyError: another process does not let go of the store.
         StoreCorruptError: the collection is damaged.
         StoreUnavailableError: the backup cannot be written; there is no half backup.

@@ -103,6 +103,36 @@ def test_an_older_backup_is_replaced_only_on_request_and_nothing_else_is(store, 
         backup_collection("notes", tmp_path / "file" / "backup", store)
 
 
+def test_a_folder_that_holds_more_than_a_backup_is_not_replaced(store, tmp_path):
+    target = tmp_path / "backup"
+    backup_collection("notes", target, store)
+    restore_collection(target, target, name="copy")
+    with pytest.raises(ConfigurationError, match=r"has copy, .*would be lost"):
+        backup_collection("notes", target, store, overwrite=True)
+    assert [each.name for each in list_collections(target)] == ["copy"]
+    (target / "copy").rename(target / "shard" / "copy")
+    with pytest.raises(ConfigurationError, match=r"has shard/copy/collection\.json, .*would be lost"):
+        backup_collection("notes", target, store, overwrite=True)
+    assert [each.name for each in list_collections(target / "shard")] == ["copy"]
+
+
+def test_a_backup_whose_files_are_not_known_is_not_replaced(store, tmp_path):
+    backup_collection("notes", tmp_path / "backup", store)
+    (tmp_path / "backup" / "shard" / "checksums.json").write_text("{")
+    with pytest.raises(StoreCorruptError, match=r"checksums\.json.*remove the backup"):
+        backup_collection("notes", tmp_path / "backup", store, overwrite=True)
+
+
+def test_folders_next_to_a_backup_stay(store, tmp_path):
+    backup_collection("notes", tmp_path / "backup", store)
+    for name in ("backup.old", "backup.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "letter").write_text("mine")
+    backup_collection("notes", tmp_path / "backup", store, overwrite=True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "backup.old", "backup.partial", "store"]
+    assert [(tmp_path / name / "letter").read_text() for name in ("backup.old", "backup.partial")] == ["mine"] * 2
+
+
 @pytest.mark.parametrize("name", ["collection.json", "backup.json", "segment.json", "checksums.json"])
 def test_a_damaged_backup_is_refused_and_the_collection_stays(store, tmp_path, name):
     backup_collection("notes", tmp_path / "backup", store)
@@ -198,6 +228,29 @@ def test_a_killed_backup_leaves_none_under_its_name(store, tmp_path, step):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "store"]
     restore_collection(tmp_path / "backup", tmp_path / "elsewhere")
     check(tmp_path / "elsewhere", NOTES)
+
+
+def test_a_backup_killed_between_its_renames_leaves_the_old_one(store, tmp_path, monkeypatch):
+    target = tmp_path / "backup"
+    first = backup_collection("notes", target, store)
+    with opened(store) as collection:
+        collection.delete(["n00"])
+    rename = Path.rename
+
+    def killed_at_the_second(path, to):
+        if to == target:
+            raise KeyboardInterrupt
+        return rename(path, to)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killed_at_the_second)
+        with pytest.raises(KeyboardInterrupt):
+            backup_collection("notes", target, store, overwrite=True)
+    assert not target.exists()
+    assert restore_collection(target, tmp_path / "elsewhere") == first
+    check(tmp_path / "elsewhere", NOTES)
+    backup_collection("notes", target, store, overwrite=True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "elsewhere", "store"]
 
 
 @pytest.mark.parametrize(

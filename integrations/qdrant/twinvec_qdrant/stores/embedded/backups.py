@@ -5,7 +5,11 @@
     <backup>/shard/             the engine's files, with their checksums
 
 The engine is closed while its files are copied, and nobody else has the turn. A backup is copied under another name and
-renamed when it is complete; a restored collection is copied next to the old one, and then put in its place.
+renamed when it is complete; a restored collection is copied next to the old one, and then put in its place. While a
+backup is replaced, two folders lie next to it, whose names nobody else uses:
+
+    .<backup>.twinvec-new/      the new backup, not complete
+    .<backup>.twinvec-replaced/ the old backup; if <backup> is not there, a process was killed, and this is the backup
 """
 
 from __future__ import annotations
@@ -26,14 +30,16 @@ from twinvec_qdrant.stores.embedded.folder import DESCRIPTION, CollectionFolder,
 from twinvec_qdrant.stores.embedded.turns import Turns
 
 _ABOUT = "backup.json"
+_SHARD = "shard"
 _FORMAT = 1
 
 
 def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: bool) -> Backup:
     """Copy the collection to the folder ``target``; an older backup there stays until the new one is complete."""
+    _settle(target)
     _check_target(target, overwrite=overwrite)
     _check_place(Path(backend.location), target.resolve())
-    partial = target.with_name(target.name + PARTIAL)
+    partial, replaced = target.with_name(f".{target.name}.twinvec-new"), _replaced(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
@@ -46,7 +52,6 @@ def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: boo
         (partial / _ABOUT).write_text(json.dumps({"format": _FORMAT, **asdict(about)}, indent=1), encoding="utf-8")
         _check_files(partial)
         sync_files(partial)
-        replaced = target.with_name(target.name + ".old")
         shutil.rmtree(replaced, ignore_errors=True)
         if target.exists():
             target.rename(replaced)
@@ -62,6 +67,7 @@ def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: boo
 
 def read_backup(source: Path) -> Backup:
     """Return what a backup holds; raise ``ConfigurationError`` if the folder is no backup."""
+    _settle(source)
     try:
         values = parsed(source / _ABOUT)
         if values.pop("format") != _FORMAT:
@@ -112,6 +118,37 @@ def _check_target(target: Path, *, overwrite: bool) -> None:
     if not overwrite:
         raise ConfigurationError(f"{target}: exists; name another folder, or let the backup replace it (--overwrite)")
     read_backup(target)  # anything else is not replaced
+    if (other := _first_other(target)) is not None:
+        raise ConfigurationError(
+            f"{target}: has {other}, which is no part of a backup and would be lost; move it away, or name another "
+            "folder"
+        )
+
+
+def _first_other(target: Path) -> str | None:
+    """Return the first path in the folder of a backup that no backup writes; None if there is none."""
+    others = sorted(each.name for each in target.iterdir() if each.name not in (_ABOUT, DESCRIPTION, _SHARD))
+    if others:
+        return others[0]
+    known = Checksums.read(target / _SHARD / CLOSED)
+    if known is None:
+        raise StoreCorruptError(
+            f"{target / _SHARD / CLOSED}: the list of the backup's files is missing or damaged; remove the backup, or "
+            "name another folder"
+        )
+    unlisted = known.unlisted(target / _SHARD)
+    return f"{_SHARD}/{unlisted[0]}" if unlisted else None
+
+
+def _replaced(target: Path) -> Path:
+    return target.with_name(f".{target.name}.twinvec-replaced")
+
+
+def _settle(target: Path) -> None:
+    """Put the old backup back, if a kill has left it without its name."""
+    with suppress(OSError):
+        if not target.exists() and _replaced(target).is_dir():
+            _replaced(target).rename(target)
 
 
 def _check_place(collection: Path, target: Path) -> None:
@@ -124,8 +161,8 @@ def _check_place(collection: Path, target: Path) -> None:
 
 
 def _check_files(backup: Path) -> None:
-    known = Checksums.read(backup / "shard" / CLOSED)
-    damaged = [CLOSED] if known is None else known.damaged(backup / "shard", thorough=True)
+    known = Checksums.read(backup / _SHARD / CLOSED)
+    damaged = [CLOSED] if known is None else known.damaged(backup / _SHARD, thorough=True)
     if not damaged and known is not None:
         with suppress(OSError, UnicodeDecodeError):
             if (backup / DESCRIPTION).read_text(encoding="utf-8") == known.description:

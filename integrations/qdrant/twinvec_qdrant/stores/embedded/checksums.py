@@ -113,6 +113,10 @@ class Checksums:
                 wrong.add(name)
         return sorted(wrong)
 
+    def unlisted(self, shard: Path) -> list[str]:
+        """Return the files below ``shard`` that are not among these."""
+        return sorted({name for name, _, _ in _by_size(shard)} - self.files.keys())
+
     def missing(self, shard: Path) -> list[str]:
         """Return the files that are gone, and that the engine never removes by itself."""
         core = (name for name in self.files if any(part in name for part in _CORE) and "journal" not in name)
