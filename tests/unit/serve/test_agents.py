@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import subprocess
+import sys
 
 import httpx2
 import pytest
@@ -365,6 +368,7 @@ async def test_in_a_pattern_only_the_star_is_special(shelf):
         ("search", {"queries": ["x"], "filter": {"year": {"around": 3}}}, "around"),
         ("search", {"queries": ["x"], "limit": 1000}, "limit"),
         ("get_document", {"id": "1", "collection": "none"}, "none"),
+        ("get_document", {"id": ""}, "id: should have at least 1 character"),
         ("get_document", {"id": "x" * 100_000}, "id: should have at most 4000 characters"),
         ("get_documents", {"pattern": "x" * 100_000}, "pattern: should have at most 4000 characters"),
         (
@@ -429,6 +433,39 @@ def test_whole_lines_are_taken_and_a_line_that_is_too_long_is_cut():
     assert cut_text("abc\nde\nf", 5) == ("abc", False)
     assert cut_text("abcdefgh\nij", 5) == ("abcde", True)
     assert cut_text("\nabcdefgh", 5) == ("", False)
+
+
+# --- Over standard input ---
+
+SURROGATE = (
+    '{"jsonrpc":"2.0","id":13,"method":"tools/call","params":{"name":"search","arguments":{"queries":["\\ud800"]}}}'
+)
+
+
+LINES = [
+    (SURROGATE, 13, -32700, "the line is not JSON: .*hex escape"),
+    ("not json", None, -32700, "the line is not JSON: .*column 2"),
+    ("[" * 5000, None, -32700, "the line is not JSON: "),
+    ("[]", None, -32600, "not a JSON-RPC message"),
+    ('{"id": "a", "method": 5}', "a", -32600, "not a JSON-RPC message"),
+    ('{"id": {}, "method": 5}', None, -32600, "not a JSON-RPC message"),
+]
+
+
+def test_a_line_that_is_no_message_is_answered(tmp_path):
+    lines = [*(line for line, *_ in LINES), "", '{"jsonrpc":"2.0","id":14,"method":"ping"}', ""]
+    command = [sys.executable, "-m", "twinvec", "mcp", "--path", str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        process.stdin.write("\n".join(lines))
+        process.stdin.flush()
+        *refused, answered = (json.loads(process.stdout.readline()) for _ in range(len(LINES) + 1))
+        process.stdin.close()  # not before: the end of the input ends what is under way
+        assert process.wait(60) == 0
+    for (_, identity, code, told), answer in zip(LINES, refused, strict=True):
+        assert (answer["id"], answer["error"]["code"]) == (identity, code)
+        assert re.search(told, answer["error"]["message"])
+    assert answered == {"jsonrpc": "2.0", "id": 14, "result": {}}
 
 
 # --- Over HTTP ---

@@ -8,11 +8,13 @@ from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from twinvec.version import __version__
 from twinvec_serve.agents.library import Shelf
+from twinvec_serve.agents.lines import readable
 from twinvec_serve.agents.tools import Tools, understood
 from twinvec_serve.errors import faults_of
 
@@ -32,8 +34,14 @@ _MOST_NAMES = 5
 class _Server(MCPServer[object]):
     """Refuses arguments that a tool does not have; the SDK ignores them, and a search would go without its filter.
 
-    An invalid value gets the same message as in an HTTP request.
+    An invalid value gets the same message as in an HTTP request, and a line of standard input that holds no message
+    gets an error.
     """
+
+    async def run_stdio_async(self) -> None:
+        server = self._lowlevel_server
+        async with stdio_server() as (lines, answers), readable(lines, answers) as messages:
+            await server.run(messages, answers, server.create_initialization_options())
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[object, Any] | None = None

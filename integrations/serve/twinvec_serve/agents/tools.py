@@ -203,6 +203,7 @@ class Tools:
         id: Annotated[
             str,
             Field(
+                min_length=1,
                 max_length=4_000,
                 description="Id of the document, or a place of search with lines, such as guides/tls.md:12-15.",
             ),
