@@ -217,6 +217,25 @@ def test_a_parameter_that_is_wrong_is_named_in_plain_words(served, path, body, t
     assert refusal(served, path, json.dumps(body))["message"].startswith(told)
 
 
+def test_a_query_parameter_that_is_not_known_is_refused(served):
+    path = "/v1/collections/docs/documents?prune=true&dryrun=true"
+    answer = served.post(path, json=[{"id": "other", "text": "b"}])
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "dryrun: is not known; leave it out"
+    assert answer.json()["error"]["param"] == "dryrun"
+    assert served.get("/v1/collections/docs").json()["sources"] == len(DOCUMENTS)
+    for method, path in (
+        ("GET", "/v1/collections"),
+        ("GET", "/v1/collections/docs"),
+        ("POST", "/v1/search"),
+        ("POST", "/v1/collections/docs/documents/delete"),
+    ):
+        answer = served.request(method, f"{path}?b=1&a=", json={"query": "a"} if method == "POST" else None)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"].startswith("a: is not known; leave it out; b: is not known")
+    assert served.post("/v1/embeddings?a=1", json={"input": "a"}).status_code == 200, "others' clients may add some"
+
+
 async def test_more_searches_than_the_queue_holds_are_turned_away(served):
     collections = served.app.state.services.collections
     most = collections._settings.queue_size

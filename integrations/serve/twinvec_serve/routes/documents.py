@@ -30,11 +30,14 @@ from twinvec_serve.routes.collection_forms import (
 )
 from twinvec_serve.routes.ingest_bodies import BODY, check_number, given_documents
 from twinvec_serve.routes.progress import EVENTS, ProgressAnswer
+from twinvec_serve.routes.queries import known_query
 from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS
 
-router = APIRouter(route_class=JsonRoute, prefix="/v1/collections", tags=["documents"])
+router = APIRouter(
+    route_class=JsonRoute, prefix="/v1/collections", tags=["documents"], dependencies=[Depends(known_query)]
+)
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **ERRORS,
