@@ -70,5 +70,5 @@ async def _parsed(content: bytes) -> Any:
     except json.JSONDecodeError as error:
         fault = {"type": "json_invalid", "loc": ("body", error.pos), "ctx": {"error": error.msg}}
         raise RequestValidationError([fault], body=error.doc) from None
-    except (ValueError, RecursionError):  # bytes that are no UTF-8, or a body nested too deeply
+    except (ValueError, RecursionError):  # no UTF-8, nested too deeply, or a number of thousands of digits
         raise HTTPException(400, UNREADABLE) from None

@@ -130,10 +130,11 @@ Others are of the server's own files and models, and are logged.
 _CODES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
 
 UNREADABLE = "There was an error parsing the body"
-"""FastAPI's words for a body that is not UTF-8, or nested too deeply; its answer has clearer ones."""
+"""FastAPI's words for a body that Python's parser cannot read; its answer has clearer ones."""
 
 _MESSAGES = {
-    UNREADABLE: "the body cannot be read as JSON: it is not UTF-8, or nested too deeply",
+    UNREADABLE: "the body cannot be read as JSON: it is not UTF-8, or nested too deeply, or has a number of too many "
+    "digits",
     HTTPStatus.NOT_FOUND.phrase: "there is no such path; /docs lists the paths of this server",
     HTTPStatus.METHOD_NOT_ALLOWED.phrase: "the path does not take this method; /docs says which it takes",
 }

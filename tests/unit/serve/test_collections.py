@@ -217,6 +217,12 @@ def test_a_parameter_that_is_wrong_is_named_in_plain_words(served, path, body, t
     assert refusal(served, path, json.dumps(body))["message"].startswith(told)
 
 
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/embeddings", "/v2/rerank"])
+def test_a_body_with_a_number_of_too_many_digits_is_told_so(served, path):
+    body = '{"dimensions": ' + "1" * 10_000 + "}"
+    assert refusal(served, path, body)["message"].endswith("or has a number of too many digits")
+
+
 def test_a_query_parameter_that_is_not_known_is_refused(served):
     path = "/v1/collections/docs/documents?prune=true&dryrun=true"
     answer = served.post(path, json=[{"id": "other", "text": "b"}])
