@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 _TOKEN_CHARACTERS = 4  # of common languages
 _INPUT_CHARACTERS = 8  # what an input costs besides its text: special tokens, padding
+_unreported: list[None] = []  # one item for each block of unreported_truncations, of any thread
 
 
 def work_of(item: str | tuple[str, ...], max_tokens: int) -> int:
@@ -75,6 +76,8 @@ class TruncationCounter:
         if not truncated:
             return
         self.truncated += truncated
+        if _unreported:
+            return
         logger.log(
             logging.DEBUG if self._has_warned else logging.WARNING,
             "%d of %d distinct %s exceed the %d-token limit of %s and were truncated (logged once; see %s.truncated)",
@@ -90,13 +93,9 @@ class TruncationCounter:
 
 @contextmanager
 def unreported_truncations() -> Iterator[None]:
-    """Count truncations without logging them."""
-
-    def is_severe(record: logging.LogRecord) -> bool:
-        return record.levelno > logging.WARNING
-
-    logger.addFilter(is_severe)
+    """Count truncations without logging them: the log line of a model is left for the truncations after the block."""
+    _unreported.append(None)
     try:
         yield
     finally:
-        logger.removeFilter(is_severe)
+        _unreported.pop()

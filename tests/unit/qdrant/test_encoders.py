@@ -224,6 +224,16 @@ def test_what_cannot_work_is_refused(place, encoder, monkeypatch):
         plain.maxsim()
 
 
+def test_truncated_probes_are_no_texts_of_the_user(tiny_model, tmp_path, caplog):
+    place = {"name": "notes", "path": tmp_path, "chunking": ChunkSettings(enabled=False)}
+    Collection.open(encoder=Encoder(tiny_model("bert"), max_tokens=8), **place).close()
+    with Collection.open(encoder=Encoder(tiny_model("bert"), max_tokens=8), **place) as notes:
+        notes.ingest([("long", "many words " * 20)])
+        notes.ingest([("longer", "more words " * 20)])
+    assert caplog.text.count("1 of 1 distinct texts exceed the 8-token limit") == 1
+    assert caplog.text.count("exceed") == 1
+
+
 def test_the_commands(twinvec, tiny_model, tmp_path):
     notes = tmp_path / "notes.jsonl"
     notes.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in NOTES.items()))

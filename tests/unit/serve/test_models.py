@@ -18,6 +18,7 @@ from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_serve import create_app
 from twinvec_serve.errors import Overloaded, RequestError, UnknownModel
 from twinvec_serve.models import batching
+from twinvec_serve.models.embedding import EmbeddingModel
 from twinvec_serve.models.reranking import RerankingModel
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.models.waiting_room import WaitingRoom
@@ -131,6 +132,15 @@ async def test_texts_are_tokenised_once(prompted, tiny_cross_encoder, monkeypatc
         assert (await models.encode("small", [long, "a"])).truncated == 1
         assert (await models.rerank("x", "a", [long])).truncated == 1
     assert [len(each) for each in calls] == [2, 1]
+
+
+def test_a_truncated_warm_up_is_no_text_of_a_client(tiny_model, caplog) -> None:
+    encoder = Encoder(tiny_model("bert"), max_tokens=8)
+    EmbeddingModel(encoder, WaitingRoom(8, 8, Metrics()), Metrics())
+    assert encoder.truncated == 1
+    assert "exceed" not in caplog.text
+    encoder.encode(["many words " * 20])
+    assert "1 of 1 distinct texts exceed the 8-token limit" in caplog.text
 
 
 async def test_dimensions_truncate_and_normalise_again_where_the_model_does(tiny_model, prompted) -> None:

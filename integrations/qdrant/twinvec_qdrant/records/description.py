@@ -6,7 +6,7 @@ gave them, catch what no digest sees: a library, precision or export that change
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from twinvec.adapters.external_encoder import ExternalEncoder
-from twinvec.arrays import unit
+from twinvec.arrays import FloatArray, unit
 from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.retrieval import analysis as analyses
 from twinvec.retrieval.analysis import Analyzer
@@ -209,7 +209,7 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
     Raise ``BadVectorError`` if the encoder gives invalid vectors, and ``ConfigurationError`` if it lacks token states
     for ``late_interaction``.
     """
-    vectors_PD = document_vectors(encoder, COLLECTION_PROBES)
+    vectors_PD = _probe_vectors(encoder, COLLECTION_PROBES)
     probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(COLLECTION_PROBES, vectors_PD, strict=True)]
     from twinvec.encoder import Encoder
 
@@ -269,7 +269,7 @@ def check_space(description: Description, encoder: SpaceEncoder, location: str) 
 def check_probes(description: Generation, encoder: SpaceEncoder, location: str) -> None:
     """Raise ``SpaceMismatchError`` if the encoder's vectors of the probes differ from the stored ones."""
     texts = [probe.text for probe in description.probes]
-    now_PD = document_vectors(encoder, texts)
+    now_PD = _probe_vectors(encoder, texts)
     then_PD = np.array([probe.vector for probe in description.probes], dtype=np.float32)
     if now_PD.shape != then_PD.shape:
         raise SpaceMismatchError(
@@ -284,6 +284,13 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
             f"{SAME_VECTOR_COSINE}. A library, a precision or an export differs: use the same as then, or ingest into "
             "a new collection"
         )
+
+
+def _probe_vectors(encoder: SpaceEncoder, texts: Sequence[str]) -> FloatArray:
+    from twinvec.tokens.truncation import unreported_truncations
+
+    with unreported_truncations():  # they are no texts of the user
+        return document_vectors(encoder, texts)
 
 
 def check_current_model(backend: Backend, vector: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from twinvec import Encoder
 from twinvec.arrays import BoolArray, FloatArray, IntArray, unit
+from twinvec.tokens.truncation import unreported_truncations
 from twinvec_serve.errors import RequestError
 from twinvec_serve.models.batching import Batches
 from twinvec_serve.models.waiting_room import WaitingRoom
@@ -42,8 +43,9 @@ class EmbeddingModel:
         if prompts["query"] != prompts["document"]:
             queries = Batches(partial(self._compute, "query"), encoder.max_tokens, room, metrics)
         self._batches: dict[Kind, Batches[str, FloatArray]] = {"document": documents, "query": queries}
-        for text in _WARM_UP:
-            encoder.encode([text])
+        with unreported_truncations():  # they are no texts of the user
+            for text in _WARM_UP:
+                encoder.encode([text])
 
     async def encode(self, texts: Sequence[str], kind: Kind, dimensions: int | None) -> Encoded:
         """Return the vectors of checked texts, truncated to ``dimensions``."""
