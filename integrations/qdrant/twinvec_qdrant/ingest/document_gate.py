@@ -14,6 +14,7 @@ from twinvec_qdrant.ingest.reading.results import Empty, Failure, printable
 from twinvec_qdrant.ingest.reading.root import Reading
 from twinvec_qdrant.records.roots import FIRST_ROOT, Membership
 from twinvec_qdrant.records.schema import canonical, digest
+from twinvec_qdrant.stored_roots import SEPARATOR
 
 GROUP_DOCUMENTS = 256
 _GROUP_CHARACTERS = 4 * 1024 * 1024
@@ -97,7 +98,10 @@ class DocumentGate:
             return None
         if isinstance(value, Failure):
             prefix = self._membership.prefix
-            self._refuse(prefix + value.source, value.reason, prefix + value.below if value.hides else None)
+            is_whole = value.hides and not value.below  # of a source that is one file, and often has its name
+            is_named = is_whole and f"{value.source}{SEPARATOR}".startswith(prefix)
+            name = value.source if is_named else prefix + value.source
+            self._refuse(name, value.reason, prefix + value.below if value.hides else None)
             return None
         try:
             document = as_document(value, position)

@@ -128,6 +128,17 @@ def test_a_broken_table_says_what_is_wrong(text, reason, tmp_path):
     assert [(each.hides, each.below) for each in inside] == [(True, "a.csv/")]
 
 
+def test_a_broken_row_is_named_by_its_file_and_first_line(tmp_path):
+    (tmp_path / "a.txt").write_text("tea")
+    (tmp_path / "t.csv").write_text('id,text\n1,"two\nlines"\n\n,"no\nid"\n2,b\n')
+    (tmp_path / "t.jsonl").write_text('{"id": 1, "text": "a"}\n{\n')
+    with Collection.open("docs", tmp_path / "store", encoder=WordEncoder(), chunking=False) as docs:
+        for name in ("a.txt", "t.csv", "t.jsonl"):
+            report = docs.ingest(Root(tmp_path / name))
+            told = [source for source, _ in report.failures]
+            assert told == {"t.csv": ["t.csv:5"], "t.jsonl": ["t.jsonl:2"]}.get(name, [])
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 def test_a_cell_that_is_too_long_fails_its_file_alone(suffix, tmp_path):
     mark = "\t" if suffix == "tsv" else ","

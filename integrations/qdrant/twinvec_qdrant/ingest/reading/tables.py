@@ -60,8 +60,8 @@ def read_table(path: Path, name: str, prefix: str, columns: RecordColumns) -> It
         before = path.stat()
         with long_fields():
             layout, count = _layout(path, columns)
-        for number, row in _rows(path, layout):
-            yield Read(_read_row(row, number, layout, name, prefix), before.st_size // max(count, 1))
+        for line, number, row in _rows(path, layout):
+            yield Read(_read_row(row, number, layout, (name, line), prefix), before.st_size // max(count, 1))
         if _has_changed(path, before):
             raise DocumentError(CHANGED)
     except OSError as error:
@@ -163,14 +163,16 @@ def _places(header: Sequence[str], columns: RecordColumns) -> tuple[int | None, 
     return identity, title, texts
 
 
-def _rows(path: Path, layout: _Layout) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank with their numbers, from 1 below the header."""
+def _rows(path: Path, layout: _Layout) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the rows that are not blank with their first lines, and their numbers, from 1 below the header."""
     with path.open(encoding=layout.encoding, newline="") as file:
         rows = csv.reader(file, delimiter=layout.delimiter, strict=True)
         next(rows, None)
+        line = rows.line_num + 1
         for number, row in enumerate(iter(partial(_next, rows), None), 1):
             if any(cell.strip() for cell in row):
-                yield number, row
+                yield line, number, row
+            line = rows.line_num + 1
 
 
 def _next(rows: Iterator[list[str]]) -> list[str] | None:
@@ -178,11 +180,12 @@ def _next(rows: Iterator[list[str]]) -> list[str] | None:
         return next(rows, None)
 
 
-def _read_row(row: list[str], number: int, layout: _Layout, name: str, prefix: str) -> Document | Failure:
+def _read_row(row: list[str], number: int, layout: _Layout, where: tuple[str, int], prefix: str) -> Document | Failure:
+    name, line = where
     try:
         document = as_document(_document(row, number, layout, prefix, f"{name}/"), number)
     except TwinvecError as error:
-        return hiding(f"{printable(name)}:{number}", str(error), prefix)
+        return hiding(f"{printable(name)}:{line}", str(error), prefix)
     return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)
 
 
