@@ -16,7 +16,7 @@ from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import json_answer, knows_secret
 from twinvec_serve.routes.collection_forms import ERRORS, CollectionList, Found, NewCollection, Search, Verified
 from twinvec_serve.routes.presence import WhileConnected
-from twinvec_serve.routes.queries import known_query
+from twinvec_serve.routes.query_parameters import known_query
 from twinvec_serve.routes.sizes import check_sizes
 from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served, Services

@@ -30,7 +30,7 @@ from twinvec_serve.routes.collection_forms import (
 )
 from twinvec_serve.routes.ingest_bodies import BODY, check_number, given_documents
 from twinvec_serve.routes.progress import EVENTS, ProgressAnswer
-from twinvec_serve.routes.queries import known_query
+from twinvec_serve.routes.query_parameters import known_query
 from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS
