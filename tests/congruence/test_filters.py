@@ -24,7 +24,7 @@ from twinvec_qdrant.stores.server.values import client_filter
 from words import WordEncoder
 
 SCALARS = [
-    *(0, 1, 1.0, 1.5, -2, 2.0, 2**53, True, False, None),
+    *(0, 1, 1.0, 1.5, -2, 2.0, 2**53, 2**53 + 1, True, False, None),
     *("", "1", "true", "x", "red apple", "Red, APPLE pie!", "apple-red", "redapple", "apple", "naïve Straße 42"),
     *("2024-05-01", "2024-05-01T00:00:00Z", "2024-05-01T02:00:00+02:00", "2024-05-01 10:30", "2024-5-2", "2024-05"),
 ]

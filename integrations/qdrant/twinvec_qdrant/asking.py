@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, unknown_queries
+from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, relevant, unknown_queries
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
 
@@ -230,7 +230,7 @@ def _relevant(hits: list[Hit], least: float | None, opened: Collection) -> list[
             f"the collection {opened.name!r} is not calibrated, so its hits have no relevance; with {LEAST_MEASURED} "
             f"chunks or more, twinvec reindex -c {opened.name} calibrates it"
         )
-    return [hit for hit in hits if (hit.relevance or 0.0) >= least]
+    return relevant(hits, least)
 
 
 def _source(hit: Hit, chunks: bool) -> str:

@@ -56,7 +56,7 @@ class EncoderSubject:
     def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
         """Return the value ranges of the vectors, whole and truncated to ``dims``, by the manifest's keys.
 
-        They cover each text without a prompt, and with the prompts that ``Encoder`` uses by itself.
+        The ranges cover each text without a prompt, and with the default, the query and the document prompt.
         """
         spec = self.model.spec
         default = spec.default_prompt or ""

@@ -18,7 +18,7 @@ MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Largest payload of a document, as JSON."""
 
 MAX_LEVELS = 100
-"""How many lists and mappings may stand in one another in a payload. A store reads no point with 128 or more."""
+"""How many levels deep a payload may be nested. A store cannot read a point that is nested 128 levels deep."""
 
 _INT64 = range(-(2**63), 2**63)
 _SHORT = 256  # characters of a text, or fields of a payload: together far below the limit of a payload
@@ -169,8 +169,8 @@ def _from_llama_index(value: Any) -> Document:
 def json_payload(document: Document) -> dict[str, Any]:
     """Return the payload as plain JSON: tuples become lists, and number keys strings.
 
-    Raise ``DocumentError`` on a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, a payload
-    larger than ``MAX_PAYLOAD_BYTES``, or one of more than ``MAX_LEVELS``.
+    Raise ``DocumentError`` on a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload
+    larger than ``MAX_PAYLOAD_BYTES`` or nested deeper than ``MAX_LEVELS``.
     """
     return plain_json(document.payload, f"document {document.id!r}: the payload")
 
@@ -193,12 +193,12 @@ def _checked_json(values: Mapping[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = _INT64_JSON.decode(text)
     check_text(text, "payload", MAX_PAYLOAD_BYTES)
     if text.count("{") + text.count("[") > MAX_LEVELS and _is_deeper(plain, MAX_LEVELS):
-        raise ValueError(f"more than {MAX_LEVELS} lists and mappings in one another")
+        raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
     return plain
 
 
 def _is_deeper(values: Mapping[str, Any], levels: int) -> bool:
-    """Return whether more than so many lists and mappings stand in one another below ``values``."""
+    """Return whether lists and mappings in ``values`` are nested more than ``levels`` deep."""
     outer: list[Any] = [values]
     for _ in range(levels + 1):
         outer = [

@@ -182,7 +182,7 @@ class TextTokenizer:
 
 
 def is_mostly_unknown(text: str, unknown: int) -> bool:
-    """Return whether ``unknown`` characters, those in words that the model does not know, are most of a text."""
+    """Return whether most characters of a text are in words that the model does not know; ``unknown`` counts these."""
     return bool(unknown) and 2 * unknown > sum(map(len, text.split()))
 
 

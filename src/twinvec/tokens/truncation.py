@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 _TOKEN_CHARACTERS = 4  # of common languages
 _INPUT_CHARACTERS = 8  # what an input costs besides its text: special tokens, padding
-_unreported: list[None] = []  # one item for each block of unreported_truncations, of any thread
+_unreported: list[None] = []  # an item for each open block of unreported_truncations, in all threads
 
 
 def work_of(item: str | tuple[str, ...], max_tokens: int) -> int:

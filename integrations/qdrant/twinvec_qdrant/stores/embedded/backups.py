@@ -126,7 +126,7 @@ def _check_target(target: Path, *, overwrite: bool) -> None:
 
 
 def _first_other(target: Path) -> str | None:
-    """Return the first path in the folder of a backup that no backup writes; None if there is none."""
+    """Return the first path in a backup's folder that is no part of the backup, or None."""
     others = sorted(each.name for each in target.iterdir() if each.name not in (_ABOUT, DESCRIPTION, _SHARD))
     if others:
         return others[0]
