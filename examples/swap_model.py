@@ -10,6 +10,7 @@ the running chain gets the migrated collection, which refuses the old model from
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from langchain_core.documents import Document
@@ -45,6 +46,7 @@ QUESTIONS = {"How many days before do I need the blue slip?": "leave", "book the
 
 
 def main() -> None:
+    shutil.rmtree("handbook_swap", ignore_errors=True)  # of an earlier run, which has left the tuned model
     old = Encoder("default")
     first = opened(old)
     first.add_documents([Document(text, id=key) for key, text in HANDBOOK.items()])

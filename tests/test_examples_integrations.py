@@ -43,11 +43,12 @@ def test_llama_index_shows_the_model_the_passage_that_holds_the_answer(tmp_path)
 
 
 def test_a_tuned_model_takes_the_place_of_the_old(tmp_path) -> None:
-    output = run("swap_model.py", folder=tmp_path)
-    assert re.search(r"^before: [01] of 2 right", output, re.MULTILINE)
-    assert re.search(r"^after:  2 of 2 right", output, re.MULTILINE)
-    assert "migrated: 6 texts encoded" in output
-    assert re.search(r"^refused: .*tuned", output, re.MULTILINE)
+    for _ in range(2):  # it may be run again
+        output = run("swap_model.py", folder=tmp_path)
+        assert re.search(r"^before: [01] of 2 right", output, re.MULTILINE)
+        assert re.search(r"^after:  2 of 2 right", output, re.MULTILINE)
+        assert "migrated: 6 texts encoded" in output
+        assert re.search(r"^refused: .*tuned", output, re.MULTILINE)
 
 
 def test_both_frameworks_find_the_same(tmp_path, data) -> None:
