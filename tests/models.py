@@ -18,11 +18,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pytest
+from cases import few_quick
 
 BACKBONES = ("bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta")
-BACKBONE_CASES = [pytest.param(kind, marks=pytest.mark.slow) if kind == "modernbert" else kind for kind in BACKBONES]
-"""The backbones as cases of a test; the one that takes longest is left to the slow tests."""
+BACKBONE_CASES = few_quick(BACKBONES, quick=("bert", "mpnet", "roberta"))
+"""The backbones as cases of a test; half of them are left to the slow tests."""
 
 HIDDEN = 32
 POSITIONS = 66  # roberta-like models keep two of them for padding

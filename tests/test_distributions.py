@@ -8,7 +8,8 @@ import re
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from sys import stdlib_module_names
@@ -112,7 +113,7 @@ def test_what_is_imported_is_declared(project) -> None:
     usable = extras.keys() - {"dev", "docs", "release"}
     wanted = [*declared["dependencies"], *(each for name in usable for each in extras[name])]
     known = {_name(each) for each in (*wanted, declared["name"])}
-    providers = packages_distributions()
+    providers = _providers()
     files = [file for package in PACKAGES[project] for file in (ROOT / project / package).rglob("*.py")]
     seen = set()
     for file in files:
@@ -149,6 +150,12 @@ def _files(project: str) -> set[str]:
 
 def _metadata(project: str) -> Any:
     return ProjectMetadata(str(ROOT / project), PluginManager())
+
+
+@cache
+def _providers() -> Mapping[str, list[str]]:
+    """Return the installed distributions that bring each top-level module."""
+    return packages_distributions()
 
 
 def _name(requirement: str) -> str:

@@ -24,6 +24,7 @@ import pytest
 import qdrant_edge as edge
 from qdrant_client import QdrantClient
 
+from cases import slow
 from stand_in import StandIn
 from twinvec import Document, Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.retrieval.analysis import Analyzer
@@ -164,7 +165,7 @@ def assert_same(found, expected, tolerance):
     assert set(clear) <= {hit.id for hit in found}
 
 
-@pytest.mark.parametrize(("mode", "tolerance"), [("dense", 1e-5), ("sparse", 1e-3), ("hybrid", 1e-3)])
+@pytest.mark.parametrize(("mode", "tolerance"), [slow("dense", 1e-5), slow("sparse", 1e-3), ("hybrid", 1e-3)])
 def test_every_mode_gives_the_scores_of_exact_search(opened, encoder, documents, mode, tolerance):
     opened.ingest(documents)
     found = opened.search_many(QUERIES, 20, mode)

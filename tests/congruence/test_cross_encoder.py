@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import models
+from cases import slow
 from twinvec import CrossEncoderReranker
 
 _WORDS = "how do i compare two files the fox jumps Größe 日本語 moon 384,400 query(document) ; hits"
@@ -33,7 +34,9 @@ def reference(folder, kind):
 
 
 @pytest.mark.parametrize("kind", models.BACKBONE_CASES)
-@pytest.mark.parametrize(("engine", "budget"), [("torch", 1), ("torch", None), ("openvino", 200), ("onnx", 200)])
+@pytest.mark.parametrize(
+    ("engine", "budget"), [("torch", 1), slow("torch", None), ("openvino", 200), slow("onnx", 200)]
+)
 def test_scores_of_every_backbone(tiny_cross_encoder, pairs, kind, engine, budget, tmp_path, monkeypatch):
     monkeypatch.setenv("TWINVEC_CACHE", str(tmp_path))
     folder = tiny_cross_encoder(kind)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import models
+from cases import slow
 from congruence.test_vectors import assert_equal, cosines, mixed_texts
 from twinvec import Encoder
 from twinvec.engines.runtimes import RUNTIMES
@@ -42,7 +43,7 @@ def test_every_backbone(cache, tiny_model, texts, kind, engine):
 
 
 @each_runtime
-@pytest.mark.parametrize(("kind", "include_prompt"), [("bert", True), ("xlm-roberta", False)])
+@pytest.mark.parametrize(("kind", "include_prompt"), [("bert", True), slow("xlm-roberta", False)])
 def test_every_pooling_behind_prompts(cache, tiny_model, texts, kind, include_prompt, engine):
     pooling = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
     prompts = {"query": "Find what answers this: "}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import models
+from cases import slow
 from twinvec import Encoder
 
 _WORDS = (
@@ -89,7 +90,8 @@ def test_default_model_equals_sentence_transformers_on_a_thousand_texts(encoder,
     check_default_model(encoder.encode(texts), reference.encode(texts, batch_size=64), texts)
 
 
-@pytest.mark.parametrize("budget", [1, pytest.param(8000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [1, 8000])
 def test_order_and_batch_size_do_not_matter(vectors, texts, budget):
     chosen = np.random.default_rng(budget).permutation(len(texts))[:50]
     again = Encoder("default", token_budget=budget).encode([texts[i] for i in chosen])
@@ -154,7 +156,7 @@ POOLINGS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize("kind", ["bert", slow("roberta")])
 @pytest.mark.parametrize("pooling", POOLINGS, ids="+".join)
 def test_every_pooling(tiny_model, short_texts, kind, pooling):
     folder = tiny_model(kind, pooling=pooling, normalize=False)
@@ -169,7 +171,7 @@ def test_dense_with_every_activation(tiny_model, short_texts, activation):
     assert_equal(encoder.encode(short_texts), load_reference(folder, "bert").encode(short_texts))
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta", "modernbert"])
+@pytest.mark.parametrize("kind", ["bert", slow("roberta"), slow("xlm-roberta"), slow("modernbert")])
 @pytest.mark.parametrize("include_prompt", [True, False])
 @pytest.mark.parametrize("pooling", [("mean",), ("cls", "weightedmean", "lasttoken")], ids="+".join)
 def test_prompts(tiny_model, short_texts, kind, include_prompt, pooling):
@@ -185,8 +187,8 @@ def test_prompts(tiny_model, short_texts, kind, include_prompt, pooling):
     assert difference > 1e-3, "the prompt changes nothing"
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
-@pytest.mark.parametrize("max_tokens", [3, 17])
+@pytest.mark.parametrize("kind", ["bert", slow("roberta"), "mpnet"])
+@pytest.mark.parametrize("max_tokens", [slow(3), 17])
 def test_max_tokens(tiny_model, short_texts, kind, max_tokens):
     folder = tiny_model(kind, max_tokens=max_tokens)
     encoder = Encoder(folder)

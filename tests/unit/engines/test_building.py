@@ -13,6 +13,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_torch_file
 
+from cases import few_quick
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines import tracing
 from twinvec.engines.building.backbones import can_build, missing_part
@@ -64,7 +65,9 @@ def test_a_runtime_that_builds_another_graph_is_not_used(tiny_model, monkeypatch
 
 
 @each_runtime
-@pytest.mark.parametrize("kind", ["bert", "distilbert", "mpnet", "roberta", "xlm-roberta"])
+@pytest.mark.parametrize(
+    "kind", few_quick(("bert", "distilbert", "mpnet", "roberta", "xlm-roberta"), ["bert", "roberta"])
+)
 def test_cross_encoders(tiny_cross_encoder, kind, runtime, monkeypatch):
     monkeypatch.setattr(tracing, "convert", None)
     pairs = [("a fox", "the old cat"), ("", "a quick fox"), ("a fox", "the lazy dog sleeps in the warm sun"), ("a", "")]
@@ -74,7 +77,10 @@ def test_cross_encoders(tiny_cross_encoder, kind, runtime, monkeypatch):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("activation", ["gelu_new", "relu", "silu", "tanh", "sigmoid", "linear", "gelu_python"])
+@pytest.mark.parametrize(
+    "activation",
+    few_quick(("gelu_new", "relu", "silu", "tanh", "sigmoid", "linear", "gelu_python"), ["gelu_new", "relu"]),
+)
 def test_activations_of_the_backbone(tiny_copy, activation):
     config = json.loads((tiny_copy / "config.json").read_text())
     (tiny_copy / "config.json").write_text(json.dumps(config | {"hidden_act": activation}))

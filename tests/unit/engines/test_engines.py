@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import models
+from cases import slow
 from twinvec.engines.torch import TorchEngine, _Halving, _token_budget
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.models.encoder_spec import read_spec
@@ -136,7 +137,7 @@ def test_one_text_that_does_not_fit_is_an_error():
 
 
 @pytest.mark.skipif(available_cores() < 2, reason="on one core, no engine has threads that a fork could lack")
-@pytest.mark.parametrize("engine", ["torch", "onnx", "openvino"])
+@pytest.mark.parametrize("engine", [slow("torch"), "onnx", "openvino"])
 def test_a_fork_of_a_process_that_has_encoded_does_not_hang(tiny_model, engine):
     program = textwrap.dedent("""
         import os, signal, sys

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
+from cases import slow
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.arrays import unit
 from twinvec.errors import (
@@ -196,6 +197,7 @@ def test_ranges_for_int8_storage(int8, source):
     assert (low < vectors.min(axis=0) + 0.2).all()
 
 
+@pytest.mark.slow
 def test_ranges_hold_the_calibration_texts_with_and_without_prompts(tiny_model, tmp_path):
     prompts = {"query": "find: ", "document": "fox dog lake house: ", "cluster": "group: "}
     model = tiny_model("bert", prompts=prompts, default_prompt="cluster")
@@ -484,7 +486,8 @@ def test_a_kill_half_way_leaves_what_was_there(source, int8, tmp_path, there):
     assert ("openvino-int8" in manifest_of(out)["exports"]) == there
 
 
-@pytest.mark.parametrize("kind", ["bert", pytest.param("roberta", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_cross_encoders(tiny_cross_encoder, tmp_path, kind):
     source = tiny_cross_encoder(kind)
     pairs = [(query, text) for query in OTHERS[:6] for text in OTHERS[6:20]]
@@ -544,7 +547,7 @@ def test_the_sample(monkeypatch):
     assert few != texts[:40]
 
 
-@pytest.mark.parametrize("form", ["txt", "jsonl", "collection"])
+@pytest.mark.parametrize("form", ["txt", slow("jsonl"), slow("collection")])
 def test_the_command(twinvec, source, tmp_path, form):
     out, texts = tmp_path / "out", tmp_path / f"texts.{form}"
     options = ["--calibrate", texts]

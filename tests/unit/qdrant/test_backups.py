@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import slow
 from holders import with_helpers
 from twinvec.errors import (
     CollectionNotFoundError,
@@ -133,7 +134,7 @@ def test_folders_next_to_a_backup_stay(store, tmp_path):
     assert [(tmp_path / name / "letter").read_text() for name in ("backup.old", "backup.partial")] == ["mine"] * 2
 
 
-@pytest.mark.parametrize("name", ["collection.json", "backup.json", "segment.json", "checksums.json"])
+@pytest.mark.parametrize("name", [slow("collection.json"), "backup.json", "segment.json", slow("checksums.json")])
 def test_a_damaged_backup_is_refused_and_the_collection_stays(store, tmp_path, name):
     backup_collection("notes", tmp_path / "backup", store)
     next((tmp_path / "backup").rglob(name)).write_text("{")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cases import slow
 from twinvec import Document, MaxSimReranker
 from twinvec.retrieval import analysis
 from twinvec.retrieval.relevance import (
@@ -281,7 +282,7 @@ def test_a_small_collection_of_a_model_without_known_landmarks_stays_unmeasured(
     assert stored(collection) is None
 
 
-@pytest.mark.parametrize("late_interaction", [False, True])
+@pytest.mark.parametrize("late_interaction", [False, slow(True)])
 def test_after_maxsim_hits_are_less_relevant_where_all_texts_are_near_each_other(encoder, tmp_path, late_interaction):
     asked = "Wie wirkt eine Impfung?"
     with Collection.open("orte", tmp_path, encoder=encoder, late_interaction=late_interaction) as collection:

@@ -198,6 +198,7 @@ def test_a_closed_collection_says_so(place, words):
         assert other.count() == 1
 
 
+@pytest.mark.slow
 def test_closing_ends_the_ingest_of_another_thread_which_continues_later(place, words):
     collection = Collection.open("notes", encoder=words, chunking=False, **place)
     texts = [(f"n{row}", f"note {row}") for row in range(3000)]
@@ -258,6 +259,7 @@ def test_a_second_process_waits_and_is_then_told_who_has_it(tmp_path, words):
         release.join()
 
 
+@pytest.mark.slow
 def test_searches_in_threads_beside_an_ingest(collection):
     collection.ingest([("tea", "green tea"), ("bread", "rye bread")])
     found: queue.SimpleQueue[list[str]] = queue.SimpleQueue()

@@ -295,6 +295,7 @@ def test_an_ingest_that_cannot_go_on_says_why_and_keeps_what_is_committed(filled
     assert filled.verify().sound
 
 
+@pytest.mark.slow
 def test_documents_that_break_off_at_a_switch_end_the_ingest_and_nothing_is_pruned(filled, other, monkeypatch):
     monkeypatch.setattr(document_gate, "GROUP_DOCUMENTS", 1)
     monkeypatch.setattr(planned, "BATCH_CHUNKS", 1)
@@ -368,6 +369,7 @@ def through(collection: Collection, searched: Callable[[], None] = lambda: None)
     assert collection.verify(repair=True).sound
 
 
+@pytest.mark.slow
 def test_threads_that_search_never_fail(filled, place, monkeypatch):
     over = threading.Event()
     handles = [Collection.open("notes", encoder=OLD, **place) for _ in range(2)]

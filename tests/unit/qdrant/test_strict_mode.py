@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from qdrant_client import QdrantClient, models
 
+from cases import few_quick
 from stand_in import STRICT, StandIn
 from twinvec.errors import StoreLimitError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings, drop_collection, list_collections
@@ -92,7 +93,9 @@ OPERATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize(
+    "name", few_quick(OPERATIONS, ["find by many values", "hybrid", "all", "many", "change", "delete", "migrate"])
+)
 def test_every_operation_keeps_to_the_limits_and_gives_what_it_gives_without(both, clock, name):
     limited, free = both
     assert OPERATIONS[name](limited) == OPERATIONS[name](free)

@@ -14,6 +14,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
+from cases import slow
 from twinvec import Encoder
 from twinvec.errors import StoreBusyError
 from twinvec.retrieval.base import Hit
@@ -183,7 +184,7 @@ async def test_a_long_document_says_where_to_go_on(shelf, monkeypatch):
 LONG_LINES = "\n".join(["", "a" * 260, "b", "", "c" * 100, "d" * 99, "e" * 101, "x y", ""])
 
 
-@pytest.mark.parametrize("text", [LONG_LINES, "z" * 1000, "\n" * 250])
+@pytest.mark.parametrize("text", [LONG_LINES, slow("z" * 1000), slow("\n" * 250)])
 async def test_every_character_of_long_lines_can_be_read(shelf, monkeypatch, text):
     (await shelf.open("docs")).ingest([("long", text + ".")])
     monkeypatch.setattr(tools_module, "MAX_CHARS", 100)

@@ -92,16 +92,19 @@ def test_the_threads_of_a_server_share_two_heaps() -> None:
     assert output(HEAPS).count("<heap nr=") > 2
 
 
+@pytest.mark.slow
 def test_a_number_of_heaps_that_the_user_has_set_stays(monkeypatch) -> None:
     monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
     assert output(HEAPS, "limit").count("<heap nr=") == 4
 
 
+@pytest.mark.slow
 def test_large_arrays_of_a_server_lie_outside_the_heaps() -> None:
     assert output(LARGE, "limit") == "True\n"
     assert output(LARGE) == "False\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_free_pages_inside_a_heap_go_back_to_the_system() -> None:
     assert output(TRIMMED) == "True\n"

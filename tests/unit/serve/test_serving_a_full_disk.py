@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from small_disks import on_small_disk
 
 
+@pytest.mark.slow
 def test_searches_go_on_and_writes_are_answered_with_an_error(tiny, tmp_path, monkeypatch):
     (tmp_path / "disk").mkdir()
     (tmp_path / "temporary").mkdir()

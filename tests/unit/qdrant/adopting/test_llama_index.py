@@ -9,6 +9,7 @@ from llama_index.core.schema import Document, ImageNode, MetadataMode, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQuery
 from qdrant_client import models
 
+from cases import slow
 from frameworks_collections import COSINE, NAME, llama_search, llama_store, nodes, with_vector
 from llama_index.vector_stores.twinvec import TwinvecVectorStore
 from twinvec.errors import ConfigurationError
@@ -143,7 +144,7 @@ def test_a_broken_node_stops_no_other(theirs, words, broken):
     assert (report.adopted, report.skips) == (50, [("7", "its _node_content is not a node of LlamaIndex")])
 
 
-@pytest.mark.parametrize("key", ["source", "kind", "text", "content", "metadata", "embedded"])
+@pytest.mark.parametrize("key", ["source", slow("kind"), "text", slow("content"), slow("metadata"), slow("embedded")])
 def test_metadata_under_our_keys_are_refused_in_place_and_copied(theirs, words, key, tmp_path):
     from twinvec_qdrant import Collection
 

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from cases import slow
 from stand_in import Fault, StandIn
 from twinvec import Encoder
 from twinvec.export.model import export_model
@@ -287,7 +288,7 @@ def test_json_lines_from_standard_input(twinvec, place, monkeypatch, tiny):
     assert report["failures"] == [["line 2", "no 'text' among ['id']; expected a string"]]
 
 
-@pytest.mark.parametrize("given", [b"not json\n", b'{"id": "a", "text": ""}\n', b""])
+@pytest.mark.parametrize("given", [b"not json\n", slow(b'{"id": "a", "text": ""}\n'), slow(b"")])
 def test_an_ingest_without_documents_says_that_the_collection_is_there(twinvec, place, monkeypatch, tiny, given):
     for more in (["--dry-run"], [], ["--json"]):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 import office_files
+from cases import slow
 from twinvec import Encoder, Hit
 from twinvec.retrieval import Passage
 from twinvec_qdrant import Collection, search_collections
@@ -195,7 +196,7 @@ def test_words_with_joiners_and_soft_hyphens_stay_whole():
     assert safe("\u202eexe.txt\u2066 \x9b31m\x85\x00") == " exe.txt   31m  "
 
 
-@pytest.mark.parametrize("found", ["sparse", "hybrid"])
+@pytest.mark.parametrize("found", [slow("sparse"), "hybrid"])
 def test_all_collections_of_a_store_are_searched(twinvec, filled, found):
     hits = figures(twinvec("search", "late fees for a pump", *filled, "--mode", found, "--json"))["hits"]
     assert {hit["collection"] for hit in hits} == {"notes", "rows"}
@@ -334,7 +335,7 @@ Off
 """
 
 
-@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("line_end", ["\n", slow("\r\n"), slow("\r")])
 def test_a_short_section_is_found_below_its_own_heading(twinvec, tmp_path, tiny_model, line_end):
     (tmp_path / "faq.md").write_bytes(FAQ.replace("\n", line_end).encode())
     (tmp_path / "plain.txt").write_bytes(line_end.join(["A first line.", "The zebra sleeps.", "A last line."]).encode())
@@ -429,15 +430,15 @@ def test_a_query_that_the_model_does_not_know_has_passages_by_words(tmp_path, ti
     ("given", "told"),
     [
         ("ok=true", "'ok' holds texts: write --filter 'ok=\"true\"'"),
-        ("zip=80331", "'zip' holds texts: write --filter 'zip=\"80331\"'"),
-        ("year=abc", "'year' holds numbers"),
+        slow("zip=80331", "'zip' holds texts: write --filter 'zip=\"80331\"'"),
+        slow("year=abc", "'year' holds numbers"),
         ("flag=1", "'flag' holds true or false"),
         ("nosuchkey=1", "the collection indexes no key 'nosuchkey'; it indexes flag, ok, who.name, year, zip"),
         ("nosuchkey!=1", ""),  # which all documents satisfy
-        ('zip="1"', ""),
-        ("year>=3000", ""),
-        ("who=1", ""),
-        ("title=1", ""),
+        slow('zip="1"', ""),
+        slow("year>=3000", ""),
+        slow("who=1", ""),
+        slow("title=1", ""),
         ('{"or": [{"nosuchkey": 1}]}', ""),
     ],
 )

@@ -61,7 +61,7 @@ def opened(place, monkeypatch):
     ("speed", "documents"),
     [
         pytest.param("even", HUGE, id="huge"),
-        pytest.param("even", SMALL, id="small"),
+        pytest.param("even", SMALL, id="small", marks=pytest.mark.slow),
         pytest.param("by length", HUGE, id="huge, by length", marks=pytest.mark.slow),
         pytest.param("by chance", SMALL, id="small, by chance", marks=pytest.mark.slow),
         pytest.param("a second each", FEW, id="a second each", marks=pytest.mark.slow),

@@ -165,7 +165,7 @@ def test_a_document_of_which_every_helper_dies_fails_alone(client):
 def test_files_are_parsed_by_helpers(client, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
-    for row, text in enumerate(sentences(30, seed=2)):
+    for row, text in enumerate(sentences(12, seed=2)):
         office_files.write_docx(folder / f"{row}.docx", [text])
     (folder / "5.docx").write_text("broken")
     (folder / "plain.md").write_text("# Plain\n\nA text that the leader reads.")
@@ -173,9 +173,9 @@ def test_files_are_parsed_by_helpers(client, tmp_path):
         wanted = alone.ingest(Root(str(folder)), prune=True)
         helpers = Handles(client, "read-led")
         report = led.ingest(Root(str(folder)), prune=True, helpers=helpers)
-        assert helpers.parsed == 30
+        assert helpers.parsed == 12
         assert counts(report) == counts(wanted)
-        assert (report.new, report.failed) == (30, 1)
+        assert (report.new, report.failed) == (12, 1)
         assert contents(client, led.name) == contents(client, alone.name)
 
 

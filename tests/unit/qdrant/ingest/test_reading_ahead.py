@@ -91,7 +91,7 @@ def test_a_call_is_what_another_process_needs(folder):
 
 
 def test_the_walk_goes_no_further_than_there_is_room(tmp_path):
-    for row in range(50):
+    for row in range(20):
         (tmp_path / f"{row:02}.html").write_text(f"<p>{row}</p>")
     taken = []
 
@@ -104,7 +104,7 @@ def test_the_walk_goes_no_further_than_there_is_room(tmp_path):
         return read_ahead(noted(), ahead=5)
 
     for number, _ in enumerate(Root(str(tmp_path)).read(with_results), 1):
-        assert len(taken) == min(number + 4, 50)
+        assert len(taken) == min(number + 4, 20)
 
 
 def test_a_file_that_every_process_dies_of_fails_alone(folder):

@@ -112,6 +112,7 @@ def test_a_workbook_that_was_read_well_gives_the_same_text(rows):
     assert convert(data, ".xlsx") == by_markitdown(data)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 3).flatmap(lambda width: st.lists(st.lists(CELLS, min_size=width, max_size=width), min_size=1)))
 def test_texts_and_whole_numbers_give_the_same_text(rows):

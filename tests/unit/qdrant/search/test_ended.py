@@ -11,6 +11,7 @@ import pytest
 from httpx import Limits, create_ssl_context
 from qdrant_client import QdrantClient, models
 
+from cases import few_quick, slow
 from deaths import STEPS
 from stand_in import StandIn
 from twinvec import Document
@@ -125,7 +126,7 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", few_quick(SEARCHES, ["dense", "hybrid", "filtered"]))
 def test_the_third_search_of_a_handle_makes_one_request(server, name):
     with opened(server, chunking=False) as collection:
         collection.ingest(DOCUMENTS)
@@ -154,8 +155,8 @@ def test_documents_of_many_chunks_need_one_request_too(server):
         assert requests(server, lambda: collection.search(QUERIES[0], 15, mode="dense")) <= 2
 
 
-@pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
-@pytest.mark.parametrize("group", [False, True], ids=["chunks", "documents"])
+@pytest.mark.parametrize("mode", [slow("dense"), slow("sparse"), "hybrid"])
+@pytest.mark.parametrize("group", [slow(False), True], ids=["chunks", "documents"])
 def test_one_request_finds_what_two_find(server, mode, group):
     equal = {f"copy{row:02}": TEXTS[7] for row in range(40)}  # more of one score than are asked for at first
     with opened(server, chunking=ChunkSettings()) as writer:
@@ -179,7 +180,7 @@ def test_one_request_finds_what_two_find(server, mode, group):
 @pytest.mark.parametrize(
     ("late", "hopes"),
     [
-        pytest.param(False, False, id="before-guessing"),
+        pytest.param(False, False, id="before-guessing", marks=pytest.mark.slow),
         pytest.param(True, True, id="after-hoping"),
         pytest.param(False, True, id="before-hoping", marks=pytest.mark.slow),
         pytest.param(True, False, id="after-guessing", marks=pytest.mark.slow),
@@ -269,7 +270,7 @@ def test_a_version_that_is_given_up_between_the_parts_of_a_request_is_not_shown(
         assert requests(server, lambda: shown(warm)) == 1
 
 
-@pytest.mark.parametrize("searches", [0, pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("searches", [0, slow(1), slow(2)])
 def test_a_commit_between_the_parts_of_a_request_mixes_no_versions(server, hoping, searches, monkeypatch):
     """The writer stops at each of its steps in turn, and goes on while the server answers a request."""
     with opened(server) as collection, opened(server) as warm:
@@ -420,7 +421,7 @@ LIMITED = {
 }
 
 
-@pytest.mark.parametrize("name", LIMITED)
+@pytest.mark.parametrize("name", few_quick(LIMITED, ["copies", "few bytes"]))
 def test_where_intents_tell_too_little_there_are_two_requests(server, name):
     cluster, limits = LIMITED[name]
     if limits:

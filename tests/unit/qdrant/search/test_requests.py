@@ -12,6 +12,7 @@ import pytest
 import tenacity
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
+from cases import few_quick
 from stand_in import Fault, StandIn
 from twinvec import Document
 from twinvec.adapters.coalescing import Coalescer
@@ -156,7 +157,7 @@ def test_grouped_searches_make_two_requests(server, asked):
             assert len(asked) == 2, options
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", few_quick(SEARCHES, ["hybrid", "filtered", "phrasings"]))
 def test_a_server_finds_what_the_embedded_store_finds(server, tmp_path, words, name):
     few = DOCUMENTS[:90]  # all are candidates: where candidates are cut, those of equal scores may differ
     with filled(words, few, client=client(server)) as there, filled(words, few, path=tmp_path) as here:
@@ -204,7 +205,7 @@ LIMITED = {
 }
 
 
-@pytest.mark.parametrize("name", LIMITED)
+@pytest.mark.parametrize("name", few_quick(LIMITED, ["batches of two", "shards, few results, and no exact search"]))
 def test_limits_of_a_server_cost_at_most_one_more_request(server, asked, words, name):
     """The server reports so many shards; the stand-in keeps all in one."""
     shards, limits, most = LIMITED[name]

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from cases import slow
 from twinvec.training.losses.cpu_ops import FastCpuOps, attention, dropout, embedding
 
 ONES = torch.ones(1001, 999)
@@ -73,7 +74,7 @@ def test_half_precision_stays_so():
     assert dropout(ONES.bfloat16(), 0.1).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("kind", ["none", "truths", "numbers"])
+@pytest.mark.parametrize("kind", ["none", slow("truths"), slow("numbers")])
 def test_attention_is_torchs_but_for_the_mask_that_is_drawn(kind):
     torch.manual_seed(0)
     query, key, value = (torch.randn(3, 4, 6, 8, requires_grad=True) for _ in range(3))

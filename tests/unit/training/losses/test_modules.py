@@ -12,6 +12,7 @@ from sentence_transformers.sentence_transformer import losses as theirs
 from sentence_transformers.util import dot_score
 
 import models
+from cases import few_quick, slow
 from models import build
 from twinvec import Encoder
 from twinvec.training.losses import modules as losses
@@ -104,7 +105,7 @@ def assert_same(one, other, tolerance=1e-5):
 
 
 @pytest.mark.parametrize("kept_tokens", [0, 40, 10**9])
-@pytest.mark.parametrize("arms", [(ANCHORS, POSITIVES), (ANCHORS, POSITIVES, NEGATIVES)])
+@pytest.mark.parametrize("arms", [slow((ANCHORS, POSITIVES)), (ANCHORS, POSITIVES, NEGATIVES)])
 def test_equals_their_ranking_loss(model, arms, kept_tokens):
     model.eval()  # without dropout: theirs draws it in another order
     ours = losses.EmbeddingLoss(model, losses.InfoNCELoss(), token_budget=30, kept_tokens=kept_tokens)
@@ -136,7 +137,7 @@ def test_dropout_is_replayed(model):
     assert abs(without[0] - once[0]) > 1e-3, "dropout was off, so nothing was tested"
 
 
-@pytest.mark.parametrize("kept_tokens", [10**9, 0])
+@pytest.mark.parametrize("kept_tokens", [slow(10**9), 0])
 def test_activations_that_are_computed_again_have_the_same_dropout(model, kept_tokens, monkeypatch):
     """Gradient checkpointing runs parts of the model once more within the backward pass."""
     model.train()
@@ -176,7 +177,7 @@ PAIRWISE = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRWISE)
+@pytest.mark.parametrize("name", few_quick(PAIRWISE, ["online", "cosine"]))
 def test_labelled_pairs_equal_theirs(model, name):
     model.eval()
     ours, their_class, options, factor = PAIRWISE[name]
@@ -209,7 +210,7 @@ def test_softmax_equals_theirs_in_the_model_and_the_head(model):
 @pytest.mark.parametrize(
     ("ours", "theirs_of"),
     [
-        (losses.InfoNCELoss(), theirs.MultipleNegativesRankingLoss),
+        slow(losses.InfoNCELoss(), theirs.MultipleNegativesRankingLoss),
         (
             losses.InfoNCELoss(InfoNCESettings(similarity="dot")),
             lambda model: theirs.MultipleNegativesRankingLoss(model, similarity_fct=dot_score),

@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from cases import slow
 from models import LONGEST, build, build_cross_encoder
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.errors import (
@@ -75,7 +76,7 @@ QUERY, DOCUMENT = "look for this: ", "a text: "
 PREFIXED = [{"anchor": QUERY + row["anchor"], "positive": DOCUMENT + row["positive"]} for row in PAIRS]
 
 
-@pytest.mark.parametrize("configured", [False, True], ids=["the model's own", "configured"])
+@pytest.mark.parametrize("configured", [False, slow(True)], ids=["the model's own", "configured"])
 def test_texts_are_trained_and_measured_behind_the_prompts_of_their_role(run, tmp_path, configured):
     prompts = {"query": QUERY, "document": DOCUMENT}
     prompted = build(tmp_path / "prompted", "bert", prompts={} if configured else prompts)

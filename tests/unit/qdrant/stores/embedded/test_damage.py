@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import slow
 from holders import HOLDER, with_helpers
 from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
 from twinvec_qdrant import Collection
@@ -146,7 +147,7 @@ def repaired(folder: Path, wanted: list, damaged: Path) -> None:
         assert answers(collection) == wanted
 
 
-@pytest.mark.parametrize("damage", [flipped, cut, zeroed, deleted])
+@pytest.mark.parametrize("damage", [flipped, slow(cut), slow(zeroed), deleted])
 def test_a_damaged_description_is_replaced_by_that_of_the_last_close(folder, wanted, damage):
     file = folder / "notes" / "collection.json"
     damage(file, random.Random(0))

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
+from cases import slow
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings
 from twinvec_qdrant.stores.embedded import index_build
@@ -147,6 +148,7 @@ def test_short_vectors_are_indexed_once_and_not_tried_again_by_every_ingest(tmp_
         assert collection._backend._shard is shard
 
 
+@pytest.mark.slow
 def test_what_is_outdated_gives_its_room_back(tmp_path, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.OUTDATED", 600)
 
@@ -167,6 +169,7 @@ def test_what_is_outdated_gives_its_room_back(tmp_path, monkeypatch):
         assert collection.count() == 200
 
 
+@pytest.mark.slow
 def test_what_is_outdated_gives_its_room_back_however_often_the_collection_is_opened(tmp_path, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.OUTDATED", 600)
     outdated = []
@@ -214,6 +217,7 @@ def test_the_vectors_of_a_new_model_are_not_taken_for_indexed(tmp_path, monkeypa
         assert collection.info()["indexed"] == 201
 
 
+@pytest.mark.slow
 def test_an_index_is_built_where_much_is_outdated_too(tmp_path, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.WORTHWHILE", 500)
     with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
@@ -227,9 +231,7 @@ def test_an_index_is_built_where_much_is_outdated_too(tmp_path, monkeypatch):
         assert collection.info()["indexed"] == 600
 
 
-@pytest.mark.parametrize(
-    "step", [pytest.param("copied", marks=pytest.mark.slow), "indexed", "between the renames", "renamed"]
-)
+@pytest.mark.parametrize("step", [slow("copied"), slow("indexed"), "between the renames", "renamed"])
 def test_killed_while_the_index_is_built_nothing_is_lost(folder, vectors, step):
     with opened(folder) as collection:
         exact = found(collection, vectors, exact=True)

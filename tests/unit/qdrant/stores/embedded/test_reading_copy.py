@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import slow
 from holders import HOLDER, with_helpers
 from small_disks import HELPERS, on_ext4, on_small_disk, without_rights
 from twinvec.errors import StoreUnavailableError
@@ -124,6 +125,7 @@ def test_a_full_disk_is_read_and_no_process_dies(on_disk, temporary, tmp_path):
         assert collection.ingest(NOTES).unchanged == len(NOTES)
 
 
+@pytest.mark.slow
 def test_when_there_is_room_again_the_same_object_writes_and_nothing_is_lost(on_disk, temporary):
     program = """
         with opened(place) as collection:
@@ -167,6 +169,7 @@ def test_a_disk_that_fills_up_while_a_collection_is_open_closes_with_a_warning_a
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_and_then_a_full_disk_lose_nothing(on_disk, temporary):
     program = """
         import signal
@@ -193,7 +196,9 @@ def test_a_writer_that_is_killed_and_then_a_full_disk_lose_nothing(on_disk, temp
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize(("options", "free"), [("size=64m", 0), *(("size=64m,nr_inodes=150", free) for free in (1, 2))])
+@pytest.mark.parametrize(
+    ("options", "free"), [slow("size=64m", 0), slow("size=64m,nr_inodes=150", 1), ("size=64m,nr_inodes=150", 2)]
+)
 def test_a_collection_is_dropped_from_a_full_disk(place, temporary, options, free):
     """Without inodes, as on other file systems without room, the locks cannot be made either, or not all of them."""
     program = """
