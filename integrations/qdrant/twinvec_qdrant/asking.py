@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, relevant, unknown_queries
+from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, relevant, unknown_texts
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
 
@@ -169,7 +169,7 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
         hits = opened.with_passages(text, hits if asked.everything else hits[asked.offset :])
         reranked = time.perf_counter() - start - searched
     hits = _relevant(hits, asked.least, opened)
-    unknown = setting.mode != "sparse" and unknown_queries(opened.encoder, [text])[0]
+    unknown = setting.mode != "sparse" and unknown_texts(opened.encoder, [text])[0]
     if setting.mode != "sparse" and not unknown:
         hits = _with_passages(text, hits, opened, asked.passages)
     sources = [_source(hit, asked.chunks) for hit in hits]

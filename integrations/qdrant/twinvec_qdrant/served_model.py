@@ -21,7 +21,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import SpaceMismatchError, StoreError, StoreUnavailableError, TwinvecError
-from twinvec.retrieval.base import Hit, SpaceEncoder, unknown_queries
+from twinvec.retrieval.base import Hit, SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.passages import with_passages
 from twinvec.retrieval.phrasings import Phrasings, led_terms, led_vector
@@ -141,7 +141,7 @@ class Serving:
             (read,) = yield from read_queries([words], self._bm25, self._known_words, syntax=False)
             sparse, right = self._bm25.queries([read.text], [read.right])[0], read.right
             if not right.isascii():  # a model is not loaded for words that it almost certainly knows
-                (unknown,) = unknown_queries((yield from self._reader()), [right])
+                (unknown,) = unknown_texts((yield from self._reader()), [right])
         found = yield from self._nearest(
             vector,
             space,
@@ -227,7 +227,7 @@ class Serving:
             encoder = yield from self._loaded(served)
             dense = list((yield from _dense(encoder, right, phrasings.answers)))
             if request.mode == "hybrid" and not phrasings.answers:
-                unknown = unknown_queries(encoder, right)
+                unknown = unknown_texts(encoder, right)
         if request.mode != "dense":
             sparse = self._bm25.queries([each.text for each in read], right)
             if phrasings.words:

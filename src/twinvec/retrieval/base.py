@@ -171,13 +171,13 @@ class SpaceEncoder(VectorEncoder, Protocol):
         """Digest of everything that decides the vectors."""
 
 
-def unknown_queries(encoder: object, queries: Sequence[str]) -> list[bool]:
-    """Return for each query whether most of it is words that the encoder's model does not know.
+def unknown_texts(encoder: object, texts: Sequence[str]) -> list[bool]:
+    """Return for each text whether most of it is words that the encoder's model does not know.
 
     An encoder without the tokenizer of a model folder knows all words.
     """
     unknown = getattr(getattr(encoder, "tokenizer", None), "unknown", None)
-    return [False] * len(queries) if unknown is None else cast("list[bool]", unknown(queries))
+    return [False] * len(texts) if unknown is None else cast("list[bool]", unknown(texts))
 
 
 def check_hits(hits: object, where: str) -> list[Hit]:

@@ -13,8 +13,9 @@ better.
     Both parts are then log-odds up to one factor, and no score depends on the other candidates. ``above`` is the place
     of a cosine between the landmarks with a soft floor, log(1 + exp(10 place)) / 10: cosines of unrelated texts tell
     nothing by their order. If nothing is near a query, words decide; z(dense) would give its cosines the usual spread.
-    The vector of a query of words that the model does not know says nothing, so words decide: the dense part counts by
-    a hundredth, which orders what the words leave equal.
+    The vector of a text of words that the model does not know says nothing. For a query of such words, and in a
+    collection of such texts, words decide: the dense part counts by a hundredth, which orders what the words leave
+    equal.
 ``"rrf"``: the sum of 1 / (60 + rank), reciprocal rank fusion (Cormack, Clarke and Büttcher 2009). Equal scores share a
     rank; a sparse score of 0 has no rank.
 ``"distribution"``: the sum of (score - (mean - 3 sd)) / (6 sd), distribution-based score fusion, as in Qdrant.
@@ -54,7 +55,7 @@ ONE_TERM = 0.75
 """The factor of the BM25 score of a query of one term, with landmarks."""
 
 UNKNOWN = 0.01
-"""The factor of the dense part for a query of words that the model does not know."""
+"""The factor of the dense part for a query, or a collection, of words that the model does not know."""
 
 RRF_K = 60
 _LARGEST = 1e30  # of a weight; a larger one makes the sum infinite
@@ -100,7 +101,7 @@ def fuse(
             s = calibration.words * s
         else:
             d, s = standardized(d, among_d), _evidence(among_s, terms) * s
-        d = UNKNOWN * d if unknown else d
+        d = UNKNOWN * d if unknown or (calibration is not None and calibration.unknown_texts) else d
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:

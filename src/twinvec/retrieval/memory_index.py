@@ -16,7 +16,7 @@ import numpy as np
 from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import BadVectorError
 from twinvec.retrieval.analysis import NEWEST_ANALYSIS, Analyzer
-from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit, unknown_queries
+from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit, unknown_texts
 from twinvec.retrieval.bm25 import BM25Index
 from twinvec.retrieval.documents import Document, DocumentLike, as_documents, json_payload
 from twinvec.retrieval.feedback import check_feedback, moved
@@ -155,7 +155,7 @@ class MemoryIndex:
             terms = self._analyzer.query_terms(part) if mode != "dense" else [[]] * len(part)
             vectors_QD = self._query_vectors(part, corpus, mode)
             dense_QN = ranking.cosines(vectors_QD)
-            unknown = unknown_queries(self._encoder, part) if mode == "hybrid" else [False] * len(part)
+            unknown = unknown_texts(self._encoder, part) if mode == "hybrid" else [False] * len(part)
             for row, (query, words) in enumerate(zip(part, terms, strict=True)):
                 dense = dense_QN[row]
                 sparse = np.zeros_like(dense) if mode == "dense" else corpus.bm25.scores(words)[ranking.rows]

@@ -58,6 +58,7 @@ class Calibration:
         unrelated: Landmark 0 of the cosine.
         near: Landmark 1 of the cosine.
         words: Weight of words in a hybrid search (``retrieval.fusion``).
+        unknown_texts: Whether most texts of the collection are of words that the model does not know.
     """
 
     version: Literal[1] = 1
@@ -65,6 +66,7 @@ class Calibration:
     unrelated: float | None = None
     near: float | None = None
     words: float = UNMEASURED_WORDS
+    unknown_texts: bool = False
 
     def __post_init__(self) -> None:
         """Refuse numbers that are no landmarks."""
@@ -131,12 +133,13 @@ def relevance(
     """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
 
     ``terms`` is the number of the query's terms. None if nothing is calibrated, or there is no score. If the query is
-    ``unknown``, mostly of words that the model does not know, its dense scores say nothing, and only words count.
+    ``unknown``, mostly of words that the model does not know, or the texts of the collection are, its dense scores say
+    nothing, and only words count.
     """
     if calibration is None:
         return None
     evidence = min(scores["sparse"] / terms, FULL_EVIDENCE) if "sparse" in scores and terms else None
-    if unknown and "sparse" in scores:
+    if (unknown or calibration.unknown_texts) and "sparse" in scores:
         return logistic(_SPARSE + _EVIDENCE_ALONE * (evidence or 0.0))
     if "dense" not in scores:
         return None if evidence is None else logistic(_SPARSE + _EVIDENCE_ALONE * evidence)

@@ -10,7 +10,7 @@ from qdrant_client import QdrantClient
 
 from twinvec import Encoder, MaxSimReranker, RetrieveRerank
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval.base import unknown_queries
+from twinvec.retrieval.base import unknown_texts
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, encoders
 from twinvec_qdrant.search.maxsim import StoredMaxSim
 from twinvec_qdrant.stores.points import states_name
@@ -56,8 +56,8 @@ def test_a_text_is_unknown_if_most_of_its_own_words_are(prompt):
     texts = [*known, *unknown, "ราคา " * 20, "price " * 20]
     expected = [*[(False, False)] * 5, *[(False, True)] * 5, (True, True), (True, False)]
     assert encoders.as_read(english, texts) == expected
-    assert unknown_queries(english, texts) == [unknown for _, unknown in expected]
-    assert unknown_queries(object(), texts) == [False] * len(texts)
+    assert unknown_texts(english, texts) == [unknown for _, unknown in expected]
+    assert unknown_texts(object(), texts) == [False] * len(texts)
     assert encoders.as_read(object(), texts) == [(False, False)] * len(texts)
 
 

@@ -5,6 +5,7 @@
   language near each other, and far from a question in its own.
 - Excerpts (``excerpts``) give the landmark 1: the median of their cosines with their chunks.
 - The same excerpts, searched by both stages in collections without them, give the weight of words (``weight``).
+- The texts count as unknown where most chunks of the sample consist mostly of words that the model does not know.
 
 The sample grows with the collection up to a limit, so that measuring stays small against encoding. It is taken again
 when the collection has doubled. Landmarks that are known of the model count like a part of the sample; they are those
@@ -15,14 +16,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit
 from twinvec.retrieval.analysis import Analyzer
-from twinvec.retrieval.base import SpaceEncoder
+from twinvec.retrieval.base import SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
 from twinvec.retrieval.fusion import CANDIDATES, parts
 from twinvec.retrieval.relevance import LEAST_MEASURED, MANY, Calibration, known_calibration
@@ -72,7 +74,7 @@ def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, o
         if (found := measured(backend, now, loaded)) is not None:
             with backend.writing:
                 if stored_description(backend).vector == now.vector:  # else the collection was migrated meanwhile
-                    backend.write_metadata({"calibration": asdict(found)})
+                    backend.write_metadata({"calibration": _as_stored(found)})
     except Exception as error:  # an encoder may raise anything, and all else is done
         logger.warning("%s: was not calibrated: %s", backend.location, error)
 
@@ -89,20 +91,29 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
     language = language_of(point.payload["text"] for point in sample[:_IDENTIFIED])
     if hint := language_hint(language, now.language, learnt_english=known.landmarks is not None):
         logger.warning("%s: %s", backend.location, hint)
+    are_unknown = 2 * sum(unknown_texts(encoder, [point.payload["text"] for point in sample])) > len(sample)
     if language != ENGLISH:
         known = Calibration()
     elif chunks < LEAST_MEASURED:
         was_measured = now.calibration is not None and now.calibration.landmarks is not None
-        return Calibration(chunks=chunks) if was_measured else None
+        return Calibration(chunks=chunks, unknown_texts=are_unknown) if was_measured or are_unknown else None
     questions = QUESTIONS[language][: max(_QUESTIONS, chunks // _QUESTIONS_SHARE)]
     unrelated = _unrelated(backend, now, encoder, questions)
     taken = excerpts(sample[: _LOOKED_AT * wanted], wanted)
     queries_ED, rests_ED = _excerpt_vectors(encoder, taken)
     calibration = _landmarks(unrelated, _near(backend, now, taken, queries_ED), known, chunks)
     if calibration is None:
-        return None
+        return Calibration(chunks=chunks, unknown_texts=True) if are_unknown else None
     observations = _observations(backend, now, taken, queries_ED, rests_ED, calibration)
-    return Calibration(1, chunks, calibration.unrelated, calibration.near, fitted_weight(observations))
+    return replace(calibration, words=fitted_weight(observations), unknown_texts=are_unknown)
+
+
+def _as_stored(calibration: Calibration) -> dict[str, Any]:
+    """Return the fields of a calibration as they are stored: ``unknown_texts``, a later one, only where it is true."""
+    fields = asdict(calibration)
+    if not calibration.unknown_texts:
+        del fields["unknown_texts"]
+    return fields
 
 
 def _known(description: Description, chunks: int = MANY) -> Calibration:

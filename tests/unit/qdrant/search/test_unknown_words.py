@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from twinvec import Encoder, MemoryIndex
 from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
 from twinvec_qdrant import Collection
+from twinvec_qdrant.records.description import stored_description
 
 TEXTS = {
     "letters": "x" * 500,
@@ -60,3 +63,25 @@ def test_a_query_of_known_words_and_a_strange_one_keeps_its_vector(collection):
     first = collection.search("tea in the garden ราคา")[0]
     assert first.id == "tea"
     assert first.scores["fused"] > 1
+
+
+def test_words_decide_in_a_collection_of_unknown_words(place, encoder):
+    """The vectors of its texts say nothing, whatever the query."""
+    prices = {f"price {number}": f"ราคา ข้าว ใน ตลาด {number} บาท" for number in range(40)}
+    texts = {**prices, "loader": "ติดตั้ง GRUB " + "หลัง จาก รีบูต ระบบ " * 20, "food": "food อาหาร grubby"}
+    with Collection.open("thai", encoder=encoder, chunking=False, **place) as collection:
+        collection.ingest(texts.items())
+        hits = collection.search("GRUB")
+        assert hits[0].id == "loader"
+        assert hits[0].relevance == max(hit.relevance for hit in hits)
+        assert max(hits, key=lambda hit: hit.scores["dense"]).id == "food", "or this test shows nothing"
+        assert stored_description(collection._backend).calibration.unknown_texts
+        with Collection.open("thai", encoder=encoder, **place) as again:
+            assert [(hit.id, hit.score) for hit in again.search("GRUB")] == [(hit.id, hit.score) for hit in hits]
+
+
+def test_what_older_versions_do_not_know_is_stored_only_where_it_holds(encoder, tmp_path):
+    with Collection.open("notes", tmp_path, encoder=encoder) as collection:
+        collection.ingest((f"note {number}", f"the invoice {number} has been paid by bank") for number in range(50))
+    stored = json.loads((tmp_path / "notes" / "collection.json").read_text())
+    assert stored["calibration"].keys() == {"version", "chunks", "unrelated", "near", "words"}
