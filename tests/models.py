@@ -21,8 +21,8 @@ from typing import Any
 from cases import few_quick
 
 BACKBONES = ("bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta")
-BACKBONE_CASES = few_quick(BACKBONES, quick=("bert", "mpnet", "roberta"))
-"""The backbones as cases of a test; half of them are left to the slow tests."""
+BACKBONE_CASES = few_quick(BACKBONES, quick=("bert", "mpnet"))
+"""The backbones as cases of a test; most of them are left to the slow tests."""
 
 HIDDEN = 32
 POSITIONS = 66  # roberta-like models keep two of them for padding

@@ -60,7 +60,7 @@ def documentation() -> list[Document]:
     documents = []
     for module in (json, os, shutil, statistics, subprocess, textwrap):
         for name, value in sorted(vars(module).items()):
-            text = inspect.getdoc(value) if callable(value) else None
+            text = (inspect.getdoc(value) or "")[:600] if callable(value) else None
             if text and getattr(value, "__module__", None):
                 payload = {
                     "module": module.__name__,
@@ -224,6 +224,7 @@ def frequency_bounds(query: str, left: list[Document], gone: list[Document]) -> 
     return min(lowest), max(highest)
 
 
+@pytest.mark.slow
 def test_after_changes_scores_are_those_of_the_documents_there_are(opened, place, encoder, documents):
     """On a server before 1.19, as far as the words of removed documents allow; see ``frequency_bounds``."""
     shorter, left, deleted = changed(documents)

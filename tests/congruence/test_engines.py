@@ -59,6 +59,7 @@ def test_every_pooling_behind_prompts(cache, tiny_model, texts, kind, include_pr
         assert cosines(ours.encode_query(texts)[:, columns], vectors[:, columns]).min() > 0.99999
 
 
+@pytest.mark.slow
 @each_runtime
 @pytest.mark.parametrize("activation", ["Tanh", pytest.param("GELU", marks=pytest.mark.slow)])
 def test_heads_and_truncated_dimensions(cache, tiny_model, texts, activation, engine):

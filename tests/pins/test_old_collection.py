@@ -175,6 +175,7 @@ def _line(document: Document) -> dict[str, Any]:
     return {"id": document.id, "text": document.text, "title": document.title, **document.payload}
 
 
+@pytest.mark.slow
 def test_pruning_asks_which_source_the_documents_are_from(twinvec, tmp_path):
     folder, store = tmp_path / "notes", tmp_path / "store"
     unpack(ARCHIVE, store)

@@ -13,6 +13,7 @@ import sys
 import numpy as np
 import pytest
 
+from cases import slow
 from congruence.test_vectors import assert_equal
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.export.model import export_model
@@ -56,7 +57,7 @@ print(json.dumps({
 """
 
 
-@pytest.mark.parametrize(("runtime", "missing"), [("openvino", ()), ("onnx", ("openvino",))])
+@pytest.mark.parametrize(("runtime", "missing"), [("openvino", ()), slow("onnx", ("openvino",))])
 def test_encoding_is_that_of_torch(run, tiny_model, tiny_cross_encoder, runtime, missing):
     folder, cross_encoder = tiny_model("bert"), tiny_cross_encoder("bert")
     found = json.loads(run(ENCODE, folder, cross_encoder, json.dumps(TEXTS), missing=missing).stdout)

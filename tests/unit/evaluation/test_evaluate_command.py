@@ -87,6 +87,7 @@ def test_the_runs_of_one_folder_keep_their_systems_apart(twinvec, beir, store, t
         assert {line.split()[5] + ".trec" for line in lines} == {name}
 
 
+@pytest.mark.slow
 def test_vectors_are_measured_in_fewer_bytes(twinvec, beir, model, tmp_path):
     done = twinvec("evaluate", model, "--ir", beir, "--forms", tmp_path / "costs.png", "--json")
     forms = json.loads(done.out)["forms"]["small"]
@@ -185,6 +186,7 @@ def test_a_narrow_terminal_gets_the_measures_as_lines(on_terminal, beir):
     assert all(line.rstrip() == line[:50].rstrip() for line in shown.splitlines())
 
 
+@pytest.mark.slow
 def test_a_collection_is_measured_with_other_indexes(twinvec, beir, store, tmp_path, monkeypatch):
     few = {"float32": serving.INDEXES["float32"]}
     monkeypatch.setitem(serving.evaluate_indexes.__kwdefaults__, "indexes", few)

@@ -79,6 +79,7 @@ def test_a_collection_of_other_documents_is_refused(tmp_path, small):
             evaluate_collection(opened, small, **FAST)
 
 
+@pytest.mark.slow
 def test_indexes_are_compared_and_the_own_one_is_put_back(collection, small):
     before = collection.info()["index"]
     indexes = {"plain": {"quantization": "none"}, "signs, 8 edges": {"quantization": "binary", "m": 8}}

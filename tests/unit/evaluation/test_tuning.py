@@ -91,6 +91,7 @@ def test_what_wins_by_chance_only_is_not_chosen():
     assert found.gain.p_value > 0.05
 
 
+@pytest.mark.slow
 def test_the_choice_from_few_noisy_queries_does_no_harm():
     """Settings all alike but for noise: the best mean would be luck, and plain hybrid search stays, however many."""
     random = np.random.default_rng(0)
@@ -187,6 +188,7 @@ def words_matter(table_model):
     return MemoryIndex(table_model(vectors), documents), data
 
 
+@pytest.mark.slow
 def test_maxsim_is_mixed_as_the_reranker_does(encoder, beir):
     data = load_beir(beir)
     queries = {f"q{row}": text for row, text in enumerate(list(data.queries.values()) * 4)}
@@ -409,6 +411,7 @@ def test_a_collection_is_measured_as_it_was_tuned(twinvec, tiny_model, tmp_path,
     assert "reranked" not in json.loads(twinvec("evaluate", *place, "--mode", "dense").out)
 
 
+@pytest.mark.slow
 def test_a_tuned_setting_is_measured_at_the_depth_at_which_it_serves(twinvec, tmp_path, make_beir):
     """With recall@100 among the measures, a search for 10 hits still reranks 20, and finds the others behind them."""
     documents = {f"d{row}": ("", text_of(row)) for row in range(40)}

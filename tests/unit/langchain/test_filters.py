@@ -7,6 +7,7 @@ from langchain_core.documents import Document
 from langchain_core.structured_query import Comparator, Comparison, Operation, Operator, StructuredQuery
 from qdrant_client import QdrantClient, models
 
+from cases import slow
 from langchain_twinvec import TwinvecTranslator, TwinvecVectorStore
 from twinvec.errors import FilterError
 from twinvec_qdrant import Collection
@@ -19,7 +20,7 @@ METADATA = {
 }
 
 
-@pytest.fixture(scope="module", params=["embedded", "client"])
+@pytest.fixture(scope="module", params=["embedded", slow("client")])
 def store(request, tmp_path_factory):
     place = (
         {"path": tmp_path_factory.mktemp("store")}

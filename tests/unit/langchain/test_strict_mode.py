@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from qdrant_client import QdrantClient
@@ -14,6 +15,7 @@ DOCUMENTS = [
 ]
 
 
+@pytest.mark.slow
 def test_every_method_keeps_to_the_limits(strict, clock):
     client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
     embeddings = DeterministicFakeEmbedding(size=24)

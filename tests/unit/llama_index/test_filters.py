@@ -8,6 +8,7 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQuery
 from qdrant_client import QdrantClient, models
 
+from cases import slow
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.vector_stores.twinvec import TwinvecVectorStore
 from twinvec.errors import ConfigurationError, FilterError
@@ -21,7 +22,7 @@ METADATA = {
 }
 
 
-@pytest.fixture(scope="module", params=["embedded", "client"])
+@pytest.fixture(scope="module", params=["embedded", slow("client")])
 def store(request, tmp_path_factory):
     place = (
         {"path": tmp_path_factory.mktemp("store")}

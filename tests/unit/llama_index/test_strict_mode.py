@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQuery
@@ -21,6 +22,7 @@ def node(row: int) -> TextNode:
     return made
 
 
+@pytest.mark.slow
 def test_every_method_keeps_to_the_limits(strict, clock):
     client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
     store = TwinvecVectorStore(MODEL, "notes", client=client)

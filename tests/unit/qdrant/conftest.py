@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from qdrant_client import QdrantClient
 
+from cases import slow
 from twinvec_qdrant import Collection
 from twinvec_qdrant.ingest import pace
 from words import WordEncoder
@@ -21,7 +22,7 @@ def words() -> WordEncoder:
     return WordEncoder()
 
 
-@pytest.fixture(params=["embedded", "client"])
+@pytest.fixture(params=["embedded", slow("client")])
 def place(request, tmp_path):
     """Arguments of ``Collection.open`` that name a store; the same store for every call in a test."""
     if request.param == "embedded":

@@ -220,6 +220,7 @@ def killed(step: str, *arguments: object) -> None:
         process.send_signal(signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["copied_tree", pytest.param("sync_files", marks=pytest.mark.slow)])
 def test_a_killed_backup_leaves_none_under_its_name(store, tmp_path, step):
     killed(step, "backup", store, tmp_path / "backup")
@@ -267,6 +268,7 @@ def test_a_killed_restore_leaves_the_old_or_the_new_collection(store, tmp_path, 
     assert sorted(each.name for each in (store / "notes").iterdir()) == ["collection.json", "lock", "owner", "shard"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", range(3))
 def test_killed_between_the_renames_the_restored_collection_is_put_in_place(store, tmp_path, step):
     backup_collection("notes", tmp_path / "backup", store)

@@ -282,6 +282,7 @@ def test_a_small_collection_of_a_model_without_known_landmarks_stays_unmeasured(
     assert stored(collection) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late_interaction", [False, slow(True)])
 def test_after_maxsim_hits_are_less_relevant_where_all_texts_are_near_each_other(encoder, tmp_path, late_interaction):
     asked = "Wie wirkt eine Impfung?"

@@ -14,6 +14,7 @@ import pytest
 from qdrant_client import QdrantClient
 
 import searching
+from cases import slow
 from deaths import Died
 from holders import with_helpers
 from searching import MODELS, NOTES, QUERY, Searching, cosines, loading
@@ -28,7 +29,7 @@ from words import StateEncoder, WordEncoder
 OLD, NEW, THIRD = MODELS.values()
 
 
-@pytest.fixture(params=["embedded", "client", "server"])
+@pytest.fixture(params=["embedded", slow("client"), "server"])
 def place(request, tmp_path):
     """Arguments of ``Collection.open`` that name a store; the same store for every call in a test."""
     if request.param == "embedded":

@@ -300,6 +300,7 @@ UNANNOUNCED = """
 """
 
 
+@pytest.mark.slow
 def test_a_store_on_a_full_disk_is_served_unannounced(tmp_path):
     program = """
         from twinvec_qdrant import Announcement, serving_process

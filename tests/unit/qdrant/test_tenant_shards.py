@@ -84,6 +84,7 @@ def everything(collection: Collection) -> list:
     ]
 
 
+@pytest.mark.slow
 def test_everything_is_as_without_shards_of_tenants(server):
     with opened(server, cluster=LARGE) as sharded, opened(None) as plain:
         assert everything(sharded) == everything(plain)

@@ -75,6 +75,7 @@ async def answer(shelf: Library, tool: str, **arguments):
     return result.structured_content
 
 
+@pytest.mark.slow
 async def test_a_library_loads_a_model_once_for_all_collections_of_its_space(tmp_path, tiny_model):
     small, large = str(tiny_model("bert")), str(tiny_model("roberta"))
     for name, model, options in (("a", small, {}), ("b", small, {}), ("c", small, {"dim": 8}), ("d", large, {})):
@@ -315,6 +316,7 @@ async def test_a_size_holds_for_ids_and_metadata_too(shelf):
     assert found["left_out_count"] == 6
 
 
+@pytest.mark.slow
 async def test_a_pattern_that_fits_thousands_of_ids_has_a_short_answer(shelf):
     (await shelf.open("docs")).ingest([(f"n/{number}", "x") for number in range(2000)])
     result = await asked(shelf, "get_documents", pattern="n/*")

@@ -70,6 +70,7 @@ def test_what_is_not_http_is_refused_whole(address):
         assert until_closed(connection).endswith(b"Invalid HTTP request received.")
 
 
+@pytest.mark.slow
 def test_a_large_file_arrives_whole(address):
     with sent(address, "GET /docs/swagger-ui-bundle.js", b"Connection: close\r\n\r\n") as connection:
         head, _, body = until_closed(connection).partition(b"\r\n\r\n")

@@ -87,6 +87,7 @@ def output(code: str, *options: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_the_threads_of_a_server_share_two_heaps() -> None:
     assert output(HEAPS, "limit").count("<heap nr=") == 2
     assert output(HEAPS).count("<heap nr=") > 2

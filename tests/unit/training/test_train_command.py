@@ -130,6 +130,7 @@ def test_mine_judges_chunks_by_the_documents_they_are_of(twinvec, chunked, margi
         assert not any(body in row["positive"] for body in bodies)
 
 
+@pytest.mark.slow
 def test_mine_does_not_go_on_in_another_store(twinvec, chunked, monkeypatch):
     def die(*_):
         raise RuntimeError("killed")

@@ -75,6 +75,7 @@ def test_a_refused_copy_leaves_no_empty_collection(twinvec, tiny_model, tmp_path
     assert json.loads(twinvec("info", "-c", NAME, "--path", store, "--json").out)["points"] == 12
 
 
+@pytest.mark.slow
 def test_a_folder_of_the_local_mode_is_copied(twinvec, tiny_model, tmp_path):
     folder, store = tmp_path / "qdrant", tmp_path / "store"
     client = QdrantClient(path=str(folder))

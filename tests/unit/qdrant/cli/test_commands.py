@@ -186,6 +186,7 @@ def test_an_empty_source_prunes_only_where_that_is_said(twinvec, folder, place, 
     assert figures(emptied)["deleted"] == 3
 
 
+@pytest.mark.slow
 def test_search_for_people_and_programs(twinvec, folder, place):
     twinvec("ingest", folder, *place)
     assert figures(twinvec("info", *place, "--json"))["model"] == "default"

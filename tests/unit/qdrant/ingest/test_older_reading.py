@@ -113,6 +113,7 @@ def test_the_lines_of_a_hit_are_found_with_and_without_the_bytes_of_an_image(fol
     assert places.lines("d.md", hit, 0, len(text)) == (1, 3)
 
 
+@pytest.mark.slow
 def test_reindex_brings_an_older_collection_to_the_newest_reading(folder, old):
     old.ingest(Root(str(folder)))
     old.reindex(payload_indexes=False)

@@ -90,6 +90,7 @@ def test_a_call_is_what_another_process_needs(folder):
         assert result == (wanted[file.identity], size)
 
 
+@pytest.mark.slow
 def test_the_walk_goes_no_further_than_there_is_room(tmp_path):
     for row in range(20):
         (tmp_path / f"{row:02}.html").write_text(f"<p>{row}</p>")

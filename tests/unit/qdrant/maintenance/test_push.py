@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 from qdrant_client import QdrantClient
 
+from cases import slow
 from deaths import Died, die_at
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError, StoreLimitError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, drop_collection
@@ -36,7 +37,7 @@ def guides(place, encoder):
         yield opened
 
 
-@pytest.fixture(params=["embedded", "client"])
+@pytest.fixture(params=["embedded", slow("client")])
 def other(request, tmp_path):
     """The other store."""
     return {"path": tmp_path / "other"} if request.param == "embedded" else {"client": QdrantClient(":memory:")}

@@ -181,7 +181,7 @@ def test_one_request_finds_what_two_find(server, mode, group):
     ("late", "hopes"),
     [
         pytest.param(False, False, id="before-guessing", marks=pytest.mark.slow),
-        pytest.param(True, True, id="after-hoping"),
+        pytest.param(True, True, id="after-hoping", marks=pytest.mark.slow),
         pytest.param(False, True, id="before-hoping", marks=pytest.mark.slow),
         pytest.param(True, False, id="after-guessing", marks=pytest.mark.slow),
     ],

@@ -299,6 +299,7 @@ async def test_awaited_searches_find_what_blocking_ones_find(server, asked, word
             await collection.asearch("fox", limit=0)
 
 
+@pytest.mark.slow
 async def test_many_awaited_searches_share_the_encoder(server, words, monkeypatch):
     """The first encoding goes on until all other searches wait for theirs."""
     encode, call, sizes, asked, all_wait = words.encode_query, Coalescer.__call__, [], [], threading.Event()
@@ -362,6 +363,7 @@ def few(count: int, collection: Collection) -> list:
     return [collection._backend.points([record_id(f"d{row:03}")]) for row in range(count)]
 
 
+@pytest.mark.slow
 def test_two_event_loops_one_after_the_other(server, words):
     filled(words, client=client(server)).close()
     theirs = AsyncQdrantClient(url=server.url, timeout=60, check_compatibility=False)

@@ -47,6 +47,7 @@ def run(program: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_use_in_the_child_is_a_clear_error_and_the_parent_goes_on(tmp_path) -> None:
     told = run(
         """

@@ -123,6 +123,7 @@ def test_equals_their_symmetric_loss(model):
     assert_same(step(model, ours, features(model, ANCHORS, POSITIVES)), expected)
 
 
+@pytest.mark.slow
 def test_dropout_is_replayed(model):
     model.train()
     arms = features(model, ANCHORS, POSITIVES, NEGATIVES, hashed=True)

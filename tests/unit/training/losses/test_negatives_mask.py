@@ -24,6 +24,7 @@ def test_other_texts_have_other_hashes(other):
     assert text_hash(other) != text_hash("a b")
 
 
+@pytest.mark.slow
 def test_a_hash_is_the_same_in_every_process():
     program = "from twinvec.training.losses.negatives_mask import text_hash; print(text_hash('straße 日本'))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)

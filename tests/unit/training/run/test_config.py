@@ -250,6 +250,7 @@ def test_the_examples_are_well_formed(path):
     TrainConfig.model_validate(yaml.safe_load(path.read_text()))
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_recipe_runs_scaled_down(data, tiny_model, tmp_path):
     values = yaml.safe_load((ROOT / "examples" / "billion_pairs.yaml").read_text())

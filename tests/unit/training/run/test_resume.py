@@ -157,6 +157,7 @@ def test_a_folder_whose_run_is_not_finished_is_no_damaged_model(run, interrupt, 
         Encoder(tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_wherever_it_is_moved(run, interrupt, tmp_path, monkeypatch):
     schedule = {"steps": 6, "checkpoint_every": 2}
     settings = {"evaluation": {"pairs": "rows.jsonl", "every": 2}}

@@ -178,6 +178,7 @@ def test_no_random_damage_goes_unnoticed_and_every_one_is_repaired(whole, wanted
         shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_a_repair_that_did_not_end_is_not_taken_for_a_whole_collection(folder):
     next(path for path in files(folder) if path.name == "version.info").unlink()
     opened(folder, repair=True).close()
@@ -188,6 +189,7 @@ def test_a_repair_that_did_not_end_is_not_taken_for_a_whole_collection(folder):
     opened(folder).close()
 
 
+@pytest.mark.slow
 def test_a_repair_without_room_says_so_and_the_next_one_goes_on(folder, wanted, monkeypatch):
     damage, name = CHOSEN[0]
     (file,) = (path for path in files(folder) if path.as_posix().endswith(name))
@@ -247,6 +249,7 @@ KILLED_WHILE_CLOSING = """
 """
 
 
+@pytest.mark.slow
 def test_after_a_kill_between_the_writing_and_the_naming_of_checksums_nothing_is_called_damaged(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(KILLED_WHILE_CLOSING), str(tmp_path)]
     assert subprocess.run(command, env=with_helpers(), check=False).returncode == -signal.SIGKILL

@@ -138,6 +138,7 @@ def test_an_ingest_that_brings_much_builds_the_index(folder, vectors, monkeypatc
         assert collection._backend._shard is shard, "one more is no reason"
 
 
+@pytest.mark.slow
 def test_short_vectors_are_indexed_once_and_not_tried_again_by_every_ingest(tmp_path, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.WORTHWHILE", 500)
     with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
@@ -193,6 +194,7 @@ def test_a_count_of_what_was_written_that_is_damaged_stops_nothing(tmp_path):
         assert collection.info()["indexed"] == 0
 
 
+@pytest.mark.slow
 def test_an_index_that_was_asked_for_stays_when_room_is_given_back(tmp_path, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.OUTDATED", 300)
     with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
@@ -204,6 +206,7 @@ def test_an_index_that_was_asked_for_stays_when_room_is_given_back(tmp_path, mon
         assert collection._backend._shard.info().indexed_vectors_count == 400
 
 
+@pytest.mark.slow
 def test_the_vectors_of_a_new_model_are_not_taken_for_indexed(tmp_path, monkeypatch):
     with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
         collection.ingest((name, f"note {name}") for name in IDS[:200])
@@ -231,7 +234,7 @@ def test_an_index_is_built_where_much_is_outdated_too(tmp_path, monkeypatch):
         assert collection.info()["indexed"] == 600
 
 
-@pytest.mark.parametrize("step", [slow("copied"), slow("indexed"), "between the renames", "renamed"])
+@pytest.mark.parametrize("step", [slow("copied"), slow("indexed"), slow("between the renames"), "renamed"])
 def test_killed_while_the_index_is_built_nothing_is_lost(folder, vectors, step):
     with opened(folder) as collection:
         exact = found(collection, vectors, exact=True)

@@ -146,6 +146,7 @@ def test_when_there_is_room_again_the_same_object_writes_and_nothing_is_lost(on_
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_while_a_collection_is_open_closes_with_a_warning_and_loses_nothing(on_disk, temporary):
     program = """
         warnings = Warnings()
@@ -197,7 +198,7 @@ def test_a_writer_that_is_killed_and_then_a_full_disk_lose_nothing(on_disk, temp
 
 
 @pytest.mark.parametrize(
-    ("options", "free"), [slow("size=64m", 0), slow("size=64m,nr_inodes=150", 1), ("size=64m,nr_inodes=150", 2)]
+    ("options", "free"), [slow("size=64m", 0), slow("size=64m,nr_inodes=150", 1), slow("size=64m,nr_inodes=150", 2)]
 )
 def test_a_collection_is_dropped_from_a_full_disk(place, temporary, options, free):
     """Without inodes, as on other file systems without room, the locks cannot be made either, or not all of them."""
@@ -276,6 +277,7 @@ def test_a_copy_follows_its_original(store, temporary, closed_to_us):
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_has_the_turn_gives_it_to_one_that_copies(store, temporary, closed_to_us):
     command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(store)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -287,6 +289,7 @@ def test_a_process_that_has_the_turn_gives_it_to_one_that_copies(store, temporar
     assert holder.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_collection_that_another_process_has_open_needs_no_room_as_after_a_kill(
     store, temporary, monkeypatch, caplog
 ):
@@ -344,6 +347,7 @@ def _fail(*_: object) -> None:
     raise OSError("a fault")
 
 
+@pytest.mark.slow
 def test_the_next_reader_removes_the_copy_of_a_killed_one(store, temporary, closed_to_us):
     program = """
         from twinvec_qdrant.stores.embedded.folder import CollectionFolder

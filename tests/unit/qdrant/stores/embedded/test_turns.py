@@ -126,6 +126,7 @@ def test_two_processes_search_beside_one_that_ingests(folder):
         }
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_in_its_turn_leaves_it_to_the_others(folder):
     with ExitStack() as stack:
         killed = started(stack, SEARCHER, folder, 1)
@@ -150,6 +151,7 @@ def test_an_idle_process_lets_others_search_and_write_and_sees_what_they_wrote(f
     assert sorted(each.name for each in (folder / "notes").iterdir()) == ["collection.json", "lock", "owner", "shard"]
 
 
+@pytest.mark.slow
 def test_the_description_is_changed_within_a_turn(folder):
     with opened(folder) as collection:
         collection._backend.give()  # as a process does for which another one waits
@@ -404,6 +406,7 @@ def test_a_writer_that_waits_for_long_says_for_whom(tmp_path, monkeypatch, caplo
         turns.leave()
 
 
+@pytest.mark.slow
 def test_a_collection_that_another_process_has_open_is_not_dropped(folder):
     with opened(folder) as collection, ExitStack() as stack:
         holder = started(stack, HOLDER, folder)
