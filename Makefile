@@ -16,8 +16,9 @@ LOWEST_STAMP := $(LOWEST)/.installed
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml $(wildcard integrations/*/pyproject.toml)
 EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[code,documents]" -e integrations/langchain -e integrations/llama_index -e integrations/serve -e integrations/ray
+# Nothing is compiled to bytecode before it is used: most of what is installed never is.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint constraints.txt
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 # The tests of one file stay with one process. Python may write bytecode, which the many processes of the tests share.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
 # One process more than there are cores, and at most four: many tests wait for other processes.
@@ -40,7 +41,7 @@ install: $(STAMP)  ## Make .venv with all packages, editable
 $(STAMP): $(PROJECTS) constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) torch  # by pip, which honours all settings of the machine; uv then finds it installed
+	$(PIP) --no-compile torch  # by pip, which honours all settings of the machine; uv then finds it installed
 	{ $(PIP) uv && $(UV) $(EDITABLE); } || $(PIP) $(EDITABLE)  # uv takes a quarter of the time
 	@touch $@
 
