@@ -245,7 +245,7 @@ class Collection:
             documents: Anything that ``twinvec.retrieval.documents.as_document`` accepts, or a ``Failure`` of
                 ``read_source``; read once. Or a ``Root``, which the collection then keeps as one of its sources.
             vectors: Vectors of the collection's space for documents that are embedded already, by id; only without
-                chunking and without stored token states.
+                chunking and without stored token states. A vector of another id is reported with a warning.
             prune: Remove the other documents of the same source, except those that a failure may hide.
             allow_empty: Let ``prune`` remove everything if the documents are empty; default: an error.
             dry_run: Report what would be done; encode and write nothing.

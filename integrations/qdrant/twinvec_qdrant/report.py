@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from twinvec.errors import IngestError
 
 _MOST_SKIPS = 1000
+_NAMED = 3
 
 
 @dataclass(slots=True)
@@ -82,6 +83,13 @@ def unknown_warning(chunks: int) -> str:
         f"{counted} mostly of words that the model does not know, so searches by vectors can hardly tell them apart; "
         "if they are in another language, choose a model that reads it (twinvec migrate --to MODEL)"
     )
+
+
+def unused_warning(ids: Sequence[str]) -> str:
+    """Return the warning that the caller gave vectors for these ids, which no document has."""
+    counted = "1 vector has the id" if len(ids) == 1 else f"{len(ids):,} vectors have the ids"
+    named = ", ".join(map(repr, ids[:_NAMED])) + (", ..." if len(ids) > _NAMED else "")
+    return f"{counted} of no document in this ingest: {named}"
 
 
 def all_failed(report: IngestReport) -> IngestError:

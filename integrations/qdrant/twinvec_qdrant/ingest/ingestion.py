@@ -46,7 +46,7 @@ from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.roots import Membership
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
-from twinvec_qdrant.report import IngestReport, unknown_warning
+from twinvec_qdrant.report import IngestReport, unknown_warning, unused_warning
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Ingestion:
         self._vectors = ChunkVectors(self._backend, encoder, description, vectors)
         self._pace = pace or Pace(encoder)
         self._encoding = Encoding(self._vectors, self._pace)
-        self._has_given = bool(vectors)
+        self._given = vectors
         self._refreshed = refreshed
         self._taken: deque[Sequence[PlannedDocument]] = deque()  # the batches that are not written whole
         self._waiting: list[PlannedDocument] | None = None  # what is left of the first of them, once it is begun
@@ -138,6 +138,8 @@ class Ingestion:
             self._catalog.leave(self._drafts.values())
         if unknown := self._report.unknown - before:
             self._warn(unknown_warning(unknown))
+        if unused := [each.removeprefix(membership.prefix) for each in self._given.keys() - self._gate.seen.keys()]:
+            self._warn(unused_warning(sorted(unused)))
         return self._report
 
     def _warn(self, message: str) -> None:
@@ -161,7 +163,7 @@ class Ingestion:
                 return self._write_with_model(iter(partial(self._next_of, batches), None))
             except SpaceMismatchError:
                 before = self._description.vector
-                if self._has_given:
+                if self._given:
                     raise
                 self._encoding.close()
                 self._description, encoder = self._refreshed()

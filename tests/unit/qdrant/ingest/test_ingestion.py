@@ -307,6 +307,17 @@ def test_vectors_go_by_the_ids_as_the_documents_have_them(collection, words):
     assert collection.search_vector(vector, 1)[0].id == "7"
 
 
+def test_vectors_of_ids_that_no_document_has_are_told(collection, words, caplog):
+    vector = np.eye(words.dim, dtype=np.float32)[0]
+    given = {"a": vector, 7: vector, "A": vector, "b": vector, "c": vector}
+    report = collection.ingest([("a", "tea"), ("b", "")], vectors=given, source="notes")
+    told = "3 vectors have the ids of no document in this ingest: '7', 'A', 'c'"
+    assert report.warnings == caplog.messages == [told]
+    assert report.encoded == 0
+    again = collection.ingest([("a", "tea")], vectors={"a": vector}, source="notes")
+    assert (again.unchanged, again.warnings) == (1, [])
+
+
 def test_own_fields_and_the_users_do_not_collide(collection):
     payload = {"kind": "record", "source": "mine", "position": "x", "chunks": [1], "metadata": {"kind": "intent"}}
     collection.ingest([Document("a", "tea", "", payload)])
