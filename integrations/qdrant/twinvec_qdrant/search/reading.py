@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from twinvec.retrieval.base import unknown_texts
 from twinvec.retrieval.syntax import ParsedQuery, parse_query
 from twinvec_qdrant.records.bm25_weights import BM25Weights
-from twinvec_qdrant.records.words.spelling import corrected
+from twinvec_qdrant.records.words.spelling import Correction, corrected
 from twinvec_qdrant.stores.steps import Steps
 
-Knows = Callable[[str], bool]
-"""Whether a word is spelt right, even if the collection lacks it."""
+Knows = Callable[[Correction], bool]
+"""Whether the word of a correction is spelt right, though the collection lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +63,17 @@ def _is_telling(query: ParsedQuery, weights: BM25Weights) -> bool:
 
 
 def known_words(encoder: object) -> Knows:
-    """Return a test for words that are one token of the encoder's model; without a tokenizer, no word passes."""
+    """Return a test for words that are one token of the encoder's model; without a tokenizer, no word passes.
+
+    Of words that the model does not know, as in another script, most are right: they pass unless the correction is
+    sure.
+    """
     tokenizer = getattr(encoder, "tokenizer", None)
 
-    def knows(word: str) -> bool:
+    def knows(correction: Correction) -> bool:
         if tokenizer is None:
             return False
-        alone, followed = tokenizer.count(["a", f"a {word.lower()}"]).tolist()
-        return bool(followed - alone == 1)
+        alone, followed = tokenizer.count(["a", f"a {correction.word.lower()}"]).tolist()
+        return bool(followed - alone == 1) or (not correction.is_sure and unknown_texts(encoder, [correction.word])[0])
 
     return knows

@@ -176,8 +176,8 @@ def test_words_that_a_model_knows_are_right():
     speller = Speller({"policy": 7, "leave": 3}, Analyzer("english", 2))
     found = speller.corrections("lease of leve")
     assert [(each.word, each.instead) for each in found] == [("lease", "leave"), ("leve", "leave")]
-    assert corrected("lease of leve", found, lambda word: word == "lease") == "lease of leave"
-    assert corrected("lease of leve", found, lambda word: False) == "leave of leave"
+    assert corrected("lease of leve", found, lambda each: each.word == "lease") == "lease of leave"
+    assert corrected("lease of leve", found, lambda each: False) == "leave of leave"
 
 
 def test_of_the_closest_words_the_most_frequent_is_taken():

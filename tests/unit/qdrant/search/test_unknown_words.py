@@ -85,3 +85,16 @@ def test_what_older_versions_do_not_know_is_stored_only_where_it_holds(encoder, 
         collection.ingest((f"note {number}", f"the invoice {number} has been paid by bank") for number in range(50))
     stored = json.loads((tmp_path / "notes" / "collection.json").read_text())
     assert stored["calibration"].keys() == {"version", "chunks", "unrelated", "near", "words"}
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "sparse"])
+def test_of_words_that_the_model_cannot_judge_only_long_ones_are_corrected_by_one_letter(encoder, tmp_path, mode):
+    texts = {"pool": "пула адресов", "warning": "предупреждение системы", "firmware": "прошивки для карт"}
+    with Collection.open("manual", tmp_path, encoder=encoder, chunking=False) as collection:
+        collection.ingest(texts.items())
+        for strange in ("пала", "предубеждение", "прививки"):
+            hits = collection.search(strange, mode=mode)
+            assert max((hit.scores["sparse"] for hit in hits), default=0) == 0, strange
+        assert collection.search("предупреждение", mode=mode)[0].id == "warning"
+        typed = collection.search("предупреждние", mode=mode)[0]
+        assert (typed.id, typed.scores["sparse"] > 0) == ("warning", True)

@@ -2,8 +2,8 @@
 
 Distances are optimal string alignment: insertions, deletions, replacements, and swaps of neighbours count one each
 (``rapidfuzz``). A word of 4 to 7 letters may be 1 away from the right one, a longer one 2; the first letter has to be
-right. Of the closest words, the one in the most chunks is taken. The words of ``knows``, such as the whole words among
-the tokens of a model, are right although the collection lacks them.
+right. Of the closest words, the one in the most chunks is taken. A word for which ``is_right`` is true, such as one of
+the tokens of a model, is right although the collection lacks it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ _SURE = 10  # if the vocabulary is full, how many times as frequent as its rares
 
 
 class Correction(NamedTuple):
-    """A misspelt word of a query, its place there, and the word of the collection instead."""
+    """A misspelt word of a query, its place there, and the word of the collection instead.
+
+    ``is_sure`` if the word is long and one letter makes the difference.
+    """
 
     word: str
     start: int
     end: int
     instead: str
+    is_sure: bool
 
 
 class Speller:
@@ -53,10 +57,10 @@ class Speller:
             if len(match[0]) >= _SHORTEST and not any(each.isalnum() or each == "_" for each in beside):
                 instead = self._instead(match[0].lower())
                 if instead is not None:
-                    found.append(Correction(match[0], match.start(), match.end(), instead))
+                    found.append(Correction(match[0], match.start(), match.end(), *instead))
         return found
 
-    def _instead(self, word: str) -> str | None:
+    def _instead(self, word: str) -> tuple[str, bool] | None:
         terms = self._analyzer.terms([word])[0]
         if not terms or not self._terms.isdisjoint(terms):
             return None
@@ -70,14 +74,14 @@ class Speller:
         if not found:
             return None
         best = min(found, key=lambda each: (each[1], -near[each[0]][0], each[0]))
-        return near[best[0]][1]
+        return near[best[0]][1], len(plain) >= _LONG and best[1] == 1
 
 
-def corrected(query: str, corrections: Sequence[Correction], knows: Callable[[str], bool]) -> str:
-    """Return the query with its words corrected; a word for which ``knows`` is true stays."""
+def corrected(query: str, corrections: Sequence[Correction], is_right: Callable[[Correction], bool]) -> str:
+    """Return the query with its words corrected; a word for which ``is_right`` is true stays."""
     parts, end = [], 0
     for each in corrections:
-        if not knows(each.word):
+        if not is_right(each):
             parts += [query[end : each.start], each.instead]
             end = each.end
     return "".join([*parts, query[end:]])
