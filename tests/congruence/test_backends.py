@@ -60,7 +60,7 @@ def documentation() -> list[Document]:
     documents = []
     for module in (json, os, shutil, statistics, subprocess, textwrap):
         for name, value in sorted(vars(module).items()):
-            text = (inspect.getdoc(value) or "")[:600] if callable(value) else None
+            text = inspect.getdoc(value) if callable(value) else None
             if text and getattr(value, "__module__", None):
                 payload = {
                     "module": module.__name__,
