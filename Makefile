@@ -16,7 +16,7 @@ LOWEST_STAMP := $(LOWEST)/.installed
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml $(wildcard integrations/*/pyproject.toml)
 EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[code,documents]" -e integrations/langchain -e integrations/llama_index -e integrations/serve -e integrations/ray
-# Nothing is compiled to bytecode before it is used: most of what is installed never is.
+# Bytecode is left to the first import: most modules that are installed are never imported.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 # The tests of one file stay with one process. Python may write bytecode, which the many processes of the tests share.

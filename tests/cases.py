@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 
-def slow(*values: Any) -> Any:
-    """Return one case of a test, of one or several arguments, that only the slow tests run."""
-    return pytest.param(*values, marks=pytest.mark.slow)
+def slow(*arguments: Any) -> Any:
+    """Return a case of a test, with these arguments, that ``make test`` leaves out."""
+    return pytest.param(*arguments, marks=pytest.mark.slow)
 
 
 def few_quick(values: Iterable[Any], quick: Iterable[Any]) -> list[Any]:
-    """Return ``values`` as cases of a test; all but those in ``quick`` are left to the slow tests."""
-    kept = list(quick)
-    return [value if value in kept else slow(value) for value in values]
+    """Return a case of a test for each value; ``make test`` leaves out all but those in ``quick``."""
+    cases, kept = list(values), list(quick)
+    assert all(value in cases for value in kept), f"{kept} are not all among {cases}"
+    return [value if value in kept else slow(value) for value in cases]

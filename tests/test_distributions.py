@@ -154,7 +154,7 @@ def _metadata(project: str) -> Any:
 
 @cache
 def _providers() -> Mapping[str, list[str]]:
-    """Return the installed distributions that bring each top-level module."""
+    """Return for each top-level module the installed distributions that contain it."""
     return packages_distributions()
 
 

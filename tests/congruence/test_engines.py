@@ -61,7 +61,7 @@ def test_every_pooling_behind_prompts(cache, tiny_model, texts, kind, include_pr
 
 @pytest.mark.slow
 @each_runtime
-@pytest.mark.parametrize("activation", ["Tanh", pytest.param("GELU", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("activation", ["Tanh", "GELU"])
 def test_heads_and_truncated_dimensions(cache, tiny_model, texts, activation, engine):
     folder = tiny_model("bert", dense=((24, activation), (16, "Identity")), truncate_dim=10)
     for options in ({}, {"dim": 3}, {"dim": 16}):

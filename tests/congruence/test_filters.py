@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
 
+from cases import few_quick
 from stand_in import StandIn
 from twinvec import Document
 from twinvec.retrieval.filters import matches, parse_filter
@@ -96,7 +97,7 @@ PLACES = [*INDEXES, "client"]
 
 @pytest.fixture(
     scope="module",
-    params=[each if each in ("embedded", "server") else pytest.param(each, marks=pytest.mark.slow) for each in PLACES],
+    params=few_quick(PLACES, ["embedded", "server"]),
 )
 def stored(request, tmp_path_factory):
     """The documents in each store, and in the embedded store with each kind of payload index."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from cases import slow
 from stand_in import StandIn
 from twinvec import Document
 from twinvec.retrieval.filters import matches, parse_filter
@@ -84,7 +85,7 @@ _SELDOM = ["none", "dated", "reindexed", "reindexed, dated", "stand-in"]
 
 @pytest.fixture(
     scope="module",
-    params=["automatic", "requested", *(pytest.param(each, marks=pytest.mark.slow) for each in _SELDOM)],
+    params=["automatic", "requested", *map(slow, _SELDOM)],
 )
 def stored(request, tmp_path_factory):
     """The collection with one kind of indexes."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cases import slow
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines.graph import GraphEngine
 from twinvec.engines.onnx import OnnxRunner
@@ -250,7 +251,7 @@ def register():
         ("mpnet", {"lower_case": True, "normalize": False}),
         ("roberta", {"include_prompt": False, "prompts": {"query": "find: "}, "pooling": ("cls", "mean")}),
         ("xlm-roberta", {}),
-        pytest.param("modernbert", {"pooling": ("lasttoken",)}, marks=pytest.mark.slow),
+        slow("modernbert", {"pooling": ("lasttoken",)}),
     ],
 )
 def test_fastembed_gives_the_same_vectors(tiny_model, tmp_path, register, kind, options):

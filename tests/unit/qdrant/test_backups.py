@@ -221,7 +221,7 @@ def killed(step: str, *arguments: object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["copied_tree", pytest.param("sync_files", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", ["copied_tree", "sync_files"])
 def test_a_killed_backup_leaves_none_under_its_name(store, tmp_path, step):
     killed(step, "backup", store, tmp_path / "backup")
     assert not (tmp_path / "backup").exists()
@@ -255,9 +255,7 @@ def test_a_backup_killed_between_its_renames_leaves_the_old_one(store, tmp_path,
     assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "elsewhere", "store"]
 
 
-@pytest.mark.parametrize(
-    ("step", "done"), [pytest.param("sync_files", False, marks=pytest.mark.slow), ("put_restored_in_place", True)]
-)
+@pytest.mark.parametrize(("step", "done"), [slow("sync_files", False), ("put_restored_in_place", True)])
 def test_a_killed_restore_leaves_the_old_or_the_new_collection(store, tmp_path, step, done):
     backup_collection("notes", tmp_path / "backup", store)
     with opened(store) as collection:

@@ -63,10 +63,10 @@ def _is_telling(query: ParsedQuery, weights: BM25Weights) -> bool:
 
 
 def known_words(encoder: object) -> Knows:
-    """Return a test for words that are one token of the encoder's model; without a tokenizer, no word passes.
+    """Return a function that says whether a word is right, by the encoder's model.
 
-    Of words that the model does not know, as in another script, most are right: they pass unless the correction is
-    sure.
+    A word is right if it is one token of the model. A word that the model does not know, such as one of another script,
+    is right too, unless its correction is sure. Without a tokenizer, no word is right.
     """
     tokenizer = getattr(encoder, "tokenizer", None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cases import slow
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection, read_source
 from twinvec_qdrant.records.description import COLLECTION_PROBES
@@ -34,7 +35,7 @@ def ingest(store, folder, encoder, **options):
         return collection.ingest(read_source(folder), **options)
 
 
-@pytest.mark.parametrize("megabytes", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("megabytes", [1, slow(5)])
 def test_a_folder_is_taken_in_and_followed(store, folder, megabytes):
     encoder = WordEncoder(max_tokens=256)
     (folder / "line.txt").write_text(LINE * (44_000 * megabytes))  # without a line break

@@ -12,6 +12,7 @@ import pytest
 from qdrant_client import QdrantClient
 
 import office_files
+from cases import few_quick
 from deaths import Died, die_at
 from reading_ahead import read_ahead
 from twinvec.errors import ConfigurationError
@@ -137,7 +138,7 @@ def test_the_collection_is_that_of_one_process(client):
         assert idle.calls == 0
 
 
-@pytest.mark.parametrize("step", [2, *(pytest.param(step, marks=pytest.mark.slow) for step in (0, 1, 3, 4, 5, 6, 7))])
+@pytest.mark.parametrize("step", few_quick(range(8), [2]))
 def test_the_documents_of_a_helper_that_dies_are_written_by_another(client, step):
     name = f"deaths{step}"
     with opened(client, f"{name}-alone") as alone, opened(client, name) as led:

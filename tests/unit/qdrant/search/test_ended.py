@@ -177,13 +177,14 @@ def test_one_request_finds_what_two_find(server, mode, group):
         assert made.count(1) > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("late", "hopes"),
     [
-        pytest.param(False, False, id="before-guessing", marks=pytest.mark.slow),
-        pytest.param(True, True, id="after-hoping", marks=pytest.mark.slow),
-        pytest.param(False, True, id="before-hoping", marks=pytest.mark.slow),
-        pytest.param(True, False, id="after-guessing", marks=pytest.mark.slow),
+        pytest.param(False, False, id="before-guessing"),
+        pytest.param(True, True, id="after-hoping"),
+        pytest.param(False, True, id="before-hoping"),
+        pytest.param(True, False, id="after-guessing"),
     ],
 )
 def test_a_warm_handle_shows_what_the_records_list_wherever_a_writer_stops(server, late, hopes, request, monkeypatch):

@@ -1,4 +1,4 @@
-"""Queries of words that the model does not know: a hybrid search goes by their words, in every kind of index."""
+"""Queries and texts of words that the model does not know: a hybrid search goes by words, and few are corrected."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_query_of_known_words_and_a_strange_one_keeps_its_vector(collection):
 
 
 def test_words_decide_in_a_collection_of_unknown_words(place, encoder):
-    """The vectors of its texts say nothing, whatever the query."""
+    """Vectors of unknown words say nothing, so that words decide for every query, also for one of known words."""
     prices = {f"price {number}": f"ราคา ข้าว ใน ตลาด {number} บาท" for number in range(40)}
     texts = {**prices, "loader": "ติดตั้ง GRUB " + "หลัง จาก รีบูต ระบบ " * 20, "food": "food อาหาร grubby"}
     with Collection.open("thai", encoder=encoder, chunking=False, **place) as collection:

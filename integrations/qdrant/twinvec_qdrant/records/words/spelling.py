@@ -24,9 +24,9 @@ _SURE = 10  # if the vocabulary is full, how many times as frequent as its rares
 
 
 class Correction(NamedTuple):
-    """A misspelt word of a query, its place there, and the word of the collection instead.
+    """A misspelt word of a query, where it stands, and the word of the collection that replaces it.
 
-    ``is_sure`` if the word is long and one letter makes the difference.
+    ``is_sure`` if the word is long and differs from the other by one letter.
     """
 
     word: str

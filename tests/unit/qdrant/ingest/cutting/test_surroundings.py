@@ -8,6 +8,7 @@ import pytest
 from qdrant_client import QdrantClient
 
 import office_files
+from cases import slow
 from twinvec import Document
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import ChunkSettings, Collection, read_source
@@ -63,7 +64,7 @@ def write_formats(folder, *, converted: bool) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("converted", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("converted", [False, slow(True)])
 def test_every_chunk_of_every_format_is_embedded_and_found_below_its_title_and_headings(tmp_path, converted):
     folder = tmp_path / "texts"
     folder.mkdir()

@@ -45,7 +45,7 @@ def place(tmp_path) -> Path:
     return folder
 
 
-@pytest.fixture(params=["tmpfs", pytest.param("ext4", marks=pytest.mark.slow)])
+@pytest.fixture(params=["tmpfs", slow("ext4")])
 def on_disk(request, place) -> Callable[..., object]:
     """A function that runs a program on a disk of 128 MB, in memory or with ext4."""
 
@@ -197,8 +197,9 @@ def test_a_writer_that_is_killed_and_then_a_full_disk_lose_nothing(on_disk, temp
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "free"), [slow("size=64m", 0), slow("size=64m,nr_inodes=150", 1), slow("size=64m,nr_inodes=150", 2)]
+    ("options", "free"), [("size=64m", 0), ("size=64m,nr_inodes=150", 1), ("size=64m,nr_inodes=150", 2)]
 )
 def test_a_collection_is_dropped_from_a_full_disk(place, temporary, options, free):
     """Without inodes, as on other file systems without room, the locks cannot be made either, or not all of them."""
