@@ -5,7 +5,8 @@
     python benchmarks/serving.py --infinity build/infinity [--rounds 3] [--seconds 5] [--minutes 10]
         [--output benchmarks/SERVING.md]
 
-All serve the default model on the CPU; a second ``twinvec serve`` has its int8 export. In every round, each contender
+All serve the default model on the CPU; a second ``twinvec serve`` has its int8 export, and a third computes in bfloat16
+where OpenVINO does so on the processor. In every round, each contender
 in turn answers 1, 8 and 64 clients that send one short text after the other, and one client that sends 256 texts at
 once; the others are idle meanwhile. The load is sent by ``serving_load.py``, in a process of its own.
 ``Encoder.encode`` gets as many texts in one call as the server has clients. A ratio is the median over the rounds of
@@ -42,6 +43,7 @@ import numpy as np
 
 from encoding import KINDS, documentation, make_texts, processor
 from twinvec import Encoder
+from twinvec.engines.openvino import has_bfloat16
 from twinvec.export.model import export_model
 from twinvec.models.finding import find_model
 
@@ -49,7 +51,7 @@ CASES = ((1, 1), (8, 1), (64, 1), (1, 256))
 """Clients, and texts of each request."""
 
 OURS, INFINITY, ENCODER = "twinvec serve", "infinity", "Encoder.encode"
-INT8 = f"{OURS}, int8"
+INT8, BFLOAT16 = f"{OURS}, int8", f"{OURS}, bfloat16"
 CALIBRATION_TEXTS = 300
 DOCUMENTS = 500
 MIXED_CLIENTS = 32
@@ -84,6 +86,9 @@ def main() -> None:
         port, pid = stack.enter_context(twinvec_server(Path(folder) / "float32"))
         int8 = exported_in_int8(Path(folder) / "model", words)
         servers = {OURS: port, INT8: stack.enter_context(twinvec_server(Path(folder) / "int8", int8))[0]}
+        if has_bfloat16():
+            server = twinvec_server(Path(folder) / "bfloat16", precision="bfloat16")
+            servers[BFLOAT16] = stack.enter_context(server)[0]
         if options.infinity:
             servers[INFINITY] = stack.enter_context(infinity_server(options.infinity))
         sections.append(compare(servers, make_texts(words, 20_000, *KINDS["short queries"]), options))
@@ -95,10 +100,10 @@ def main() -> None:
 
 
 @contextmanager
-def twinvec_server(store: Path, model: str = "default") -> Iterator[tuple[int, int]]:
+def twinvec_server(store: Path, model: str = "default", precision: str = "auto") -> Iterator[tuple[int, int]]:
     """Run ``twinvec serve`` with a store and a model, named "default"; yield its port and process id."""
     command = [str(Path(sys.executable).with_name("twinvec")), "serve", "--json", "--port", "0"]
-    options = ["--path", str(store), "--model", f"{model}=default"]
+    options = ["--path", str(store), "--model", f"{model}=default", "--precision", precision]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -144,7 +149,6 @@ def _clean_environment() -> dict[str, str]:
 
 def compare(servers: dict[str, int], texts: Texts, options: argparse.Namespace) -> str:
     """Let the contenders answer in turn; return the table."""
-    paths = {OURS: "/v1/embeddings", INT8: "/v1/embeddings", INFINITY: "/embeddings"}
     found: dict[tuple[int, int], dict[str, Measured]] = {}
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as encoder:
         encoder.submit(encode_in_turn, texts[:256], 256, 1.0).result()
@@ -153,7 +157,7 @@ def compare(servers: dict[str, int], texts: Texts, options: argparse.Namespace) 
                 case = found.setdefault((clients, each), {})
                 shifted = texts[turn * 4096 :] + texts[: turn * 4096]
                 for name, port in servers.items():
-                    lines = embedding_requests(paths[name], shifted, each)
+                    lines = embedding_requests("/embeddings" if name == INFINITY else "/v1/embeddings", shifted, each)
                     send(port, lines, clients, 0.5)
                     note(case, name, *rate_of(send(port, lines, clients, options.seconds), each))
                 size = max(clients, each)
@@ -207,26 +211,25 @@ def encode_in_turn(texts: Texts, size: int, seconds: float) -> tuple[float, floa
 
 def table(found: dict[tuple[int, int], dict[str, Measured]]) -> str:
     """Return the rates and their ratios as a table of Markdown."""
-    lines = [
-        "Texts a second, median of the rounds; in brackets, the median time of a request in ms.\n",
-        f"| load | {INFINITY} | {OURS} | times {INFINITY} | {ENCODER}, one call | share of it | ms over it | {INT8} |"
-        f" times {INFINITY} |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    faster = [name for name in (INT8, BFLOAT16) if name in next(iter(found.values()))]
+    columns = ["load", INFINITY, OURS, f"times {INFINITY}", f"{ENCODER}, one call", "share of it", "ms over it"]
+    columns += [column for name in faster for column in (name, f"times {INFINITY}")]
+    rows = [columns, ["-"] * len(columns)]
     for (clients, each), case in found.items():
-        load = f"{clients} client{'s' * (clients > 1)}, {each} text{'s' * (each > 1)} a request"
-        times, times_int8 = (f"{ratio(case, ours, INFINITY):.1f}" for ours in (OURS, INT8))
-        share = f"{ratio(case, OURS, ENCODER):.0%}"
         over = median(a - b for a, b in zip(case[OURS].medians, case[ENCODER].medians, strict=True))
-        shown = [
-            f"{median(case[n].rates):.0f} ({median(case[n].medians):.1f})" if n in case else "-"
-            for n in (INFINITY, OURS, ENCODER, INT8)
-        ]
-        lines.append(
-            f"| {load} | {shown[0]} | {shown[1]} | {times} | {shown[2]} | {share} | {over:.1f} | {shown[3]} | "
-            f"{times_int8} |"
-        )
+        row = [f"{clients} client{'s' * (clients > 1)}, {each} text{'s' * (each > 1)} a request", shown(case, INFINITY)]
+        row += [shown(case, OURS), f"{ratio(case, OURS, INFINITY):.1f}"]
+        row += [shown(case, ENCODER), f"{ratio(case, OURS, ENCODER):.0%}", f"{over:.1f}"]
+        row += [cell for name in faster for cell in (shown(case, name), f"{ratio(case, name, INFINITY):.1f}")]
+        rows.append(row)
+    lines = ["Texts a second, median of the rounds; in brackets, the median time of a request in ms.\n"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def shown(case: dict[str, Measured], name: str) -> str:
+    """Return a contender's rate and time, or a dash without it."""
+    return f"{median(case[name].rates):.0f} ({median(case[name].medians):.1f})" if name in case else "-"
 
 
 def ratio(case: dict[str, Measured], ours: str, other: str) -> float:

@@ -15,6 +15,7 @@ import typer
 from twinvec.cli.configuration import find_settings
 from twinvec.cli.options import COLLECTIONS_PANEL, MODEL_HELP, AsJson, StorePath, StoreUrl, check_store
 from twinvec.cli.terminal import complain
+from twinvec.engines.select import Precision
 from twinvec.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -55,6 +56,13 @@ def serve_command(
     url: StoreUrl = None,
     model: ModelNames = None,
     reranker: RerankerNames = None,
+    precision: Annotated[
+        Precision,
+        typer.Option(
+            envvar="TWINVEC_SERVE_PRECISION",
+            help="Number format in which the models compute. bfloat16 is the fastest on processors with AMX.",
+        ),
+    ] = "auto",
     host: Annotated[str, typer.Option(envvar="TWINVEC_SERVE_HOST", help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(envvar="TWINVEC_SERVE_PORT", min=0, max=65_535, help="Port to listen at; 0 takes a free one.")
@@ -135,6 +143,7 @@ def serve_command(
         url=url,
         models=_named(model or [default_model]),
         rerankers=_named(default_rerankers if reranker is None else reranker),
+        precision=precision,
         host=host,
         port=port,
         read_keys=keys.read,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from twinvec.engines.select import Precision
+
 MAXSIM = "maxsim"
 """The name of the reranker that every server has."""
 
@@ -23,6 +25,7 @@ class ServeSettings(BaseModel):
         url: Address of a Qdrant server.
         models: Models to serve, by the names that requests use; the first is the default.
         rerankers: Cross-encoders to serve, by names that no model has; "maxsim" is always there.
+        precision: Number format in which models and rerankers compute, as for ``twinvec.Encoder``.
         host: Address to listen at.
         port: Port to listen at; 0 takes a free one.
         read_keys: Keys that may read.
@@ -48,6 +51,7 @@ class ServeSettings(BaseModel):
     url: str | None = None
     models: dict[str, str] = Field(default={"default": "default"}, min_length=1)
     rerankers: dict[str, str] = {}
+    precision: Precision = "auto"
     host: str = "127.0.0.1"
     port: int = Field(default=6380, ge=0, le=65_535)
     read_keys: tuple[SecretStr, ...] = ()

@@ -20,7 +20,7 @@ import numpy as np
 from twinvec.arrays import IntArray
 
 _CALL_TOKENS = 32  # cost of one more call of an engine, in tokens
-_LEAST_SHARE = 128  # tokens; a smaller batch is not worth a worker
+_LEAST_SHARE = 64  # tokens; a smaller batch is not worth a worker
 _FEW_ROUNDS = 8  # batches for each worker; with more of them, the last one takes little of the time
 _MORE_ROUNDS = 4
 

@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 FIRST_WINDOW_TEXTS = 1024
 WINDOW_TEXTS = 8192
 
-_SMALL_CALL = 256  # tokens; for so small a call, all cores on one batch at a time are faster than one core a batch
+_SMALL_CALL = 128  # tokens; for so small a call, all cores on one batch at a time are faster than one core a batch
 
 
 @dataclass(frozen=True, slots=True)

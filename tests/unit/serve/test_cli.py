@@ -59,7 +59,7 @@ def test_every_option_reaches_the_settings(settings, tmp_path):
         *("--host", "::1", "--port", "7000", "--api-key-file", "keys", "--tls-cert", "c.pem", "--tls-key", "k.pem"),
         *("--behind-proxy", "--allow-origin", "https://a", "--allow-origin", "https://b", "--max-body-mb", "2"),
         *("--max-ingest-mb", "3", "--max-texts", "4", "--max-text-chars", "5", "--queue-size", "6"),
-        *("--stop-seconds", "7"),
+        *("--stop-seconds", "7", "--precision", "bfloat16"),
     )
     assert got.url == "http://qdrant:6333"
     assert got.models == {"org/a": "org/a@abc", "small": "org/b"}
@@ -70,6 +70,7 @@ def test_every_option_reaches_the_settings(settings, tmp_path):
     assert got.allow_origins == ("https://a", "https://b")
     assert (got.max_body_bytes, got.max_ingest_bytes) == (2 * 2**20, 3 * 2**20)
     assert (got.max_texts, got.max_text_chars, got.queue_size, got.stop_seconds) == (4, 5, 6, 7)
+    assert got.precision == "bfloat16"
 
 
 def test_the_file_and_the_environment_have_defaults(settings, tmp_path, monkeypatch):

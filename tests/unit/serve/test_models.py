@@ -94,6 +94,15 @@ async def test_vectors_and_tokens_are_those_of_the_encoder_for_each_kind(prompte
             assert metrics.counted[-1] == ("small", found.tokens)
 
 
+async def test_models_and_rerankers_compute_in_the_precision_of_the_settings(tiny_model, tiny_cross_encoder) -> None:
+    places = {"models": {"small": str(tiny_model("bert"))}, "rerankers": {"x": str(tiny_cross_encoder("bert"))}}
+    async with serving(**places, precision="bfloat16") as (models, _):
+        assert models.encoder("small").engine.name.endswith("bfloat16")
+        assert models.reranker("x").engine.name.endswith("bfloat16")
+    async with serving(**places) as (models, _):
+        assert models.encoder("small").engine.name.endswith("float32")
+
+
 async def test_tokens_are_counted_after_truncation_and_for_each_copy(tiny_model) -> None:
     async with serving(models={"small": str(tiny_model("bert"))}) as (models, _):
         limit = models.encoder("small").max_tokens

@@ -96,10 +96,12 @@ class ServedModels:
         return reranked
 
     def _load(self) -> None:
+        precision = self._settings.precision
         for name, model in self._settings.models.items():
-            self._models[name] = EmbeddingModel(Encoder(model), self._room, self._metrics)
+            self._models[name] = EmbeddingModel(Encoder(model, precision=precision), self._room, self._metrics)
         for name, model in self._settings.rerankers.items():
-            self._rerankers[name] = RerankingModel(CrossEncoderReranker(model), self._room, self._metrics)
+            reranker = CrossEncoderReranker(model, precision=precision)
+            self._rerankers[name] = RerankingModel(reranker, self._room, self._metrics)
         maxsim = MaxSimReranker(self._models[self.default].encoder)
         self._rerankers[MAXSIM] = RerankingModel(maxsim, self._room, self._metrics)
         self.loaded_at = int(time.time())
