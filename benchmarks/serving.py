@@ -214,7 +214,7 @@ def table(found: dict[tuple[int, int], dict[str, Measured]]) -> str:
     faster = [name for name in (INT8, BFLOAT16) if name in next(iter(found.values()))]
     columns = ["load", INFINITY, OURS, f"times {INFINITY}", f"{ENCODER}, one call", "share of it", "ms over it"]
     columns += [column for name in faster for column in (name, f"times {INFINITY}")]
-    rows = [columns, ["-"] * len(columns)]
+    rows = [columns, ["---"] * len(columns)]
     for (clients, each), case in found.items():
         over = median(a - b for a, b in zip(case[OURS].medians, case[ENCODER].medians, strict=True))
         row = [f"{clients} client{'s' * (clients > 1)}, {each} text{'s' * (each > 1)} a request", shown(case, INFINITY)]

@@ -9,8 +9,8 @@ from fastapi import Request
 
 from twinvec_serve.errors import ClientGoneError
 
-_SHORT = 0.02
-"""Seconds before a request is watched: watching costs a short one a tenth of the event loop's time for it."""
+_SHORT = 0.25
+"""Seconds before a request is watched: watching one costs a fifth of the time that the event loop has for it."""
 
 
 class WhileConnected:
