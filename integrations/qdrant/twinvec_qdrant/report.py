@@ -132,10 +132,13 @@ class RepairReport(VerifyReport):
     Attributes:
         damaged: The files that were not as written; none if only the engine refused them.
         lost: Number of sources of which the damage has left no trace: ingest all documents again.
+        lost_notes: Number of notes that the damage has taken: the list of the collection's roots is one, and what the
+            frameworks' stores keep beside documents are others.
     """
 
     damaged: list[str] = field(default_factory=list)
     lost: int = 0
+    lost_notes: int = 0
 
     @property
     def sound(self) -> bool:

@@ -166,7 +166,7 @@ async def test_a_document_is_read_whole_by_lines_and_by_place(shelf):
     part = await answer(shelf, "get_document", id="notes/long.md", from_line=3, to_line=4)
     assert part["text"] == "line 3 of the guide\nline 4 of the guide"
     assert await answer(shelf, "get_document", id="notes/long.md:3-4", collection="docs") == part
-    last = await answer(shelf, "get_document", id="notes/long.md", from_line=900)
+    last = await answer(shelf, "get_document", id="notes/long.md", from_line=40, to_line=900)
     assert last["text"] == "line 40 of the guide"
 
 
@@ -373,6 +373,8 @@ async def test_in_a_pattern_only_the_star_is_special(shelf):
         ("get_document", {"id": "1", "collection": "none"}, "none"),
         ("get_document", {"id": ""}, "id: should have at least 1 character"),
         ("get_document", {"id": "x" * 100_000}, "id: should have at most 4000 characters"),
+        ("get_document", {"id": "notes/long.md:41-50"}, "has no line 41: its last line is 40"),
+        ("get_document", {"id": "notes/long.md", "from_line": 5, "to_line": 2}, "2, comes before the first, 5"),
         ("get_documents", {"pattern": "x" * 100_000}, "pattern: should have at most 4000 characters"),
         (
             "search",

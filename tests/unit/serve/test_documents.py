@@ -149,10 +149,26 @@ def test_a_document_without_an_id_is_named_by_its_line(served, docs):
     body = lines(documents(1)) + b'\n{"text": "tea"}\n{"id": "", "text": "tea"}\n' + b"[" * 3000
     report = served.post(f"{docs}/documents", content=body, headers=NDJSON).json()
     assert report["failures"] == [
-        ["line 3", "document 3: no 'id' among ['text']"],
-        ["line 4", "document 4: the id must be a non-empty string, got ''"],
+        ["line 3", "no 'id' among ['text']"],
+        ["line 4", "the id must be a non-empty string, got ''"],
         ["line 5", "nested too deeply for a JSON document"],
     ]
+
+
+def test_an_item_that_is_no_object_fails_alone(served, docs):
+    body = {"documents": [*documents(1), 5, "text", *documents(2)[1:]]}
+    report = served.post(f"{docs}/documents", json=body).json()
+    assert (report["new"], report["failed"]) == (2, 2)
+    assert report["failures"] == [
+        ["document 1", "expected an object with an id and a text, got 5"],
+        ["document 2", "expected an object with an id and a text, got 'text'"],
+    ]
+
+
+def test_a_key_beside_the_documents_is_refused_by_its_name(served, docs):
+    answer = served.post(f"{docs}/documents", json={"documents": documents(1), "prune": True})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "prune: is not known; leave it out"
 
 
 def test_a_line_longer_than_a_body_may_be_fails_alone(served, docs):
@@ -325,7 +341,7 @@ def test_get_and_delete(served, docs):
     ("path", "request_", "status"),
     [
         ("documents", {"json": {"text": "a"}}, 400),
-        ("documents", {"json": ["a"]}, 400),
+        ("documents", {"json": "a"}, 400),
         ("documents", {"content": b"{", "headers": {"Content-Type": "application/json"}}, 400),
         ("documents", {"content": b"a", "headers": {"Content-Type": "text/plain"}}, 415),
         ("documents", {"json": [{}] * 51}, 400),

@@ -51,6 +51,12 @@ def test_beyond_loopback_a_key_is_needed(host):
         check_exposure(ServeSettings(host=host, behind_proxy=True))
 
 
+def test_behind_a_proxy_a_key_is_needed_on_loopback_too():
+    with pytest.raises(ConfigurationError, match="through the proxy, and the server has no key"):
+        check_exposure(ServeSettings(behind_proxy=True))
+    check_exposure(ServeSettings(read_keys=(KEY,), behind_proxy=True))
+
+
 def test_beyond_loopback_tls_or_a_proxy_is_needed():
     with pytest.raises(ConfigurationError, match="give --tls-cert FILE and --tls-key FILE, or --behind-proxy"):
         check_exposure(ServeSettings(host="0.0.0.0", read_keys=(KEY,)))

@@ -31,6 +31,11 @@ from twinvec_qdrant.report import RepairReport, VerifyReport
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings, Quantization
 
+_NOTES_LOST = (
+    "notes of the collection are lost, perhaps the list of its sources: if twinvec info shows none, ingest each source "
+    "again with its old --source NAME, in the same order as at first"
+)
+
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.maintenance.migration_check import JudgedCheck
@@ -54,7 +59,8 @@ def verify_command(
 ) -> None:
     """Check that the store holds all that it acknowledged.
 
-    The exit code is 1 if something is missing. If a process serves the store, the process checks the collection;
+    The exit code is 1 if something is missing. With --repair, it is 1 only if documents have left no trace; the next
+    ingest of their sources restores the others. If a process serves the store, the process checks the collection;
     --repair needs the store for itself.
 
     \b
@@ -74,11 +80,15 @@ def verify_command(
         show(collection, properties({name: as_text(value) for name, value in figures.items()}))
         if lost:
             typer.echo(f"{lost} documents left no trace: ingest all documents again", err=True)
+        if isinstance(report, RepairReport) and report.lost_notes:
+            typer.echo(_NOTES_LOST, err=True)
         for kind, sources in damaged.items():
             for source in sources:
                 typer.echo(f"{kind}: {source}{': ingest it again' if repair else ''}", err=True)
     if not report.sound and not repair:
         typer.echo("--repair repairs the collection; then ingest the documents named here again", err=True)
+        raise typer.Exit(1)
+    if isinstance(report, RepairReport) and report.lost:
         raise typer.Exit(1)
 
 

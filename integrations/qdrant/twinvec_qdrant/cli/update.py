@@ -115,6 +115,9 @@ def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bo
 
 def _show(name: str, report: UpdateReport, seconds: float | None = None) -> None:
     time_taken = "" if seconds is None else f" ({seconds:,.1f} s)"
+    if not (report.roots or report.placeless or report.missing):
+        complain(f"{name}: knows no source, so that nothing is updated: twinvec ingest SOURCE --collection {name}")
+        return
     sources = ", ".join(report.roots) or "no source"
     tell(f"{name}: {report}, from {sources}{time_taken}")
     if report.placeless:

@@ -112,7 +112,8 @@ class DocumentGate:
         except InputError as error:
             claimed = _claimed_id(value)
             name = f"document {position}" if claimed is None else self._membership.prefix + printable(claimed)
-            self._refuse(name, str(error), self._membership.prefix if claimed is None else None)
+            reason = str(error).removeprefix(f"document {position}: ")  # a stream may count otherwise than its caller
+            self._refuse(name, reason, self._membership.prefix if claimed is None else None)
             return None
         return replace(document, id=source, payload=payload)
 

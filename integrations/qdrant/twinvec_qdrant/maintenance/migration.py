@@ -120,7 +120,10 @@ class Migration:
         now = stored_description(self._backend)
         if self._encoder.space == now.space:
             if not self._backend.holds([CHUNKS, LacksVector(now.vector)]):
-                raise ConfigurationError(f"{self._backend.location}: has the model {now.model!r} already")
+                raise ConfigurationError(
+                    f"{self._backend.location}: has the model {now.model!r} already; if a kill ended the migration to "
+                    "it, twinvec reindex (Collection.reindex) does the rest: it analyses words and calibrates anew"
+                )
             check_probes(now, self._encoder, self._backend.location)
             return now  # an earlier call was killed after the switch
         if now.next is not None and now.next.space != self._encoder.space:

@@ -28,6 +28,7 @@ from twinvec_qdrant.records.intents import unfinished_sources
 from twinvec_qdrant.records.schema import (
     CHUNKS,
     EMBEDDED_FIELDS,
+    NOTES,
     RECORDS,
     Record,
     canonical,
@@ -107,7 +108,8 @@ def verify(catalog: Catalog, *, repair: bool, encoder: Callable[[], SpaceEncoder
     if damage is None:
         return report
     lost = damage.counts.get("record", 0) - len(records) - len(compared.forgotten)
-    return RepairReport(**asdict(report), damaged=list(damage.files), lost=max(lost, 0))
+    lost_notes = damage.counts.get("note", 0) - catalog.backend.count([NOTES])
+    return RepairReport(**asdict(report), damaged=list(damage.files), lost=max(lost, 0), lost_notes=max(lost_notes, 0))
 
 
 def _compare(catalog: Catalog, model: Description) -> _Compared:

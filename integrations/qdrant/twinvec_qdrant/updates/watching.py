@@ -105,7 +105,7 @@ class Changes:
     def __init__(self, roots: Mapping[Key, Root]) -> None:
         self._roots = {key: (root, Path(root.path)) for key, root in roots.items()}
         self._missing = {key for key, (_, path) in self._roots.items() if not path.exists()}
-        self._told: SimpleQueue[set[tuple[Path, bool]] | OSError] = SimpleQueue()
+        self._told: SimpleQueue[set[tuple[Path, bool]] | OSError | None] = SimpleQueue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self.stale = False  # whether a root has come or gone, so that others are to be watched
@@ -132,7 +132,7 @@ class Changes:
             thread.join()
 
     def wait(self, seconds: float | None = None) -> set[Key]:
-        """Wait for a change, at most ``seconds``, and return the roots that have changed."""
+        """Wait for a change, at most ``seconds``, and return the roots that have changed; all if that is not known."""
         while True:
             pause = min(filter(None, (seconds, _LOOK_SECONDS if self._missing else None)), default=None)
             try:
@@ -144,6 +144,9 @@ class Changes:
                     f"the files cannot be watched: {told}; perhaps the system limits how many folders are watched "
                     "(Linux: sysctl fs.inotify.max_user_watches)"
                 ) from told
+            if told is None:
+                self.stale = True
+                return set(self._roots)
             changed = self._changed(told)
             if changed or seconds is not None:
                 return changed
@@ -181,5 +184,7 @@ class Changes:
                     self._told.put({(Path(path), kind == Change.deleted) for kind, path in changes})
         except OSError as error:
             self._told.put(error)
+        except RuntimeError as error:  # watchfiles gives up at a name that is not UTF-8, and does not say what changed
+            self._told.put(None if "decode path" in str(error) else OSError(str(error)))
         finally:
             begun.set()

@@ -79,7 +79,8 @@ async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) 
         reason = f"it needs a key; set {READ_VARIABLE}" if needs_key else _reason(error)
         raise ToolError(f"{process} has the store and cannot be asked: {reason}") from error
     if result.is_error or result.structured_content is None:
-        raise ToolError(" ".join(each.text for each in result.content if each.type == "text"))
+        text = " ".join(each.text for each in result.content if each.type == "text")
+        raise ToolError(text.removeprefix(f"Error executing tool {tool}: "))  # which this process's SDK adds again
     answer: dict[str, Any] = result.structured_content
     return answer
 

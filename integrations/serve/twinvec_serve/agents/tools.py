@@ -58,6 +58,7 @@ _FILTERED = (
     "Nothing was found with this filter. "
     "list_collections names the keys of each collection and the kind of their values."
 )
+_EMPTY = "There are no collections, so that nothing can be found. Tell the user: the path of the store may be wrong."
 
 Query = Annotated[str, Field(min_length=1, max_length=4_000)]
 OneCollection = Annotated[
@@ -177,7 +178,7 @@ class Tools:
                         _keep_better(best, rank, CollectionHit(name, hit))
         failures.raise_if_all(names)
         found = await self._shown(best_first(best.values())[:limit], failures)
-        found.hint = _FILTERED if filter and not best else None
+        found.hint = _EMPTY if not names else _FILTERED if filter and not best else None
         return found
 
     async def _shown(self, ranked: Sequence[CollectionHit], failures: _Failures) -> Search:
@@ -340,10 +341,14 @@ def _found(name: str, hit: Hit, text: str, place: str, described: str | None) ->
 
 
 def _text(name: str, document: Document, wanted: Stretch, chars: int, described: str | None = None) -> DocumentText:
-    """Return the ``wanted`` part of a document, cut at ``chars`` characters."""
+    """Return the ``wanted`` part of a document, cut at ``chars`` characters; raise ToolError if it lacks such lines."""
     lines = document.text.split("\n")
-    first, char = min(wanted.first or 1, len(lines)), wanted.char or 1
-    asked = lines[first - 1 : max(wanted.last or len(lines), first)]
+    first, last, char = wanted.first or 1, wanted.last or len(lines), wanted.char or 1
+    if first > len(lines):
+        raise ToolError(f"{document.id!r} has no line {first}: its last line is {len(lines)}")
+    if last < first:
+        raise ToolError(f"the last line to return, {last}, comes before the first, {first}")
+    asked = lines[first - 1 : last]
     asked[0] = asked[0][char - 1 :]
     whole = "\n".join(asked)
     text, is_within_line = cut_text(whole, chars)

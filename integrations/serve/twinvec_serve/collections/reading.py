@@ -114,7 +114,7 @@ def _document(number: int, line: bytes | None, most_bytes: int, read: Callable[[
             raise DocumentError(f"the line is longer than {most_bytes:,} bytes, the limit that --max-body-mb sets")
         return read(parse_record(line, decoder_for(line)), number)
     except TwinvecError as error:
-        return Failure(f"line {number}", str(error), hides=True)
+        return Failure(f"line {number}", str(error).removeprefix(f"document {number}: "), hides=True)
 
 
 async def save_files(files: list[UploadFile], folder: Path) -> None:

@@ -16,7 +16,7 @@ from starlette.types import Message, Receive
 
 from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import parse_json
-from twinvec_qdrant import RootElsewhere, read_source
+from twinvec_qdrant import Failure, RootElsewhere, read_source
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain, plain_line, read_by_command, save_files
 from twinvec_serve.errors import ClientGoneError, RequestError
@@ -171,12 +171,20 @@ def _of_json(body: bytes, shared: Services) -> list[Any]:
         values = parse_json(body, each_object=itself, decoder=decoder_for(body))
     except DocumentError as error:
         raise RequestError(f"the body is {error}", code="invalid_request") from None
-    if isinstance(values, dict) and values.keys() == {"documents"}:
+    if isinstance(values, dict) and "documents" in values:
+        for key in values.keys() - {"documents"}:
+            raise RequestError(f"{key}: is not known; leave it out", param=key, code="invalid_request")
         values = values["documents"]
-    if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
+    if not isinstance(values, list):
         raise RequestError(f"expected {_EXPECTED}", code="invalid_request")
     check_number(values, shared)
-    return [plain(each) for each in values]
+    return [_of_item(each, position) for position, each in enumerate(values)]
+
+
+def _of_item(value: Any, position: int) -> Any:
+    if isinstance(value, dict):
+        return plain(value)
+    return Failure(f"document {position}", f"expected an object with an id and a text, got {value!r:.60}", hides=True)
 
 
 async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:

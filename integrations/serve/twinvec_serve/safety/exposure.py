@@ -23,15 +23,18 @@ _REASONS = {
 def check_exposure(settings: ServeSettings) -> None:
     """Raise ConfigurationError for settings under which others could read keys or texts.
 
-    These are an address that other machines reach without a key or without TLS, files of TLS that cannot be used, and a
-    malformed origin.
+    These are an address that other machines reach, by themselves or through a proxy, without a key or without TLS,
+    files of TLS that cannot be used, and a malformed origin.
     """
     for origin in settings.allow_origins:
         parse_origin(origin)
     _check_tls(settings)
-    if is_loopback(settings.host):
+    is_local = is_loopback(settings.host)
+    if is_local and not settings.behind_proxy:
         return
     reached = f"--host {settings.host} is reached from other machines"
+    if is_local:
+        reached = "--behind-proxy: others reach the server through the proxy"
     if not settings.read_keys and not settings.write_keys:
         raise ConfigurationError(
             f"{reached}, and the server has no key: give --api-key-file FILE, or set TWINVEC_API_KEY"

@@ -131,6 +131,17 @@ def test_changes_are_taken_in_as_they_come(docs):
 
 
 @pytest.mark.slow
+def test_watching_goes_on_after_a_file_whose_name_is_not_utf8(docs):
+    with watching(docs / "store") as watcher:
+        assert watcher.told() == [0, 0, 3, 0, []]
+        bad = os.fsencode(docs) + b"/bad\xff.md"
+        Path(os.fsdecode(bad)).write_text("text")
+        assert watcher.told()[:4] == [0, 0, 3, 0]
+        write(docs / "a.md", "changed")
+        assert watcher.told()[:2] == [0, 1]
+
+
+@pytest.mark.slow
 def test_a_folder_that_goes_and_comes_again(docs):
     moved = docs.parent / "moved"
     shutil.move(docs / "store", docs.parent / "store")

@@ -19,7 +19,7 @@ import pytest
 from cases import slow
 from holders import HOLDER, with_helpers
 from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
-from twinvec_qdrant import Collection
+from twinvec_qdrant import Collection, Root
 from twinvec_qdrant.report import RepairReport
 from twinvec_qdrant.stores.embedded.checksums import Checksums, checksum
 from twinvec_qdrant.stores.embedded.folder import copied_tree
@@ -145,6 +145,22 @@ def repaired(folder: Path, wanted: list, damaged: Path) -> None:
         assert after.updated + after.new >= (0 if is_description else report.lost)
         assert collection.verify().sound
         assert answers(collection) == wanted
+
+
+def test_a_repair_counts_notes_that_are_lost(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("a note about tea")
+    with opened(tmp_path / "store") as collection:
+        collection.ingest(Root(str(tmp_path / "docs")))
+    (page,) = (tmp_path / "store").rglob("payload_storage/page_0.dat")
+    content = page.read_bytes()
+    assert content.count(b'"twinvec.roots"') == 1
+    page.write_bytes(content.replace(b'"twinvec.roots"', b"x" * 15))  # as long, and no JSON
+    with opened(tmp_path / "store", repair=True) as collection:
+        report = collection.verify(repair=True)
+        assert isinstance(report, RepairReport)
+        assert (report.sources, report.lost, report.lost_notes) == (1, 0, 1)
+        assert not collection.roots()
 
 
 @pytest.mark.parametrize("damage", [flipped, slow(cut), slow(zeroed), deleted])
