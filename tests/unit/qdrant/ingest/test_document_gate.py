@@ -185,7 +185,8 @@ def test_a_broken_document_is_named_by_its_id_and_hides_documents_without_one(br
     ]
     ((name, reason),) = gate.failures
     assert name == (source or "document 1")
-    assert reason.startswith(("document ", "expected ")), reason
+    assert reason
+    assert "document 1" not in reason, "the name says which, and a stream may count otherwise"
     assert gate.hidden == ({"": 1} if source is None else {})
     assert list(gate.seen) == ["first", name, "last"]
     assert gate.seen[name] == ""
