@@ -5,10 +5,10 @@
     python benchmarks/serving.py --infinity build/infinity [--rounds 3] [--seconds 5] [--minutes 10]
         [--output benchmarks/SERVING.md]
 
-All serve the default model on the CPU; a second ``twinvec serve`` has its int8 export, and a third computes in bfloat16
-where OpenVINO does so on the processor. In every round, each contender
-in turn answers 1, 8 and 64 clients that send one short text after the other, and one client that sends 256 texts at
-once; the others are idle meanwhile. The load is sent by ``serving_load.py``, in a process of its own.
+All serve the default model on the CPU. A second ``twinvec serve`` has its int8 export, and a third computes in bfloat16
+if OpenVINO does so on the processor. In every round, each contender in turn answers 1, 8 and 64 clients that send one
+short text after the other, and one client that sends 256 texts at once; the others are idle meanwhile. The load is sent
+by ``serving_load.py``, in a process of its own.
 ``Encoder.encode`` gets as many texts in one call as the server has clients. A ratio is the median over the rounds of
 the ratio in a round, so that other load on the machine affects all alike. Without ``--infinity``, only the servers and
 the encoder are measured.
@@ -228,7 +228,7 @@ def table(found: dict[tuple[int, int], dict[str, Measured]]) -> str:
 
 
 def shown(case: dict[str, Measured], name: str) -> str:
-    """Return a contender's rate and time, or a dash without it."""
+    """Return a cell of the table: a contender's rate and median time, or a dash if it has not been measured."""
     return f"{median(case[name].rates):.0f} ({median(case[name].medians):.1f})" if name in case else "-"
 
 

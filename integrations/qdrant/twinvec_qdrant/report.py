@@ -132,8 +132,8 @@ class RepairReport(VerifyReport):
     Attributes:
         damaged: The files that were not as written; none if only the engine refused them.
         lost: Number of sources of which the damage has left no trace: ingest all documents again.
-        lost_notes: Number of notes that the damage has taken: the list of the collection's roots is one, and what the
-            frameworks' stores keep beside documents are others.
+        lost_notes: Number of notes that the damage has taken. One holds the list of the collection's roots, another the
+            words that queries are corrected by; the frameworks' stores keep others beside documents.
     """
 
     damaged: list[str] = field(default_factory=list)

@@ -137,6 +137,13 @@ async def test_an_empty_query_is_an_error(shelf, queries):
     assert result.content[0].text.endswith("a query is empty; expected a question or key words")
 
 
+async def test_a_search_without_collections_says_that_there_are_none(tmp_path):
+    library = Library(tmp_path / "typo", None)
+    found = await answer(library, "search", queries=["anything"])
+    assert found["results"] == []
+    assert found["hint"].startswith("There are no collections")
+
+
 async def test_further_phrasings_find_more_and_a_document_once(shelf):
     one = await answer(shelf, "search", queries=["renew certificate"], collections=["docs"], limit=2)
     more = await answer(shelf, "search", queries=["renew certificate", "refunds days"], collections=["docs"], limit=2)

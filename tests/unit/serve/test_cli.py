@@ -309,6 +309,7 @@ async def test_agents_are_served_over_standard_input_with_and_without_a_server(t
             unknown = await client.call_tool("get_document", {"id": "c.md"})
             assert unknown.is_error
             assert "the nearest ids" in unknown.content[0].text
+            assert unknown.content[0].text.count("Error executing tool") == 1
             assert server.stop(signal.SIGTERM) == 0
             assert "POST /mcp 200" in server.process.stderr.read()
         assert await found() == "a.md"

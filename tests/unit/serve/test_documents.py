@@ -160,15 +160,17 @@ def test_an_item_that_is_no_object_fails_alone(served, docs):
     report = served.post(f"{docs}/documents", json=body).json()
     assert (report["new"], report["failed"]) == (2, 2)
     assert report["failures"] == [
-        ["document 1", "expected an object with an id and a text, got 5"],
-        ["document 2", "expected an object with an id and a text, got 'text'"],
+        ["document 1", "expected an object with an id and a text, got int"],
+        ["document 2", "expected an object with an id and a text, got str"],
     ]
 
 
-def test_a_key_beside_the_documents_is_refused_by_its_name(served, docs):
-    answer = served.post(f"{docs}/documents", json={"documents": documents(1), "prune": True})
+@pytest.mark.parametrize(("key", "named"), [("prune", "'prune'"), ("\ud800", r"'\ud800'")])
+def test_a_key_beside_the_documents_is_refused_by_its_name(served, docs, key, named):
+    body = json.dumps({"documents": documents(1), key: True})
+    answer = served.post(f"{docs}/documents", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
-    assert answer.json()["error"]["message"] == "prune: is not known; leave it out"
+    assert f"{named} is not known; leave it out" in answer.json()["error"]["message"]
 
 
 def test_a_line_longer_than_a_body_may_be_fails_alone(served, docs):

@@ -31,14 +31,14 @@ from twinvec_qdrant.report import RepairReport, VerifyReport
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings, Quantization
 
+if TYPE_CHECKING:
+    from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
+
 _NOTES_LOST = (
     "notes of the collection are lost, perhaps the list of its sources: if twinvec info shows none, ingest each source "
     "again with its old --source NAME, in the same order as at first"
 )
-
-if TYPE_CHECKING:
-    from twinvec_qdrant.collection import Collection
-    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
 
 
 def verify_command(
@@ -68,13 +68,13 @@ def verify_command(
     """
     with progress_bar("Verifying", None, "", shown=not as_json):
         report = _verified(CollectionPlace(collection, path, url, wait, grpc_port), repair=repair)
+    lost = report.lost if isinstance(report, RepairReport) else 0
     if as_json:
         show_json({**asdict(report), "sound": report.sound})
     else:
         damaged = {"incomplete": report.incomplete, "forgotten": report.forgotten}
         figures = {"documents": report.sources, "chunks": report.chunks, "stray chunks": report.stray}
         figures |= {f"{kind} documents": len(sources) for kind, sources in damaged.items()}
-        lost = report.lost if isinstance(report, RepairReport) else 0
         if isinstance(report, RepairReport):
             figures |= {"damaged files": len(report.damaged), "documents without a trace": lost}
         show(collection, properties({name: as_text(value) for name, value in figures.items()}))
@@ -87,8 +87,7 @@ def verify_command(
                 typer.echo(f"{kind}: {source}{': ingest it again' if repair else ''}", err=True)
     if not report.sound and not repair:
         typer.echo("--repair repairs the collection; then ingest the documents named here again", err=True)
-        raise typer.Exit(1)
-    if isinstance(report, RepairReport) and report.lost:
+    if lost or not (report.sound or repair):
         raise typer.Exit(1)
 
 

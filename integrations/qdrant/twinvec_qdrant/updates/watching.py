@@ -108,7 +108,7 @@ class Changes:
         self._told: SimpleQueue[set[tuple[Path, bool]] | OSError | None] = SimpleQueue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self.stale = False  # whether a root has come or gone, so that others are to be watched
+        self.stale = False  # whether to begin anew: a root has come or gone, or watchfiles has given up
 
     def __enter__(self) -> Self:
         there = {path: root for key, (root, path) in self._roots.items() if key not in self._missing}
@@ -132,7 +132,7 @@ class Changes:
             thread.join()
 
     def wait(self, seconds: float | None = None) -> set[Key]:
-        """Wait for a change, at most ``seconds``, and return the roots that have changed; all if that is not known."""
+        """Wait at most ``seconds`` for a change; return the roots that changed, or all if watchfiles cannot say."""
         while True:
             pause = min(filter(None, (seconds, _LOOK_SECONDS if self._missing else None)), default=None)
             try:

@@ -341,7 +341,10 @@ def _found(name: str, hit: Hit, text: str, place: str, described: str | None) ->
 
 
 def _text(name: str, document: Document, wanted: Stretch, chars: int, described: str | None = None) -> DocumentText:
-    """Return the ``wanted`` part of a document, cut at ``chars`` characters; raise ToolError if it lacks such lines."""
+    """Return the ``wanted`` part of a document, cut at ``chars`` characters.
+
+    Raise ToolError if the document has no such lines.
+    """
     lines = document.text.split("\n")
     first, last, char = wanted.first or 1, wanted.last or len(lines), wanted.char or 1
     if first > len(lines):

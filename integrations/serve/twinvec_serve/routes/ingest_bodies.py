@@ -172,8 +172,8 @@ def _of_json(body: bytes, shared: Services) -> list[Any]:
     except DocumentError as error:
         raise RequestError(f"the body is {error}", code="invalid_request") from None
     if isinstance(values, dict) and "documents" in values:
-        for key in values.keys() - {"documents"}:
-            raise RequestError(f"{key}: is not known; leave it out", param=key, code="invalid_request")
+        if unknown := sorted(values.keys() - {"documents"}):
+            raise RequestError(f"the key {unknown[0]!r:.80} is not known; leave it out", code="invalid_request")
         values = values["documents"]
     if not isinstance(values, list):
         raise RequestError(f"expected {_EXPECTED}", code="invalid_request")
@@ -184,7 +184,8 @@ def _of_json(body: bytes, shared: Services) -> list[Any]:
 def _of_item(value: Any, position: int) -> Any:
     if isinstance(value, dict):
         return plain(value)
-    return Failure(f"document {position}", f"expected an object with an id and a text, got {value!r:.60}", hides=True)
+    got = type(value).__name__
+    return Failure(f"document {position}", f"expected an object with an id and a text, got {got}", hides=True)
 
 
 async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:

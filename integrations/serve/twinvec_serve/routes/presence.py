@@ -9,8 +9,8 @@ from fastapi import Request
 
 from twinvec_serve.errors import ClientGoneError
 
-_SHORT = 0.25
-"""Seconds before a request is watched: watching one costs a fifth of the time that the event loop has for it."""
+_WATCHED_AFTER = 0.25
+"""Seconds until a request is watched. A watch takes a fifth of the event loop's time for a short request."""
 
 
 class WhileConnected:
@@ -28,7 +28,7 @@ class WhileConnected:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        self._begin = asyncio.get_running_loop().call_later(_SHORT, self._begin_watch)
+        self._begin = asyncio.get_running_loop().call_later(_WATCHED_AFTER, self._begin_watch)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -29,12 +29,12 @@ def check_exposure(settings: ServeSettings) -> None:
     for origin in settings.allow_origins:
         parse_origin(origin)
     _check_tls(settings)
-    is_local = is_loopback(settings.host)
-    if is_local and not settings.behind_proxy:
-        return
-    reached = f"--host {settings.host} is reached from other machines"
-    if is_local:
+    if not is_loopback(settings.host):
+        reached = f"--host {settings.host} is reached from other machines"
+    elif settings.behind_proxy:
         reached = "--behind-proxy: others reach the server through the proxy"
+    else:
+        return
     if not settings.read_keys and not settings.write_keys:
         raise ConfigurationError(
             f"{reached}, and the server has no key: give --api-key-file FILE, or set TWINVEC_API_KEY"

@@ -52,6 +52,23 @@ def test_verify_finds_and_repairs(twinvec, notes, tiny, place, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_repair_tells_of_lost_sources_and_ends_with_1_where_documents_left_no_trace(twinvec, notes, place, tmp_path):
+    (page,) = (tmp_path / "store").rglob("payload_storage/page_0.dat")
+    content = page.read_bytes()
+    page.write_bytes(content.replace(b'"twinvec.roots"', b"x" * 15))
+    done = twinvec("verify", *place, "--repair")
+    assert done.code == 0
+    assert "perhaps the list of its sources" in done.err
+    done = twinvec("update", *place)
+    assert done.code == 0
+    assert "notes: knows no source, so that nothing is updated" in done.err
+    (page,) = (tmp_path / "store").rglob("payload_storage/page_0.dat")
+    page.write_bytes(bytes(len(page.read_bytes())))
+    done = twinvec("verify", *place, "--repair", "--json")
+    assert (done.code, json.loads(done.out)["lost"]) == (1, 4)
+
+
+@pytest.mark.slow
 def test_verify_names_a_document_whose_record_is_lost(twinvec, notes, tiny, place, tmp_path):
     with Collection.open("notes", tmp_path / "store") as collection:
         collection._backend.delete([record_id("n2")])
