@@ -255,8 +255,13 @@ def torch_device(name: str | None) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigurationError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}") from error
+        raise ConfigurationError(f"device {name!r} cannot be used: {_first_sentence(error)}") from error
     return device
+
+
+def _first_sentence(error: Exception) -> str:
+    """Return what an error says first; torch's errors can be a thousand characters long."""
+    return str(error).splitlines()[0].partition(". ")[0]
 
 
 @contextlib.contextmanager

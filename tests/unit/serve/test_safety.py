@@ -191,6 +191,17 @@ def test_a_file_of_keys_is_refused_without_quoting_it(tmp_path, content, message
     assert "short-secret" not in str(refused.value)
 
 
+def test_a_file_of_keys_that_everybody_can_read_gets_a_warning(tmp_path, caplog):
+    file = tmp_path / "keys"
+    file.write_text(KEY)
+    file.chmod(0o600)
+    find_keys(file, {})
+    assert not caplog.messages
+    file.chmod(0o644)
+    find_keys(file, {})
+    assert caplog.messages == [f"every user of this machine can read the keys in {file}; chmod 600 closes the file"]
+
+
 def test_a_missing_file_of_keys_is_an_error(tmp_path):
     with pytest.raises(ConfigurationError, match="No such file"):
         find_keys(tmp_path / "none", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ from twinvec_qdrant.cli.options import (
 )
 from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.serving.names import collection_path
+from twinvec_qdrant.serving.process import DEFAULT_PATH
 
 _FOR_PROGRAMS = frozenset({"space", "dim", "distance", "average_length", "reading", "indexed"})  # told in --json only
 
@@ -95,7 +97,9 @@ def collections_command(
         show_json({"collections": found})
         return
     if not found:
-        typer.echo("the store has no collections")
+        store = url or path or DEFAULT_PATH
+        missing = ", which does not exist" if url is None and not Path(store).is_dir() else ""
+        typer.echo(f"no collections in {store}{missing}")
         return
     lines = table("Collections", "name", "model", "dimensions", numbers=("dimensions",))
     for each in found:

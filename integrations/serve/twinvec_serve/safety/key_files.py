@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +17,8 @@ WRITE_VARIABLE, READ_VARIABLE = "TWINVEC_API_KEY", "TWINVEC_READ_API_KEY"
 _LEAST = 16
 _KEY = re.compile(r"[\x21-\x7e]+")
 _MAKE = "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
+
+logger = logging.getLogger(__name__)
 
 
 class Keys(NamedTuple):
@@ -29,7 +33,7 @@ def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
 
     Each line has one key: ``read KEY``, or ``write KEY``. A ``KEY`` alone may write. ``#`` begins a comment. Raise
     ConfigurationError, with the number of the line, if the file cannot be read, has no key, or a key is too short or
-    has blanks.
+    has blanks. A file that every user of the machine can read gets a warning.
     """
     read: list[SecretStr] = []
     write: list[SecretStr] = []
@@ -45,6 +49,8 @@ def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
 def _of_file(file: Path) -> list[tuple[str, SecretStr]]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
+        if file.stat().st_mode & stat.S_IROTH:
+            logger.warning("every user of this machine can read the keys in %s; chmod 600 closes the file", file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"{file}: the file of keys cannot be read: {reason}") from None

@@ -449,6 +449,12 @@ def test_a_file_in_the_place_of_a_store_is_named(twinvec, tmp_path, command, tin
     assert (done.code, done.err) == (1, f"twinvec: {file}: a file, and a store is a folder; name the folder\n")
 
 
+def test_an_empty_list_names_the_store(twinvec, tmp_path):
+    missing = tmp_path / "typo"
+    assert twinvec("collections", "--path", tmp_path).out == f"no collections in {tmp_path}\n"
+    assert twinvec("collections", "--path", missing).out == f"no collections in {missing}, which does not exist\n"
+
+
 def test_a_missing_source_makes_no_collection(twinvec, place, tmp_path):
     done = twinvec("ingest", tmp_path / "nowhere", *place)
     assert done.code == 1

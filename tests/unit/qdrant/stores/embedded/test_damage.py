@@ -51,6 +51,11 @@ def zeroed(file: Path, rng: random.Random) -> None:
     file.write_bytes(bytes(file.stat().st_size))
 
 
+def inverted(file: Path, rng: random.Random) -> None:
+    del rng
+    file.write_bytes(bytes(255 - each for each in file.read_bytes()))
+
+
 def deleted(file: Path, rng: random.Random) -> None:
     del rng
     file.unlink()
@@ -175,6 +180,18 @@ def test_what_a_repair_cannot_save_is_encoded_again(folder, wanted):
     (file,) = (path for path in files(folder) if path.as_posix().endswith("dense/vectors/chunk_0.mmap"))
     flipped(file, random.Random(0))
     repaired(folder, wanted, file)
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"), [(deleted, "page_0.dat"), slow(inverted, "page_0.dat"), (zeroed, "tracker.dat")]
+)
+def test_damaged_weights_of_words_cost_no_document(folder, wanted, damage, name):
+    (file,) = (path for path in files(folder) if path.as_posix().endswith(f"vector_storage-sparse/store/{name}"))
+    damage(file, random.Random(0))
+    with opened(folder, repair=True) as collection:
+        report = collection.verify(repair=True)
+        assert (report.lost, report.incomplete, report.forgotten) == (0, [], [])
+        assert answers(collection) == wanted
 
 
 @pytest.mark.slow

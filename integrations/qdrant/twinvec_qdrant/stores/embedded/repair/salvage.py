@@ -1,7 +1,8 @@
 """Salvage: what can still be read of a damaged collection, in new files.
 
 A damaged file can end the process that reads it, so another process reads (``salvage_worker``), first the engine's log
-alone, then all files, and if that fails, each segment by itself. The new files replace the old ones together with a
+alone, then all files, and if that fails, each segment by itself. A segment that cannot be opened is read without the
+weights of its words, which ``verify`` computes anew from the texts. The new files replace the old ones together with a
 note of the damage. Until ``verify`` has marked what is lost and removed the note, the collection opens for repair only.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from twinvec.support.atomic import atomic_write, sync_files
 from twinvec_qdrant.stores.base import Damage
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+from twinvec_qdrant.stores.points import SPARSE
 
 _NOTE = "damage.json"
 _WORKER = Path(__file__).with_name("salvage_worker.py")
@@ -50,7 +52,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
     target = folder.path / "shard.copy-salvaged"
     shutil.copytree(empty, target)
 
-    def read(chosen: Sequence[str]) -> bool:
+    def read(chosen: Sequence[str], *, words: bool = True) -> bool:
         """Copy the points of these segments and of the log to the target; return whether the process survived."""
         shutil.rmtree(aside, ignore_errors=True)
         shutil.copytree(empty, aside)
@@ -63,6 +65,8 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
             copy = shutil.copytree(folder.shard / "segments" / name, aside / "segments" / name)
             if version is not None and not (copy / "version.info").is_file():
                 shutil.copy(version, copy)
+            for part in () if words else copy.glob(f"vector_*-{SPARSE}"):
+                shutil.rmtree(part)
         if chosen and (folder.shard / "edge_config.json").is_file():
             shutil.copy(folder.shard / "edge_config.json", aside)
         options = {"vectors": bool(damage.files) and not _reaches(damage, "vector_storage", "wal/")}
@@ -73,7 +77,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
         read(())
     if segments and not read(segments):
         for name in segments:
-            read([name])
+            read([name]) or read([name], words=False)
     shutil.rmtree(aside, ignore_errors=True)
     atomic_write(target / _NOTE, json.dumps(asdict(damage)))
     sync_files(target)

@@ -2,7 +2,8 @@
 
     python salvage_worker.py FOLDER TARGET OPTIONS
 
-It copies the points of the collection in FOLDER that TARGET lacks, one by one where several together cannot be read.
+It copies the points of the collection in FOLDER that TARGET lacks: one by one where several together cannot be read,
+and without their vectors where these cannot be read.
 OPTIONS is JSON: {"vectors": false} leaves the dense vectors out. Importing nothing of twinvec makes the start quick.
 """
 
@@ -56,13 +57,15 @@ def _ids(shard: edge.EdgeShard) -> Iterator[list[str]]:
             return
 
 
-def _read(shard: edge.EdgeShard, ids: Sequence[str]) -> Iterator[Any]:
+def _read(shard: edge.EdgeShard, ids: Sequence[str], with_vectors: bool = True) -> Iterator[Any]:
     try:
-        found = shard.retrieve(list(ids), True, True) if ids else []
+        found = shard.retrieve(list(ids), True, with_vectors) if ids else []
     except BaseException:  # a panic of the engine is not an Exception
         if len(ids) > 1:
             for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
-                yield from _read(shard, half)
+                yield from _read(shard, half, with_vectors)
+        elif with_vectors:
+            yield from _read(shard, ids, with_vectors=False)
         return
     yield from found
 
