@@ -162,6 +162,7 @@ def ingest_command(
     place = CollectionPlace(collection, path, url, wait, grpc_port)
     empty = [root for root in roots.values() if root.is_empty()]
     complain_of_empty(empty)
+    writes = not dry_run and len(empty) < len(roots)
     with (
         helpers_on(ray, place) as helpers,
         _opened(
@@ -169,7 +170,7 @@ def ingest_command(
             model,
             helpers=helpers,
             keep_model=not is_flag(ctx, "model"),
-            create=not dry_run and len(empty) < len(roots),
+            create=writes,
             chunking=_new_chunking(whole, chunk_tokens, overlap, surroundings),
             index=None if quantization is None else IndexSettings(quantization),
             tenant_key=tenant_key,
@@ -191,7 +192,7 @@ def ingest_command(
                 show_json({**asdict(report), "roots": names})
         if not as_json:
             _show_report(opened, report, names, time.perf_counter() - start, dry_run=dry_run)
-        if not dry_run:
+        if writes:
             _complain_of_empty_collection(opened, report)
     if report.failed:
         raise typer.Exit(1 if report.all_failed else SOME_FAILED)

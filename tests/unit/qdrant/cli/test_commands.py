@@ -104,6 +104,7 @@ def test_a_folder_without_documents_makes_no_collection(twinvec, folder, place, 
     assert done.code == 0
     assert f"no documents found in {empty}: looked for files that match *.md, and left out hidden files" in done.err
     assert "what matches drafts/" in done.err
+    assert "is there" not in done.err
     assert not (tmp_path / "store").exists()
     for name, text in (("rows.jsonl", ""), ("rows.csv", "id,text\n"), ("rows.jsonl", "\n\n")):
         (empty / name).write_text(text)

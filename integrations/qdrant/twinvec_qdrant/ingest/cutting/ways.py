@@ -44,7 +44,7 @@ class Cutting:
 
     def _decide(self, name: str) -> None:
         backend = self._catalog.backend
-        settings = stored_description(backend).chunking
+        settings = stored_description(backend).chunking if self.records else self._chunker.settings
         if getattr(settings, name) is None:  # no other writer has decided meanwhile
             if name == "code":
                 has_old = any(language_of(source) is not None for source in self._catalog.sources())

@@ -159,6 +159,17 @@ def opened(tmp_path, **options) -> Collection:
     return Collection.open("code", tmp_path / "store", encoder=WordEncoder(max_tokens=40), **options)
 
 
+def test_a_dry_run_cuts_code_beside_pdfs_as_the_ingest_does(tmp_path):
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    office_files.write_pdf(sources / "z.pdf", [["One page."]])
+    for name in ("app.py", "run.py"):
+        (sources / name).write_text(PYTHON)
+    with opened(tmp_path) as collection:
+        foreseen = collection.ingest(read_source(sources), dry_run=True)
+        assert collection.ingest(read_source(sources)).chunks == foreseen.chunks
+
+
 def test_the_first_code_decides_and_is_recorded(tmp_path, folder):
     with opened(tmp_path) as collection:
         collection.ingest(read_source(folder))

@@ -1,9 +1,10 @@
 """Salvage: what can still be read of a damaged collection, in new files.
 
 A damaged file can end the process that reads it, so another process reads (``salvage_worker``), first the engine's log
-alone, then all files, and if that fails, each segment by itself. A segment that cannot be opened is read without the
-weights of its words, which ``verify`` computes anew from the texts. The new files replace the old ones together with a
-note of the damage. Until ``verify`` has marked what is lost and removed the note, the collection opens for repair only.
+alone, then all files, and if that fails, each segment by itself. A segment that cannot be opened is read without parts
+that ``verify`` makes anew from the texts: first without indexes and weights of words, then without any vectors. The new
+files replace the old ones together with a note of the damage. Until ``verify`` has marked what is lost and removed the
+note, the collection opens for repair only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,15 @@ from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from twinvec_qdrant.stores.points import SPARSE
 
 _NOTE = "damage.json"
+_MADE_ANEW: tuple[tuple[str, ...], ...] = (
+    (),
+    ("payload_index", "vector_index-*", f"*-{SPARSE}"),
+    ("payload_index", "vector_*"),
+)
+"""What a segment is read without, one attempt after the other: what is made quickly, and then all vectors too."""
+_SETTINGS = "segment.json"
+_POINTS = "mutable_id_tracker.mappings"
+_VERSIONS = "mutable_id_tracker.versions"
 _WORKER = Path(__file__).with_name("salvage_worker.py")
 
 
@@ -48,11 +58,11 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
     log_is_whole = not _reaches(damage, "wal/")
     aside = folder.path / "shard.copy-read"
     segments = sorted(path.name for path in (folder.shard / "segments").glob("*") if path.is_dir())
-    version = next(empty.rglob("version.info"), None)
+    new_files = {path.name: path for name in ("version.info", _SETTINGS) for path in empty.rglob(name)}
     target = folder.path / "shard.copy-salvaged"
     shutil.copytree(empty, target)
 
-    def read(chosen: Sequence[str], *, words: bool = True) -> bool:
+    def read(chosen: Sequence[str], without: Sequence[str] = ()) -> bool:
         """Copy the points of these segments and of the log to the target; return whether the process survived."""
         shutil.rmtree(aside, ignore_errors=True)
         shutil.copytree(empty, aside)
@@ -63,10 +73,13 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
             shutil.rmtree(aside / "segments")
         for name in chosen:
             copy = shutil.copytree(folder.shard / "segments" / name, aside / "segments" / name)
-            if version is not None and not (copy / "version.info").is_file():
-                shutil.copy(version, copy)
-            for part in () if words else copy.glob(f"vector_*-{SPARSE}"):
+            for path in new_files.values():
+                if not (copy / path.name).is_file() or _reaches(damage, f"{name}/{path.name}"):
+                    shutil.copy(path, copy)
+            for part in {path for pattern in without for path in copy.glob(pattern)}:
                 shutil.rmtree(part)
+            if _reaches(damage, f"{name}/{_VERSIONS}"):  # the engine drops the points that have none
+                (copy / _VERSIONS).write_bytes(bytes((copy / _POINTS).stat().st_size))
         if chosen and (folder.shard / "edge_config.json").is_file():
             shutil.copy(folder.shard / "edge_config.json", aside)
         options = {"vectors": bool(damage.files) and not _reaches(damage, "vector_storage", "wal/")}
@@ -77,7 +90,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
         read(())
     if segments and not read(segments):
         for name in segments:
-            read([name]) or read([name], words=False)
+            any(read([name], without) for without in _MADE_ANEW)
     shutil.rmtree(aside, ignore_errors=True)
     atomic_write(target / _NOTE, json.dumps(asdict(damage)))
     sync_files(target)
