@@ -48,6 +48,8 @@ def info_command(
         return
     title = f"{values.pop('name')} at {values.pop('location')}"
     contents = {"documents": values.pop("sources"), "chunks": values.pop("points")}
+    if unfinished := values.pop("unfinished_documents", 0):
+        contents["unfinished documents"] = f"{unfinished:,}, whose chunks no search finds: ingest them again"
     sources = {"sources": "\n".join(map(_source, values.pop("roots", []))) or "not known"}
     values["model"] = f"{values['model']} ({values['dim']:,} dimensions)"
     told = {name: _set(value) for name, value in values.items() if name not in _FOR_PROGRAMS}

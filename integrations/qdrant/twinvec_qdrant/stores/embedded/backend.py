@@ -78,6 +78,7 @@ class EmbeddedBackend(SharedEngine, Backend):
         return nullcontext() if self.reads_copy() else self.writing
 
     def read_metadata(self) -> dict[str, Any]:
+        self._check_there()
         return self._folder.read_description()
 
     def write_metadata(self, changes: Mapping[str, Any]) -> None:
@@ -240,10 +241,12 @@ class EmbeddedBackend(SharedEngine, Backend):
         with opening:
             self.users -= 1
             if self.users == 0:
-                del open_backends[self._original.path]
+                if open_backends.get(self._original.path) is self:
+                    del open_backends[self._original.path]
                 self.end()
 
     def _update(self, operation: edge.UpdateOperation, room: int = WRITE_ROOM) -> None:
+        self._check_there()
         check_room(self._original.path, room)
         with self.writing, self._locked("write"):
             self._is_changed = True

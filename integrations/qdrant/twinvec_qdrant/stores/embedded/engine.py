@@ -66,10 +66,12 @@ class SharedEngine:
         self._least = TURN_SECONDS
         self._vectors = 0  # that the engine counted at ``_count_from_now``
         self._is_closed = threading.Event()
+        self._identity: tuple[int, int] | None = None  # of the folder, from ``start`` on
 
     def start(self, create: Callable[[], None] | None) -> None:
         """Begin the first turn, and from then on give turns to others; ``create`` makes a missing collection."""
         self._begin(create)
+        self._identity = self._original.identity()
         threading.Thread(target=self._give_when_idle, name="twinvec-turns", daemon=True).start()
 
     def _begin(self, create: Callable[[], None] | None = None) -> None:
@@ -78,14 +80,14 @@ class SharedEngine:
         If the files cannot be opened in place, open a copy, which needs no turn; see ``reading_copy``.
 
         Raise ``StoreBusyError`` if other processes do not give their turn, ``StoreCorruptError`` if files are damaged,
-        and ``StoreError`` after ``end``.
+        and ``StoreError`` after ``end`` or if the folder has been removed.
         """
         with self._turn:
+            self._check_open()
             if self._copy is not None and not self._calls and self._copy.is_outdated():
                 self._leave_copy()
             if self._opened is not None:
                 return
-            self._check_open()
             if self._copy is not None:
                 self._open(was_given=True, is_alone=False)
             elif (obstacle := self._obstacle()) is not None:
@@ -144,6 +146,9 @@ class SharedEngine:
     def give(self) -> None:
         """Close the engine and end the turn, if this process has it; remove the copy, if there is one."""
         with self._turn:
+            if self.is_gone():
+                self.abandon()
+                return
             self._leave_copy()
             if self._opened is None:
                 return
@@ -172,8 +177,29 @@ class SharedEngine:
             self.give()
         finally:
             self._turns.leave()
+            self._identity = None
+
+    def is_gone(self) -> bool:
+        """Return whether the folder that this process has opened was removed, or replaced by another one."""
+        return self._identity is not None and self._original.identity() != self._identity
+
+    def abandon(self) -> None:
+        """Leave a folder that is gone: nothing is written where it was."""
+        with self._turn:
+            self._is_closed.set()
+            self._leave_copy()
+            self._opened = None
+            self._turns.abandon()
+
+    def _check_there(self) -> None:
+        if self.is_gone():
+            self.abandon()
+            raise StoreUnavailableError(
+                f"{self.location}: the collection's folder has been removed or replaced; open the collection again"
+            )
 
     def _check_open(self) -> None:
+        self._check_there()
         if self._is_closed.is_set():
             raise closed_error(self.location)
 
@@ -191,6 +217,7 @@ class SharedEngine:
     def reads_copy(self) -> bool:
         """Open the engine, and return whether this is a copy, which nobody can change."""
         with self._turn:
+            self._check_open()
             is_full = self._copy is None and lacking_room(self._original.path, OPEN_ROOM, "open it") is not None
             if is_full and not self._calls and not self.writer.depth:
                 self.give()  # opened before the disk was full

@@ -61,6 +61,14 @@ class CollectionFolder:
         """Return whether the collection exists and is complete."""
         return self.newest_shard().is_dir()
 
+    def identity(self) -> tuple[int, int] | None:
+        """Return what tells this folder from another one of the same name; None if there is no folder."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
     def newest_shard(self) -> Path:
         """Return the engine's files, also where a killed process has left a replacement half done (``settle``)."""
         restored = self.restored / self.shard.name

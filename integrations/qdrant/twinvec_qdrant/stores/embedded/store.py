@@ -125,8 +125,10 @@ class EmbeddedStore(Store):
         folder = self._folder
         with opening:
             if (shared := open_backends.get(folder.path)) is not None:
-                shared.users += 1
-                return shared
+                if not shared.is_gone():
+                    shared.users += 1
+                    return shared
+                shared.abandon()
             check_not_served(self._path)
             turns = Turns(folder.path)
             backend = EmbeddedBackend(folder, turns, self._wait_seconds, repairs=self._repair)

@@ -82,6 +82,13 @@ class Turns:
             self._users.close()
             self._users = None
 
+    def abandon(self) -> None:
+        """Release the locks of a folder that is gone, and touch no file where it was."""
+        self._turn.release()
+        if self._users is not None:
+            self._users.close()
+            self._users = None
+
     @contextmanager
     def alone(self, wait_seconds: float) -> Iterator[None]:
         """Have the turn while no other process has the collection open; else raise ``StoreBusyError``."""

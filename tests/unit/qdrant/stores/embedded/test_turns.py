@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -454,3 +455,57 @@ def test_a_collection_that_is_removed_between_two_turns_is_said_to_be_gone(folde
             collection.count()
         (folder / "elsewhere").rename(folder / "notes" / "shard")
         assert collection.count() == 30
+
+
+# --- A folder that is gone ---
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_collection_whose_folder_was_removed_can_be_made_again(tmp_path, is_closed):
+    before = opened(tmp_path / "store")
+    before.ingest([("old", "an old note")])
+    shutil.rmtree(tmp_path / "store")
+    if is_closed:
+        before.close()
+    with opened(tmp_path / "store") as after:
+        assert after.find() == []
+        after.ingest([("new", "a new note")])
+        before.close()
+        after.ingest([("newer", "a newer note")])
+    with opened(tmp_path / "store") as again:
+        assert (sorted(again.find()), again.verify().sound) == (["new", "newer"], True)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_collection_whose_folder_is_gone_refuses_every_call(tmp_path, is_replaced):
+    store = tmp_path / "store"
+    with opened(store) as collection:
+        collection.ingest([("old", "an old note")])
+        shutil.rmtree(store)
+        if is_replaced:
+            subprocess.run([sys.executable, "-c", textwrap.dedent(MAKER), store], env=with_helpers(), check=True)
+        calls = [
+            lambda: collection.search("note"),
+            lambda: collection.ingest([("more", "a note")]),
+            lambda: collection.delete(["old"]),
+            collection.find,
+            collection.verify,
+            collection.reindex,
+        ]
+        for call in calls:
+            with pytest.raises(StoreUnavailableError, match="folder has been removed or replaced; open the collection"):
+                call()
+    if is_replaced:
+        with opened(store) as collection:
+            assert (collection.find(), collection.verify().sound) == (["new"], True)
+    else:
+        assert not store.exists()
+
+
+MAKER = """
+    import sys
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest([("new", "a new note")])
+"""
