@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from unicodedata import normalize
 
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, relevant, unknown_texts
@@ -243,6 +244,8 @@ def _source(hit: Hit, chunks: bool) -> str:
 def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
     """Return ``documents`` by their ids, the ids that are ``missing``, and for the first of these the ``nearest`` ids.
 
+    An id may have its accents as other characters than the stored one (Unicode NFC or NFD), which look the same.
+
     Args:
         opened: The collection.
         ids: Ids of documents.
@@ -252,15 +255,23 @@ def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = 
         TextError: as for ``Collection.get``.
     """
     found = opened.get(ids)
-    described = opened.described(ids)
+    missing = _missing(ids, [each.id for each in found])
+    if forms := {form: each for each in missing for form in _other_forms(each)}:
+        found += (others := opened.get(list(forms)))
+        same = {forms[each.id] for each in others}
+        missing = [each for each in missing if each not in same]
+    described = opened.described([each.id for each in found])
     documents = [
         {"id": each.id, "text": each.text, "payload": dict(each.payload)}
         | ({"described": described[each.id]} if each.id in described else {})
         for each in found
     ]
-    missing = _missing(ids, [each.id for each in found])
     near = {each: opened.nearest_ids(each) for each in missing[:_SUGGESTED]} if nearest else {}
     return {"documents": documents, "missing": missing, "nearest": near}
+
+
+def _other_forms(identity: str) -> set[str]:
+    return {normalize("NFC", identity), normalize("NFD", identity)} - {identity}
 
 
 def delete_documents(

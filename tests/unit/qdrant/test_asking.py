@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from twinvec_qdrant import Asked, Collection, search_as_asked
+from twinvec_qdrant import Asked, Collection, search_as_asked, stored_documents
 from twinvec_qdrant.asking import FoundHit
 from words import WordEncoder
 
@@ -24,3 +24,14 @@ def test_the_source_of_a_hit_is_the_id_of_its_document(tmp_path, chunking, id, c
     for found in answer.hits:
         assert found.source == id
         assert FoundHit.of_fields(json.loads(json.dumps(found.as_fields())), chunks=chunks) == found
+
+
+def test_a_document_is_found_by_an_id_that_looks_the_same(tmp_path):
+    composed, apart = "r\u00e9sum\u00e9.md", "re\u0301sume\u0301.md"
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as opened:
+        opened.ingest([(apart, "a life in short"), ("other", "a note")])
+        found = stored_documents(opened, [composed, "other", "none"])
+        assert [each["id"] for each in found["documents"]] == ["other", apart]
+        assert found["missing"] == ["none"]
+        opened.ingest([(composed, "another one")])
+        assert [each["id"] for each in stored_documents(opened, [composed])["documents"]] == [composed]
