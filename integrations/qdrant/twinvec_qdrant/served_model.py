@@ -136,16 +136,19 @@ class Serving:
         self, vector: Vector, words: str | None, request: SearchRequest, space: str | None
     ) -> Steps[list[Hit]]:
         """Return the hits for a caller's vector, and for words if given, whose spelling is corrected."""
-        sparse, right, unknown = None, "", False
+        sparse, right, unknown, codes = None, "", False, 0.0
         if words is not None:
             (read,) = yield from read_queries([words], self._bm25, self._known_words, syntax=False)
             sparse, right = self._bm25.queries([read.text], [read.right])[0], read.right
+            codes = self._bm25.analyzer.code_share(right)
             if not right.isascii():  # a model is not loaded for words that it almost certainly knows
                 (unknown,) = unknown_texts((yield from self._reader()), [right])
         found = yield from self._nearest(
             vector,
             space,
-            lambda searcher, vector_D: searcher.search([QueryVectors(vector_D, sparse, unknown=unknown)], request),
+            lambda searcher, vector_D: searcher.search(
+                [QueryVectors(vector_D, sparse, unknown=unknown, codes=codes)], request
+            ),
         )
         return found if words is None else self._shown(right, found, request)
 
@@ -222,20 +225,22 @@ class Serving:
         right = [each.right for each in read]
         dense: Sequence[FloatArray | None] = [None] * len(read)
         sparse: Sequence[SparseVector | None] = [None] * len(read)
-        unknown = [False] * len(read)
+        unknown, codes = [False] * len(read), [0.0] * len(read)
         if request.mode != "sparse":
             encoder = yield from self._loaded(served)
             dense = list((yield from _dense(encoder, right, phrasings.answers)))
             if request.mode == "hybrid" and not phrasings.answers:
-                unknown = unknown_texts(encoder, right)
+                unknown, codes = unknown_texts(encoder, right), list(map(self._bm25.analyzer.code_share, right))
         if request.mode != "dense":
             sparse = self._bm25.queries([each.text for each in read], right)
             if phrasings.words:
                 others = self._bm25.queries(phrasings.words)
                 sparse = [led_terms(each, others) for each in sparse]
         queries = [
-            QueryVectors(vector_D, words, condition=each.condition, telling=each.telling, unknown=is_unknown)
-            for each, vector_D, words, is_unknown in zip(read, dense, sparse, unknown, strict=True)
+            QueryVectors(
+                vector_D, words, condition=each.condition, telling=each.telling, unknown=is_unknown, codes=share
+            )
+            for each, vector_D, words, is_unknown, share in zip(read, dense, sparse, unknown, codes, strict=True)
         ]
         outcome = yield from served.searcher.search(queries, request)
         return outcome if request.mode != "sparse" else Outcome(outcome.hits, None)

@@ -15,7 +15,8 @@ better.
     nothing by their order. If nothing is near a query, words decide; z(dense) would give its cosines the usual spread.
     The vector of a text of words that the model does not know says nothing. For a query of such words, and in a
     collection of such texts, words decide: the dense part counts by a hundredth, which orders what the words leave
-    equal.
+    equal. Vectors hardly tell one number or code from another, such as "4711": of a query with codes, the dense part
+    counts by the share of the other terms, and by a hundredth at least.
 ``"rrf"``: the sum of 1 / (60 + rank), reciprocal rank fusion (Cormack, Clarke and Büttcher 2009). Equal scores share a
     rank; a sparse score of 0 has no rank.
 ``"distribution"``: the sum of (score - (mean - 3 sd)) / (6 sd), distribution-based score fusion, as in Qdrant.
@@ -55,7 +56,7 @@ ONE_TERM = 0.75
 """The factor of the BM25 score of a query of one term, with landmarks."""
 
 UNKNOWN = 0.01
-"""The factor of the dense part for a query, or a collection, of words that the model does not know."""
+"""The factor of the dense part for a query, or a collection, of words that the model does not know; the least one."""
 
 RRF_K = 60
 _LARGEST = 1e30  # of a weight; a larger one makes the sum infinite
@@ -71,6 +72,7 @@ def fuse(
     first: int | None = None,
     calibration: Calibration | None = None,
     unknown: bool = False,
+    codes: float = 0.0,
 ) -> FloatArray:
     """Fuse the scores of n candidates: shape (n,).
 
@@ -84,6 +86,7 @@ def fuse(
             candidates behind them do not change their scores.
         calibration: That of the collection; "adaptive" uses it.
         unknown: Whether the query consists mostly of words that the model does not know; "adaptive" uses it.
+        codes: Share of the query's terms that are numbers or codes (``Analyzer.code_share``); "adaptive" uses it.
 
     Raises:
         InputError: the two arrays differ in length, or a score is not finite.
@@ -101,7 +104,8 @@ def fuse(
             s = calibration.words * s
         else:
             d, s = standardized(d, among_d), _evidence(among_s, terms) * s
-        d = UNKNOWN * d if unknown or (calibration is not None and calibration.unknown_texts) else d
+        is_unknown = unknown or (calibration is not None and calibration.unknown_texts)
+        d = (UNKNOWN if is_unknown else max(1 - codes, UNKNOWN)) * d
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:

@@ -159,7 +159,7 @@ class MemoryIndex:
             for row, (query, words) in enumerate(zip(part, terms, strict=True)):
                 dense = dense_QN[row]
                 sparse = np.zeros_like(dense) if mode == "dense" else corpus.bm25.scores(words)[ranking.rows]
-                scores = _Scores(dense, sparse, len(words), unknown[row])
+                scores = _Scores(dense, sparse, len(words), unknown[row], self._analyzer.code_share(query))
                 if feedback and mode != "sparse":
                     found[query] = ranking.hits(ranking.moved(vectors_QD[row], scores, feedback), asked=dense)
                 else:
@@ -266,12 +266,13 @@ class _Corpus:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """The scores of one query, which has ``terms`` terms; ``unknown`` as in ``fuse``."""
+    """The scores of one query, which has ``terms`` terms; ``unknown`` and ``codes`` as in ``fuse``."""
 
     dense: FloatArray
     sparse: FloatArray
     terms: int
     unknown: bool
+    codes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +338,7 @@ class _Ranking:
             terms=scores.terms,
             calibration=self.calibration,
             unknown=scores.unknown,
+            codes=scores.codes,
         )
         return self._top(fused, candidates, self.limit), fused
 
@@ -347,5 +349,5 @@ class _Ranking:
     def _hit(self, index: int, score: float, stages: dict[str, FloatArray], of_query: _Scores) -> Hit:
         document = self.corpus.documents[self.rows[index]]
         scores = {stage: float(values[index]) for stage, values in stages.items()}
-        found = relevance(scores, of_query.terms, self.judged_by, unknown=of_query.unknown)
+        found = relevance(scores, of_query.terms, self.judged_by, unknown=of_query.unknown, codes=of_query.codes)
         return Hit(document.id, document.full_text, score, scores, dict(document.payload), relevance=found)

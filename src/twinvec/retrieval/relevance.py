@@ -36,6 +36,8 @@ PLACE = 10.0
 EVIDENCE_OF_A_TERM = 2.6
 """Log-odds of one unit of BM25 per term, in a hybrid search."""
 
+_MOSTLY = 0.5
+
 FULL_EVIDENCE = 3.0
 """Evidence above this counts as this much: a word found twice is no second reason."""
 
@@ -128,18 +130,23 @@ def completed(calibration: Calibration | None, known: Calibration) -> Calibratio
 
 
 def relevance(
-    scores: Mapping[str, float], terms: int, calibration: Calibration | None, *, unknown: bool = False
+    scores: Mapping[str, float],
+    terms: int,
+    calibration: Calibration | None,
+    *,
+    unknown: bool = False,
+    codes: float = 0.0,
 ) -> float | None:
     """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
 
     ``terms`` is the number of the query's terms. None if nothing is calibrated, or there is no score. If the query is
     ``unknown``, mostly of words that the model does not know, or the texts of the collection are, its dense scores say
-    nothing, and only words count.
+    nothing, and only words count. So it is if more than half of the query's terms are numbers or ``codes``.
     """
     if calibration is None:
         return None
     evidence = min(scores["sparse"] / terms, FULL_EVIDENCE) if "sparse" in scores and terms else None
-    if (unknown or calibration.unknown_texts) and "sparse" in scores:
+    if (unknown or codes > _MOSTLY or calibration.unknown_texts) and "sparse" in scores:
         return logistic(_SPARSE + _EVIDENCE_ALONE * (evidence or 0.0))
     if "dense" not in scores:
         return None if evidence is None else logistic(_SPARSE + _EVIDENCE_ALONE * evidence)

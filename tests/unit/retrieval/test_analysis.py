@@ -220,6 +220,19 @@ def test_identifiers_of_a_query_have_their_parts(name: str) -> None:
     assert len(Analyzer("english", 2).query_terms([name])[0]) >= 3
 
 
+@pytest.mark.parametrize("code", ["4711", "hnf4a", "cx3cr1", "20240501", "1899"])
+def test_a_code_of_a_query_counts_as_four_terms(code: str) -> None:
+    for language in ("english", "german"):
+        assert Analyzer(language, 2).query_terms([f"{code} pumps"])[0].count(code) == 4
+        assert Analyzer(language, 1).query_terms([f"{code} pumps"])[0].count(code) == 1
+        assert Analyzer(language, 2).terms([f"{code} pumps"])[0].count(code) == 1
+
+
+@pytest.mark.parametrize("word", ["2019", "1990s", "b12", "x86", "pumps"])
+def test_years_and_short_or_common_words_count_once(word: str) -> None:
+    assert len(Analyzer("english", 2).query_terms([word])[0]) == 1
+
+
 def test_the_words_of_many_texts_are_not_held_at_once(monkeypatch) -> None:
     monkeypatch.setattr(analysis, "_TEXTS_AT_ONCE", 64)
     texts = [f"{' '.join(TEXTS)} number{row}" for row in range(2000)]

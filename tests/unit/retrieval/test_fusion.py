@@ -98,6 +98,20 @@ def test_bad_weights_are_refused(weights):
         fuse(DENSE, SPARSE, weights=weights)
 
 
+def test_the_dense_part_counts_by_the_share_of_terms_that_are_no_codes():
+    dense, sparse = np.array([0.6, 0.3], dtype=np.float32), np.array([0.0, 2.0], dtype=np.float32)
+    for calibration in (None, Calibration(unrelated=0.25, near=0.65)):
+        by_vectors = fuse(dense, 0 * sparse, terms=2, calibration=calibration)
+        by_words = fuse(0 * dense, sparse, terms=2, calibration=calibration)
+        for codes, share in ((0.0, 1.0), (0.75, 0.25), (1.0, 0.01)):
+            found = fuse(dense, 0 * sparse, terms=2, calibration=calibration, codes=codes)
+            assert found == pytest.approx(share * by_vectors, abs=1e-6)
+            assert np.diff(fuse(0 * dense, sparse, terms=2, calibration=calibration, codes=codes)) == pytest.approx(
+                np.diff(by_words), abs=1e-6
+            )
+    assert (fuse(dense, sparse, method="rrf", codes=1.0) == fuse(dense, sparse, method="rrf")).all()
+
+
 def test_an_unknown_method_is_refused():
     with pytest.raises(ConfigurationError, match="'sum' is not one of adaptive, rrf, distribution"):
         fuse(DENSE, SPARSE, method="sum")

@@ -75,6 +75,15 @@ def test_sparse_search_finds_only_what_shares_a_term(index):
     assert index.search("the", mode="sparse") == []
 
 
+def test_a_code_is_found_among_lines_that_look_alike(encoder):
+    index = MemoryIndex(encoder)
+    lines = {number: f"GET /items/{number} took {number % 7} ms, status 200" for number in range(3000, 3400)}
+    index.add((str(first), "\n".join(map(lines.get, range(first, first + 10)))) for first in range(3000, 3400, 10))
+    index.add((f"shelf {shelf}", f"The items of shelf {shelf} are counted.") for shelf in range(20))
+    found = [index.search(f"items {number}", 1)[0].id for number in range(3005, 3400, 20)]
+    assert found == [str(number - 5) for number in range(3005, 3400, 20)]
+
+
 def test_the_title_is_searched_too(index):
     assert ids(index.search("cats", mode="sparse")) == ["cats"]
 

@@ -116,6 +116,15 @@ def test_the_landmarks_of_maxsim_rise_with_those_of_the_cosine():
     assert states_calibration(encoder, Calibration(unrelated=0.98, near=0.99)).near < 1
 
 
+def test_words_alone_make_a_hit_of_a_query_of_codes_relevant():
+    by_words = relevance({"sparse": 4.0}, 2, SCALE)
+    assert relevance({"dense": 0.9, "sparse": 4.0}, 2, SCALE, codes=0.8) == by_words
+    assert relevance({"dense": 0.9, "sparse": 4.0}, 2, SCALE, codes=0.5) == relevance(
+        {"dense": 0.9, "sparse": 4.0}, 2, SCALE
+    )
+    assert relevance({"dense": 0.9, "sparse": 0.0}, 2, SCALE, codes=0.8) < 0.1
+
+
 def test_words_alone_make_a_hit_of_an_unknown_query_relevant():
     for sparse in (0.0, 2.0, 6.0):
         by_words = relevance({"sparse": sparse}, 2, SCALE)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -250,12 +251,10 @@ class Searcher:
         judged_by = self._judged_by(searches)
         hits = []
         for query, candidates in found:
-            terms, unknown = query.terms, query.unknown
-            judged = (
-                (each, relevance(each.scores, terms, judged_by, unknown=unknown))
-                for each in candidates
-                if each.id in points
+            judge = partial(
+                relevance, terms=query.terms, calibration=judged_by, unknown=query.unknown, codes=query.codes
             )
+            judged = ((each, judge(each.scores)) for each in candidates if each.id in points)
             of_query = [_hit(each, points[each.id].payload, named_by_source, found) for each, found in judged]
             hits.append(relevant(of_query, request.min_relevance))
         return hits
