@@ -6,8 +6,8 @@ of each stage by name as ``twinvec_scores``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from langchain_core.documents import Document
 
@@ -15,6 +15,7 @@ from twinvec import Document as Stored
 from twinvec import Hit
 from twinvec.adapters.metadata import plain_metadata
 from twinvec.errors import DocumentError
+from twinvec.text import is_list
 from twinvec_qdrant import Failure
 
 SCORE = "relevance_score"
@@ -51,6 +52,20 @@ ScoredDocument.__name__ = Document.__name__
 
 def _scored(text: str, metadata: dict[str, Any], key: str | None) -> ScoredDocument:
     return ScoredDocument(page_content=text, metadata=metadata, id=key)
+
+
+def check_documents(documents: object) -> list[Document]:
+    """Return documents as a list; raise DocumentError for what is not a list of documents."""
+    if isinstance(documents, (Document, Mapping)) or not is_list(documents):
+        raise DocumentError(f"documents: expected a list of documents, got {type(documents).__name__}")
+    listed = list(cast("Iterable[Document]", documents))
+    for index, each in enumerate(listed):
+        if not hasattr(each, "page_content"):
+            raise DocumentError(
+                f"documents: item {index}: expected a Document(page_content=..., metadata=...), got "
+                f"{type(each).__name__}; add_texts takes strings"
+            )
+    return listed
 
 
 def storable(key: str, text: str, metadata: Mapping[str, Any] | None) -> Stored | Failure:

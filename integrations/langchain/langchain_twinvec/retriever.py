@@ -24,7 +24,8 @@ class TwinvecRetriever(BaseRetriever):
     """Retrieves from a twinvec collection or index, and reranks if it has a reranker.
 
     A document has the hit's id. Its metadata has the hit's payload, ``relevance_score`` and ``twinvec_scores`` (the
-    score of each stage by name).
+    score of each stage by name). The payload of a collection's hit has ``source``, ``position`` and ``heading``, unless
+    the ingested document has its own; ``source`` is the id of that document.
 
         retriever = TwinvecRetriever(retriever=collection, reranker=collection.maxsim(), k=5)
         documents = retriever.invoke("How do I get time off?", filter={"team": "hr"})

@@ -15,6 +15,7 @@ from langchain_twinvec.documents import stored_document
 from twinvec import Hit
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode, check_limit
+from twinvec.support.checks import number
 from twinvec_qdrant import (
     Collection,
     exact_search,
@@ -49,6 +50,7 @@ def by_text(
     """Return the best documents for a text, each with its hit."""
     refuse_foreign(others)
     check_limit(k, "k")
+    check_threshold(score_threshold)
     exact, conditions = exact_search(search_params), understood_filter(filter)
     hits = collection.search(query, k, mode, conditions, offset=offset, weights=weights, passages=False, exact=exact)
     if not query.strip():
@@ -71,6 +73,7 @@ def by_vector(
     exact = exact_search(search_params)
     refuse_foreign(others)
     check_limit(k, "k")
+    check_threshold(score_threshold)
     space = vector_space(collection, embedding)
     hits = collection.search_vector(embedding, k, understood_filter(filter), offset=offset, exact=exact, space=space)
     return _with_documents(collection, hits, score_threshold)
@@ -91,6 +94,7 @@ def diverse(
     """Return documents that are near to a text or a vector and differ from each other, with their cosines."""
     refuse_foreign(others)
     check_limit(k, "k")
+    check_threshold(score_threshold)
     check_limit(fetch_k, "fetch_k")
     if not isinstance(lambda_mult, Real) or not 0 <= lambda_mult <= 1:
         raise ConfigurationError(f"lambda_mult must be between 0 and 1, got {lambda_mult!r}")
@@ -103,6 +107,12 @@ def diverse(
     if isinstance(query, str) and not query.strip():
         hits = filtered(collection, conditions, k)
     return [(document, hit.score) for document, hit in _with_documents(collection, hits, score_threshold)]
+
+
+def check_threshold(score_threshold: float | None) -> None:
+    """Raise ConfigurationError unless a threshold is a number or None."""
+    if score_threshold is not None:
+        number(score_threshold, "score_threshold")
 
 
 def relevance_of(hit: Hit) -> float:

@@ -16,10 +16,10 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
-from langchain_twinvec.documents import storable, stored_document
+from langchain_twinvec.documents import check_documents, storable, stored_document
 from langchain_twinvec.retriever import StoreRetriever
 from langchain_twinvec.store_arguments import encoder_of, search_mode, with_name
-from langchain_twinvec.store_searches import by_text, by_vector, diverse, relevance_of
+from langchain_twinvec.store_searches import by_text, by_vector, check_threshold, diverse, relevance_of
 from twinvec.errors import ConfigurationError, TextError
 from twinvec.retrieval.base import Mode
 from twinvec.text import is_list
@@ -105,14 +105,12 @@ class TwinvecVectorStore(VectorStore):
         qdrant: Mapping[str, Any] | None = None,
     ) -> None:
         others = dict(qdrant or {})
-        self._mode = search_mode(mode, others.pop("retrieval_mode", None))
+        checked_mode = search_mode(mode, others.pop("retrieval_mode", None))
         if embedding is None and collection is None and create:
             raise ConfigurationError(
                 "a vector store needs embeddings, or an open collection; give create=False to search an existing "
                 "collection with its own model"
             )
-        self._embedding = embedding
-        self._client = client
         options = {
             "path": path,
             "url": url,
@@ -137,6 +135,10 @@ class TwinvecVectorStore(VectorStore):
             **joined_options(options, others),
         )
         """The collection behind the store."""
+        # after the collection, which refuses to be pickled and says why
+        self._embedding = embedding
+        self._client = client
+        self._mode: Mode = checked_mode
 
     @property
     def collection_name(self) -> str:
@@ -184,6 +186,16 @@ class TwinvecVectorStore(VectorStore):
         return store
 
     @classmethod
+    def from_documents(cls, documents: list[Document], embedding: Embeddings, **kwargs: Any) -> Self:
+        """``from_texts`` for documents; errors are those of ``add_documents``."""
+        return super().from_documents(check_documents(documents), embedding, **kwargs)
+
+    @classmethod
+    async def afrom_documents(cls, documents: list[Document], embedding: Embeddings, **kwargs: Any) -> Self:
+        """``from_documents``, awaitable."""
+        return await super().afrom_documents(check_documents(documents), embedding, **kwargs)
+
+    @classmethod
     def from_existing_collection(cls, collection_name: str, embedding: Embeddings | None = None, **kwargs: Any) -> Self:
         """Open a store on a collection that exists, with the arguments of the class.
 
@@ -224,7 +236,9 @@ class TwinvecVectorStore(VectorStore):
             One id for each text.
 
         Raises:
-            DocumentError: texts were refused, named by id and reason; the others were stored.
+            DocumentError: texts were refused, named by their places in the list (from 0), ids and reasons. The others
+                were stored if all have ids. Otherwise no text without an id was stored, so that the call can be
+                repeated without storing a text twice. The same holds after an error of the embeddings.
             TextError: the texts or ids are one text, not a list.
             ConfigurationError: the numbers of texts, metadatas and ids differ, or an argument is unknown.
         """
@@ -241,11 +255,21 @@ class TwinvecVectorStore(VectorStore):
             if given != len(texts):
                 raise ConfigurationError(f"{name} must have one item for each of the {len(texts)} texts, got {given}")
         # by repr: an id of a wrong type may not be hashable, and is refused by name later
-        named = {
-            repr(key): storable(key, text, metadata) for key, text, metadata in zip(keys, texts, metadatas, strict=True)
+        latest = {repr(key): index for index, key in enumerate(keys)}
+        documents = {
+            f"text {index}": storable(keys[index], texts[index], metadatas[index]) for index in latest.values()
         }
-        ingest_all(self.collection, [*named.values()], f"{len(texts)} texts")
+        made = {key for key, given in zip(keys, wanted, strict=True) if given is None}
+        ingest_all(self.collection, documents, f"{len(texts)} texts", unknown_ids=made)
         return keys
+
+    def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
+        """``add_texts`` for documents, with their metadata and ids; ``ids`` among ``kwargs`` replace theirs.
+
+        Raises:
+            DocumentError: as for ``add_texts``; or ``documents`` is not a list of documents, and nothing was stored.
+        """
+        return super().add_documents(check_documents(documents), **kwargs)
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents with these ids, in this order, without missing ones."""
@@ -383,6 +407,20 @@ class TwinvecVectorStore(VectorStore):
     ) -> list[Document]:
         """``max_marginal_relevance_search_by_vector``, awaitable."""
         return await run_in_executor(None, self.max_marginal_relevance_search_by_vector, embedding, *args, **kwargs)
+
+    def similarity_search_with_relevance_scores(
+        self, query: str, k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """``similarity_search`` with the relevance of each document, which ``score_threshold`` is compared with."""
+        check_threshold(kwargs.get("score_threshold"))
+        return super().similarity_search_with_relevance_scores(query, k, **kwargs)
+
+    async def asimilarity_search_with_relevance_scores(
+        self, query: str, k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """``similarity_search_with_relevance_scores``, awaitable."""
+        check_threshold(kwargs.get("score_threshold"))
+        return await super().asimilarity_search_with_relevance_scores(query, k, **kwargs)
 
     def _similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any

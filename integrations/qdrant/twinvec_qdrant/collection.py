@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
@@ -177,6 +177,12 @@ class Collection:
     def __repr__(self) -> str:
         model = self._model or self._serving.current.description.model
         return f"Collection({self.name!r}, at {self._location!r}, {model=})"
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigurationError(
+            f"{self!r} cannot be pickled or copied, because it holds an open store: pass the collection's name and its "
+            "path or url, and open it again there"
+        )
 
     def __enter__(self) -> Collection:
         return self

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import math
+import pickle
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from langchain_core.documents import Document
@@ -170,7 +174,7 @@ def test_what_is_there_is_not_embedded_again(store, documents, encoder, monkeypa
 
 
 def test_a_text_that_is_refused_is_named_and_hurts_no_other(store) -> None:
-    with pytest.raises(DocumentError, match=r"1 of 2 texts were refused; the others are stored: 'bad': "):
+    with pytest.raises(DocumentError, match=r"1 of 2 texts were refused; the others are stored: text 1 \('bad'\): "):
         store.add_texts(["fine", "lone \ud800 surrogate"], ids=["good", "bad"])
     assert [document.id for document in store.get_by_ids(["good", "bad"])] == ["good"]
     with pytest.raises(DocumentError, match="JSON"):
@@ -186,11 +190,123 @@ def test_a_text_that_is_refused_is_named_and_hurts_no_other(store) -> None:
 def test_the_error_of_refused_texts_claims_no_more_than_is_so(store) -> None:
     with pytest.raises(DocumentError) as raised:
         store.add_texts(["a"], [{"when": object()}], ids=["bad"])
-    assert str(raised.value).startswith("1 of 1 texts were refused: 'bad': the metadata 'when': ")
+    assert str(raised.value).startswith("1 of 1 texts were refused: text 0 ('bad'): the metadata 'when': ")
+
+
+class Failing(DeterministicFakeEmbedding):
+    """Embeddings that give no usable vector for "bad", and fail after ``calls`` calls."""
+
+    calls: int = 1_000_000
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.calls -= 1
+        if self.calls < 0:
+            raise ConnectionError("the model does not answer")
+        vectors = super().embed_documents(texts)
+        return [
+            [math.nan] * self.size if text == "bad" else vector for text, vector in zip(texts, vectors, strict=True)
+        ]
+
+
+def test_texts_without_ids_are_all_refused_before_any_is_stored(store) -> None:
+    documents = [Document("fine"), Document("bad", metadata={"when": object()}), Document("named", id="named")]
+    with pytest.raises(DocumentError) as raised:
+        store.add_documents(documents)
+    assert str(raised.value).startswith(
+        "1 of 3 texts were refused; nothing was stored: text 1: the metadata 'when': object"
+    )
+    assert store.collection.find() == []
+    documents[1].metadata = {}
+    assert sorted(store.add_documents(documents)) == sorted(store.collection.find())
+
+
+@pytest.mark.parametrize(
+    ("ids", "kept", "message"),
+    [
+        (None, [], "none without an id is stored: text 1: "),
+        (["a", None, None], ["a"], "none without an id is stored: text 1: "),
+        ([None, "b", None], [], r"none without an id is stored: text 1 \('b'\): "),
+        (["a", "b", "c"], ["a", "c"], r"the others are stored: text 1 \('b'\): "),
+    ],
+)
+def test_no_text_without_an_id_stays_beside_one_that_cannot_be_embedded(ids, kept, message) -> None:
+    store = TwinvecVectorStore(Failing(size=16))
+    with pytest.raises(DocumentError, match=f"1 of 3 texts were refused; {message}encoder 'Failing': the vector of"):
+        store.add_texts(["fine", "bad", "good"], ids=ids)
+    assert sorted(store.collection.find()) == kept
+
+
+def test_no_text_without_an_id_stays_after_the_embeddings_failed() -> None:
+    embeddings = Failing(size=4)
+    store = TwinvecVectorStore(embeddings)
+    texts = [f"text {number}" for number in range(3000)]
+    embeddings.calls = 12
+    with pytest.raises(ConnectionError) as raised:
+        store.add_texts(texts)
+    assert "committed before the error: 0 new" not in raised.value.__notes__[0]
+    assert store.collection.count() == 0
+
+
+def test_a_refused_text_without_a_usable_id_is_named_by_its_place(store) -> None:
+    with pytest.raises(DocumentError, match=r"2 of 4 texts .*: text 2: the id must be .*; text 3: the id must be "):
+        store.add_texts(["twice", "twice", "a", "b"], ids=["same", "same", 7.5, ""])
+
+
+@pytest.mark.parametrize(
+    ("documents", "named"),
+    [
+        (Document("a"), "expected a list of documents, got Document"),
+        ({"page_content": "a"}, "expected a list of documents, got dict"),
+        ("a", "expected a list of documents, got str"),
+        (None, "expected a list of documents, got NoneType"),
+        ([Document("a"), {"page_content": "a"}], r"item 1: expected a Document\(.*got dict"),
+        (["a"], "item 0: .*, got str; add_texts takes strings"),
+    ],
+)
+async def test_what_is_not_a_list_of_documents_is_named(store, embeddings, documents, named) -> None:
+    kind = TwinvecVectorStore
+    with pytest.raises(DocumentError, match=f"^documents: {named}"):
+        store.add_documents(documents)
+    with pytest.raises(DocumentError, match=f"^documents: {named}"):
+        await store.aadd_documents(documents)
+    with pytest.raises(DocumentError, match=f"^documents: {named}"):
+        kind.from_documents(documents, embeddings)
+    with pytest.raises(DocumentError, match=f"^documents: {named}"):
+        await kind.afrom_documents(documents, embeddings)
+    assert store.collection.find() == []
+
+
+def test_documents_of_a_generator_are_added(store) -> None:
+    assert store.add_documents(Document(key, id=key) for key in ("a", "b")) == ["a", "b"]
+    assert sorted(store.collection.find()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("client", [None, QdrantClient(":memory:")])
+def test_a_store_that_is_pickled_or_copied_says_what_to_do(embeddings, client) -> None:
+    store = TwinvecVectorStore(embeddings, client=client)
+    for copied in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(ConfigurationError, match=r"cannot be pickled or copied.* path or url, and open it again"):
+            copied(store)
+    assert copy.copy(store).collection is store.collection
+
+
+async def test_a_threshold_that_is_no_number_is_named(filled) -> None:
+    wrong = {"score_threshold": "0.5"}
+    vector = [1.0] * 384
+    for search in (
+        partial(filled.similarity_search, "a"),
+        partial(filled.similarity_search_by_vector, vector),
+        partial(filled.max_marginal_relevance_search, "a"),
+        partial(filled.similarity_search_with_relevance_scores, "a"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"^score_threshold must be a number, got '0\.5'"):
+            search(**wrong)
+    with pytest.raises(ConfigurationError, match=r"^score_threshold must be a number"):
+        await filled.asimilarity_search_with_relevance_scores("a", **wrong)
 
 
 def test_metadata_that_is_no_dict_is_refused_by_its_type(store) -> None:
-    with pytest.raises(DocumentError, match="'bad': the metadata must be names with values, got str"):
+    with pytest.raises(DocumentError, match=r"text 0 \('bad'\): the metadata must be names with values, got str"):
         store.add_texts(["a"], ["name"], ids=["bad"])
 
 

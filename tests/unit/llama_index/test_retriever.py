@@ -10,6 +10,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import IndexNode, TextNode
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from handbook import PAGES, QUESTION
 from llama_index.embeddings.twinvec import TwinvecEmbedding
@@ -17,7 +18,7 @@ from llama_index.postprocessor.twinvec_rerank import TwinvecRerank
 from llama_index.retrievers.twinvec import TwinvecRetriever
 from llama_index.vector_stores.twinvec import TwinvecVectorStore
 from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, FilterError
 from twinvec_qdrant import Collection
 from words import WordEncoder
 
@@ -60,6 +61,16 @@ def test_filter_options_and_reranking_reach_the_core(index, encoder) -> None:
     assert ids_and_scores(reranked) == [(hit.id, hit.score) for hit in expected]
     with pytest.raises(ConfigurationError, match="similarity_top_k"):
         TwinvecRetriever(index, similarity_top_k=0)
+
+
+def test_metadata_filters_are_taken_as_by_the_store(index) -> None:
+    for condition, found in (("and", {"vpn.md", "pay.md"}), ("not", {"leave.md"})):
+        filters = MetadataFilters(filters=[MetadataFilter(key="team", value="it")], condition=condition)
+        nodes = TwinvecRetriever(index, similarity_top_k=9, filter=filters).retrieve(QUESTION)
+        assert {node.node_id for node in nodes} >= found
+        assert {node.metadata["team"] == "it" for node in nodes} == {condition == "and"}
+    with pytest.raises(FilterError, match="'is_empty'"):
+        TwinvecRetriever(index, filter=MetadataFilters(filters=[MetadataFilter(key="team", value=None)]))
 
 
 async def test_awaiting_gives_the_same(index) -> None:

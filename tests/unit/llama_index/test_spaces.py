@@ -119,7 +119,9 @@ def test_a_vector_without_a_text_is_refused_by_name(own, check) -> None:
         id_="image", image_path="image.png", embedding=MockEmbedding(store.client.encoder.dim)._get_vector()
     )
     blank = TextNode(id_="blank", text=" ", embedding=image.embedding)
-    with pytest.raises(DocumentError, match=r"2 of 3 .*others are stored: 'image': .*no text.*; 'blank': "):
+    with pytest.raises(
+        DocumentError, match=r"others are stored: node 0 \('image'\): .*no text.*; node 2 \('blank'\): "
+    ):
         store.add([image, TextNode(id_="note", text=TEXTS[0]), blank])
     assert store.client.find() == ["note"]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 
 import pytest
 from llama_index.core import Document, StorageContext, VectorStoreIndex
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import IndexNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import IndexNode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores.types import (
     FilterCondition,
@@ -176,6 +178,8 @@ def test_filters_mean_what_llama_index_says(filled, embed_model, filters, expect
         (where(("year", "in", 2020)), "list"),
         (where(("year", "==", ["a"])), "one value"),
         (where(("year", ">", "later")), "numbers"),
+        (where(("year", "==", None)), "'is_empty'"),
+        (where(("year", "!=", None)), "'is_empty'"),
     ],
 )
 def test_a_filter_that_cannot_be_honoured_is_named(filled, embed_model, filters, named) -> None:
@@ -237,9 +241,75 @@ def test_nodes_of_another_model_are_refused_before_anything_is_written(store, no
 
 def test_a_node_that_is_refused_is_named_and_hurts_no_other(store, nodes) -> None:
     bad = TextNode(id_="bad", text="lone \ud800 surrogate")
-    with pytest.raises(DocumentError, match="1 of 2 nodes were refused; the others are stored: 'bad': "):
+    with pytest.raises(DocumentError, match=r"1 of 2 nodes were refused; the others are stored: node 1 \('bad'\): "):
         store.add([nodes[0], bad])
     assert store.client.find() == ["leave"]
+
+
+def test_nodes_of_a_generator_are_added(store, nodes) -> None:
+    assert store.add(node for node in nodes) == list(TEXTS)
+    assert sorted(store.client.find()) == sorted(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("abc", "expected a list of nodes, got str"),
+        (TextNode(text="a"), "expected a list of nodes, got TextNode"),
+        ({"a": TextNode(text="a")}, "expected a list of nodes, got dict"),
+        (None, "expected a list of nodes, got NoneType"),
+        ([TextNode(text="a"), None], r"item 1: expected a node such as TextNode\(text=\.\.\.\), got NoneType"),
+        ([NodeWithScore(node=TextNode(text="a"))], "item 0: .*, got NodeWithScore"),
+    ],
+)
+async def test_what_is_not_a_list_of_nodes_is_named(store, given, named) -> None:
+    with pytest.raises(DocumentError, match=f"^nodes: {named}"):
+        store.add(given)
+    with pytest.raises(DocumentError, match=f"^nodes: {named}"):
+        await store.async_add(given)
+    assert store.client.find() == []
+
+
+@pytest.mark.parametrize("limit", [-1, True, "3", 2.5])
+def test_a_limit_that_is_no_number_from_0_is_refused(filled, limit) -> None:
+    with pytest.raises(ConfigurationError, match=r"^limit must be "):
+        filled.get_nodes(limit=limit)
+    with pytest.raises(ConfigurationError, match=r"^limit must be "):
+        filled.get_nodes(["leave", "vpn"], limit=limit)
+    assert filled.get_nodes(limit=0) == filled.get_nodes(["leave"], limit=0) == []
+    assert len(filled.get_nodes(limit=None)) == len(TEXTS)
+
+
+def test_a_blank_query_finds_nothing_also_by_its_embedding(filled, embed_model) -> None:
+    index = VectorStoreIndex.from_vector_store(filled, embed_model=embed_model)
+    for mode in ("default", "hybrid", "sparse", "mmr"):
+        for blank in ("", "  ", " \n"):
+            assert index.as_retriever(vector_store_query_mode=mode).retrieve(blank) == []
+    vector = embed_model.get_query_embedding(QUESTION)
+    for without in (None, ""):  # a query by an embedding alone, such as that of an image
+        query = VectorStoreQuery(query_str=without, query_embedding=vector, similarity_top_k=1)
+        assert filled.query(query).ids == ["leave"]
+
+
+def test_deleting_the_document_none_leaves_nodes_without_a_document(store) -> None:
+    of_none = TextNode(id_="of", text="of the document None")
+    of_none.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="None")
+    store.add([TextNode(id_="free", text="without a document"), of_none])
+    store.delete("None")
+    assert store.client.find() == ["free"]
+
+
+def test_a_wrong_number_of_mmr_is_named(filled, embed_model) -> None:
+    query = asked(embed_model, "mmr")
+    for name, wrong in (
+        ("mmr_threshold", 9),
+        ("mmr_threshold", "x"),
+        ("mmr_prefetch_k", 0),
+        ("mmr_prefetch_factor", -1),
+        ("mmr_prefetch_factor", float("inf")),
+    ):
+        with pytest.raises(ConfigurationError, match=f"^{name} must .*, got '?{wrong}"):
+            filled.query(query, **{name: wrong})
 
 
 def test_a_wrong_top_k_is_named_as_the_caller_wrote_it(store) -> None:
@@ -278,6 +348,29 @@ def test_a_store_is_opened_again_from_its_dict(embed_model, nodes, tmp_path) -> 
     assert again.to_dict() == data
     assert again.query(asked(embed_model)).ids[0] == "leave"
     again.close()
+
+
+def test_a_pickled_store_opens_its_collection_again(embed_model, nodes, tmp_path) -> None:
+    store = TwinvecVectorStore(embed_model, "again", path=tmp_path, check_vectors=False, enable_hybrid=False)
+    store.add(nodes)
+    pickled = pickle.dumps(store)
+    store.close()
+    again = pickle.loads(pickled)
+    assert again.to_dict() == store.to_dict()
+    assert again.query(asked(embed_model)).ids[0] == "leave"
+    with pytest.raises(ConfigurationError, match="enable_hybrid"):
+        again.query(asked(embed_model, "hybrid"))
+    vector_of_another = asked(embed_model)
+    vector_of_another.query_embedding = list(reversed(vector_of_another.query_embedding))
+    assert again.query(vector_of_another).ids
+    again.close()
+
+
+def test_a_store_that_cannot_be_opened_again_is_not_pickled(filled) -> None:
+    with pytest.raises(ConfigurationError, match=r"'llama_index' cannot be pickled.* give path or url"):
+        pickle.dumps(filled)
+    with pytest.raises(ConfigurationError, match="cannot be pickled or copied"):
+        copy.deepcopy(filled)
 
 
 def test_a_store_in_memory_is_not_silently_empty_when_read_back(filled) -> None:

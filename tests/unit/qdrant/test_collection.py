@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import queue
 import subprocess
 import sys
@@ -177,6 +179,12 @@ def test_one_process_may_open_a_collection_several_times(tmp_path, words):
     assert second.search("tea")[0].id == "tea"
     second.close()
     Collection.open("notes", tmp_path, encoder=words, wait_seconds=0).close()
+
+
+def test_a_collection_that_is_pickled_or_copied_says_what_to_do(collection):
+    for copied in (pickle.dumps, copy.deepcopy, copy.copy):
+        with pytest.raises(ConfigurationError, match=r"^Collection\(.* cannot be pickled or copied, .* open it again"):
+            copied(collection)
 
 
 def test_a_closed_collection_says_so(place, words):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, DocumentError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, DocumentError, StoreError
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.frameworks.given_vectors import check_vectors
-from twinvec_qdrant.ingest.reading.results import Failure
+from twinvec_qdrant.ingest.reading.results import Failure, printable
 from twinvec_qdrant.list_and_drop import drop_collection
+from twinvec_qdrant.report import IngestReport
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -65,32 +66,67 @@ def open_whole_documents(
 
 def ingest_all(
     collection: Collection,
-    documents: Sequence[Document | Failure],
+    documents: Mapping[str, Document | Failure],
     what: str,
     vectors: Mapping[str, Sequence[float]] | None = None,
     *,
     check: bool = True,
+    unknown_ids: Set[str] = frozenset(),
 ) -> None:
     """Ingest documents, and raise an error if any are refused; arguments as for ``Collection.ingest``.
 
     Args:
-        documents: The documents, and a ``Failure`` for each one that the framework has given and that cannot be kept.
+        documents: The documents by their place in what the caller gave ("text 3"), and a ``Failure`` for each one that
+            cannot be kept.
         what: The documents in words, for the error ("3 texts").
         check: Whether to check that every vector is of the collection's model (``given_vectors``).
+        unknown_ids: Random ids that the caller does not know. If a document is refused or the encoder fails, none of
+            these is stored: a second call would store their documents again under other ids.
 
     Raises:
         SpaceMismatchError: a vector is of another model; nothing was written.
         BadVectorError: a vector is not finite, is zero, or has another size; nothing was written.
-        DocumentError: names the refused documents and the reasons; the others are stored.
+        DocumentError: names the refused documents and the reasons, and says what is stored.
     """
+    given = list(documents.values())
     if vectors and check:
-        check_vectors(collection, [each for each in documents if isinstance(each, Document)], vectors)
-    report = collection.ingest(documents, vectors=vectors, allow_all_failed=True)
+        check_vectors(collection, [each for each in given if isinstance(each, Document)], vectors)
+    if unknown_ids and len(given) > 1:  # a single document is stored or refused as a whole
+        foreseen = collection.ingest(given, dry_run=True)
+        if foreseen.failures:
+            raise _refusal(foreseen, documents, what, unknown_ids, "nothing was stored")
+    try:
+        report = collection.ingest(given, vectors=vectors, allow_all_failed=True)
+    except StoreError:
+        raise
+    except Exception:  # of the encoder, perhaps after documents were committed
+        _remove(collection, unknown_ids)
+        raise
     if report.failures:
-        named = [(source, reason.removeprefix(f"document {source!r}: ")) for source, reason in report.failures[:5]]
-        reasons = "; ".join(f"{source!r}: {reason}" for source, reason in named)
-        others = "; the others are stored" if report.failed < len(documents) else ""
-        raise DocumentError(f"{report.failed} of {what} were refused{others}: {reasons}")
+        _remove(collection, unknown_ids)
+        others = "none without an id is stored" if unknown_ids else "the others are stored"
+        raise _refusal(report, documents, what, unknown_ids, others if report.failed < len(given) else "")
+
+
+def _remove(collection: Collection, ids: Set[str]) -> None:
+    if ids:
+        collection.delete(sorted(ids))
+
+
+def _refusal(
+    report: IngestReport, documents: Mapping[str, Document | Failure], what: str, unknown_ids: Set[str], others: str
+) -> DocumentError:
+    """Return the error that names the first refused documents by their places, and by the ids that the caller knows."""
+    names = {f"document {index}": place for index, place in enumerate(documents)}  # how an ingest names one without id
+    for place, each in documents.items():
+        key = each.source if isinstance(each, Failure) else each.id
+        if isinstance(key, str):
+            names[printable(key)] = place if key in unknown_ids else f"{place} ({key!r})"
+    reasons = []
+    for source, reason in report.failures[:5]:
+        reasons.append(f"{names.get(printable(source), source)}: {reason.removeprefix(f'document {source!r}: ')}")
+    stored = f"; {others}" if others else ""
+    return DocumentError(f"{report.failed} of {what} were refused{stored}: {'; '.join(reasons)}")
 
 
 def filtered(collection: Collection, filter: Filter | None, limit: int, offset: int = 0) -> list[Hit]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
@@ -10,15 +10,17 @@ from llama_index.core.constants import DEFAULT_SIMILARITY_TOP_K
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
+from llama_index.vector_stores.twinvec.filters import as_filter
 from llama_index.vector_stores.twinvec.nodes import scored_node
 from twinvec import Retriever, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode, Reranker, check_limit
-from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.retrieve_rerank import without_passages
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice
-from twinvec_qdrant import understood_filter
+
+if TYPE_CHECKING:
+    from llama_index.vector_stores.twinvec.filters import AnyFilters
 
 
 class TwinvecRetriever(BaseRetriever):
@@ -35,7 +37,8 @@ class TwinvecRetriever(BaseRetriever):
         reranker: Any object with ``rerank(query, hits, limit)``; None leaves reranking out.
         similarity_top_k: Largest number of nodes.
         candidates: Number of nodes to retrieve for the reranker.
-        filter: Conditions on the payload, as in ``twinvec.retrieval.filters``, or a ``qdrant_client.models.Filter``.
+        filter: Conditions on the payload: ``MetadataFilters``, a mapping as in ``twinvec.retrieval.filters``, or a
+            ``qdrant_client.models.Filter``.
         search_options: More arguments of the retriever's ``search``, such as ``{"mode": "dense"}``.
 
     Raises:
@@ -50,7 +53,7 @@ class TwinvecRetriever(BaseRetriever):
         reranker: Reranker | None = None,
         similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K,
         candidates: int = 100,
-        filter: Filter | None = None,
+        filter: AnyFilters | None = None,
         search_options: dict[str, Any] | None = None,
         callback_manager: CallbackManager | None = None,
         objects: list[IndexNode] | None = None,
@@ -66,7 +69,7 @@ class TwinvecRetriever(BaseRetriever):
             **without_passages(retriever),  # nodes have none
             **(search_options or {}),
             "limit": similarity_top_k,
-            "filter": understood_filter(filter),
+            "filter": None if filter is None else as_filter(filter),
         }
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

@@ -14,7 +14,6 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
-    MetadataFilters,
     VectorStoreQuery,
     VectorStoreQueryMode,
     VectorStoreQueryResult,
@@ -22,14 +21,14 @@ from llama_index.core.vector_stores.types import (
 
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.vector_stores.twinvec.filters import as_filter
-from llama_index.vector_stores.twinvec.nodes import node_of, stored
+from llama_index.vector_stores.twinvec.nodes import NO_DOCUMENT, checked_nodes, node_of, stored
 from twinvec import Document, Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval.base import Mode, check_limit
+from twinvec.retrieval.base import MAX_LIMIT, Mode, check_limit
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_choice
+from twinvec.support.checks import check_choice, integer, number
 from twinvec_qdrant import (
     ClusterSettings,
     Collection,
@@ -50,10 +49,11 @@ from twinvec_qdrant import (
 )
 
 if TYPE_CHECKING:
-    from qdrant_client import AsyncQdrantClient, QdrantClient, models
+    from qdrant_client import AsyncQdrantClient, QdrantClient
+
+    from llama_index.vector_stores.twinvec.filters import AnyFilters
 
     PayloadTypes = Mapping[str, str | Literal[False]] | Literal[False]
-    AnyFilters = MetadataFilters | Filter | models.Filter
 
 _SPARSE = (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.TEXT_SEARCH)
 _HYBRID = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SEMANTIC_HYBRID)
@@ -189,6 +189,22 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             )
         return cls(collection_name=data["collection_name"], **place, **kwargs)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what ``to_dict`` records: unpickling opens the collection again, with the collection's model.
+
+        The API key is not pickled; it is then the environment variable ``QDRANT_API_KEY``.
+
+        Raises:
+            ConfigurationError: the collection was in memory, or was opened by client or collection.
+        """
+        if self.path is None and self.url is None:
+            raise ConfigurationError(
+                f"the store of the collection {self.collection_name!r} cannot be pickled, because its collection is in "
+                "memory, or was given as client or collection: give path or url"
+            )
+        settings = {"check_vectors": self._check_vectors, "enable_hybrid": self._enable_hybrid}
+        return _reopened, (type(self), self.to_dict(), settings)
+
     @property
     def client(self) -> Collection:
         """The collection that holds the nodes."""
@@ -210,20 +226,27 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         Raises:
             SpaceMismatchError: another model embedded a node; nothing was written.
             BadVectorError: an embedding is not finite, is zero, or has another size; nothing was written.
-            DocumentError: nodes were refused, named by id and reason; the others were stored. A node that has an
-                embedding but no text is refused, unless the collection's own embedding class gave the embedding.
+            DocumentError: nodes were refused, named by their places in the list (from 0), ids and reasons; the others
+                were stored, and adding the same nodes again stores none twice. A node that has an embedding but no text
+                is refused, unless the collection's own embedding class gave the embedding. Or ``nodes`` is not a list
+                of nodes, and nothing was stored.
         """
         refuse_foreign(kwargs)
-        latest = {node.node_id: node for node in nodes}
-        vectors = {key: node.embedding for key, node in latest.items() if node.embedding is not None}
-        documents = [*map(self._stored, latest.values())]
+        listed = checked_nodes(nodes)
+        keys = [node.node_id for node in listed]
+        latest = {key: index for index, key in enumerate(keys)}
+        vectors = {key: vector for key, index in latest.items() if (vector := listed[index].embedding) is not None}
+        documents = {f"node {index}": self._stored(listed[index]) for index in latest.values()}
         ingest_all(self._collection, documents, f"{len(latest)} nodes", vectors, check=self._check_vectors)
-        return [node.node_id for node in nodes]
+        return keys
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete the nodes of a document."""
         refuse_foreign(delete_kwargs)
-        self._collection.delete(self._collection.find({"ref_doc_id": ref_doc_id}))
+        keys = self._collection.find({"ref_doc_id": ref_doc_id})
+        if ref_doc_id == NO_DOCUMENT:
+            keys = [each.id for each in self._collection.get(keys) if node_of(each).ref_doc_id == ref_doc_id]
+        self._collection.delete(keys)
 
     def get_nodes(
         self,
@@ -233,8 +256,19 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         limit: int | None = None,
         shard_identifier: Any = None,
     ) -> list[BaseNode]:
-        """Return the nodes with these ids that satisfy the filters, at most ``limit``; all nodes if none is given."""
+        """Return the nodes with these ids that satisfy the filters; all nodes if neither is given.
+
+        Args:
+            node_ids: Ids of nodes; ids that no node has are skipped.
+            filters: Conditions on the metadata, as for ``query``.
+            limit: Largest number of nodes, from 0; default: all.
+
+        Raises:
+            ConfigurationError: ``limit`` is not a whole number, or is below 0.
+            FilterError: the filter is not supported.
+        """
         refuse_foreign({"shard_identifier": shard_identifier})
+        limit = None if limit is None else integer(limit, "limit", 0)
         keys = self._selected(node_ids, filters)
         if not node_ids:
             keys = keys[:limit]  # before their texts are read; all are there
@@ -263,7 +297,8 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         Args:
             query: The query; the collection's model embeds a query without an embedding. A query with neither text nor
                 embedding finds the nodes that satisfy its filters, in the order of their ids and with similarity 0;
-                without filters it finds nothing. Without text, an embedding of zeros counts as no embedding.
+                without filters it finds nothing. Without text, an embedding of zeros counts as no embedding, and so
+                does any embedding of a text that is only white space.
             kwargs: ``mmr_threshold``, for mmr: weight of relevance against difference, from 0 to 1 (default: 0.5);
                 ``mmr_prefetch_factor`` or ``mmr_prefetch_k``: how many times as many candidates, or how many;
                 ``qdrant_filters``: a ``qdrant_client.models.Filter`` instead of all conditions of the query;
@@ -317,16 +352,14 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         check_limit(query.similarity_top_k, "similarity_top_k")
         limit = _limit(query)
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
-        if not (query.query_str or "").strip() and (query.query_embedding is None or not np.any(query.query_embedding)):
+        if _is_blank(query):
             return self._filtered(conditions, limit)
         if mode in _SPARSE:
             return self._collection.search(query.query_str or "", limit, "sparse", conditions, passages=False)
         if mode is VectorStoreQueryMode.MMR:
             wanted = query.mmr_threshold if mmr_threshold is None else mmr_threshold
-            candidates = mmr_prefetch_k or max(limit, round(limit * (mmr_prefetch_factor or 0)))
-            if mmr_prefetch_k is None and mmr_prefetch_factor is None:
-                candidates = max(limit, _MMR_CANDIDATES)
-            return self._diverse(query, conditions, candidates, 0.5 if wanted is None else wanted)
+            relevance = 0.5 if wanted is None else number(wanted, "mmr_threshold", 0, 1)
+            return self._diverse(query, conditions, _candidates(limit, mmr_prefetch_factor, mmr_prefetch_k), relevance)
         return self._nearest(query, limit, mode in _HYBRID, conditions, exact=exact)
 
     def _filtered(self, conditions: Filter, limit: int) -> list[Hit]:
@@ -392,6 +425,29 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             return self._collection.find(as_filter(filters))
         there = set(self._collection.find(all_of([as_filter(filters), {"id": node_ids}]))) if node_ids else set()
         return [key for key in node_ids if key in there]
+
+
+def _reopened(kind: type[TwinvecVectorStore], data: dict[str, Any], settings: dict[str, Any]) -> TwinvecVectorStore:
+    return kind.from_dict(data, **settings)
+
+
+def _is_blank(query: VectorStoreQuery) -> bool:
+    """Return whether a query asks for nothing.
+
+    An embedding alone is a query. White space with an embedding is blank text that was embedded.
+    """
+    text, vector = query.query_str or "", query.query_embedding
+    return not text.strip() and (bool(text) or vector is None or not np.any(vector))
+
+
+def _candidates(limit: int, factor: float | None, count: int | None) -> int:
+    """Return the number of candidates of maximal marginal relevance; ``count`` takes precedence over ``factor``."""
+    if count is not None:
+        check_limit(count, "mmr_prefetch_k")
+        return count
+    if factor is None:
+        return max(limit, _MMR_CANDIDATES)
+    return max(limit, round(limit * number(factor, "mmr_prefetch_factor", 0, MAX_LIMIT)))
 
 
 def _limit(query: VectorStoreQuery) -> int:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from twinvec.errors import FilterError
 from twinvec.retrieval.filters import Filter
 from twinvec_qdrant import NOTHING, all_of, metadata_key, payload_key, understood_filter
+
+if TYPE_CHECKING:
+    from qdrant_client import models
+
+    AnyFilters = MetadataFilters | Filter | models.Filter
 
 _OPERATORS = {
     FilterOperator.EQ: "eq",
@@ -58,6 +63,11 @@ def _condition(each: MetadataFilter) -> Filter:
         known = sorted(known.value for known in (*_OPERATORS, FilterOperator.ALL, FilterOperator.IS_EMPTY))
         raise FilterError(
             f"filter {each.key!r}: {operator.value!r} is not supported; known operators: {', '.join(known)}"
+        )
+    if each.value is None:
+        raise FilterError(
+            f"filter {each.key!r}: {operator.value!r} takes a value, got None; the operator "
+            f"{FilterOperator.IS_EMPTY.value!r} finds what is missing or null"
         )
     name = _OPERATORS[operator]
     if name in ("in", "not_in"):

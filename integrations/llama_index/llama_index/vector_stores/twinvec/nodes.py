@@ -6,7 +6,8 @@ vector stores (``_node_content``, ``_node_type``, ``ref_doc_id``, ...), which re
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
@@ -15,7 +16,23 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 from twinvec import Document, Hit
 from twinvec.adapters.metadata import plain_metadata
 from twinvec.errors import DocumentError
+from twinvec.text import is_list
 from twinvec_qdrant import Failure
+
+NO_DOCUMENT = "None"
+"""What LlamaIndex's layout has as ``ref_doc_id`` of a node without a source document."""
+
+
+def checked_nodes(nodes: object) -> list[BaseNode]:
+    """Return nodes as a list; raise DocumentError for what is not a list of nodes."""
+    if isinstance(nodes, (BaseNode, Mapping)) or not is_list(nodes):
+        raise DocumentError(f"nodes: expected a list of nodes, got {type(nodes).__name__}")
+    listed = list(cast("Iterable[BaseNode]", nodes))
+    for index, node in enumerate(listed):
+        if not isinstance(node, BaseNode):
+            kind = type(node).__name__
+            raise DocumentError(f"nodes: item {index}: expected a node such as TextNode(text=...), got {kind}")
+    return listed
 
 
 def stored(node: BaseNode) -> Document | Failure:
