@@ -10,7 +10,7 @@ Version 2 does the same, and
   й and the vowel signs of the Indic scripts are letters, not accents.
 - adds the parts of an identifier to its terms: "environment variable" finds ``getEnvironmentVariable``.
 - leaves the words out of an English query that only ask: "What is the NASUWT?" has one term (``query_terms``).
-- counts a number or a code in a query, such as "4711" or "HNF4A", as four terms (``query_terms``). Vectors hardly tell
+- counts a number or a code in a query, such as "4711" or "HNF4A", as three terms (``query_terms``). Vectors hardly tell
   one code from another, so words decide.
 """
 
@@ -80,7 +80,7 @@ _CAPITALISED = re.compile(r"\b(?:[A-Z][a-z0-9]+|[a-z])[A-Z](?:[a-z0-9]+|[A-Z0-9]
 
 # A year is no code: texts about the same year need not be about the same thing.
 _CODE = re.compile(r"(?=\D*\d)(?!(?:19|20)\d\ds?$)\S{4,}")
-_CODE_COUNTS = 4
+_CODE_COUNTS = 3
 
 # The stemmer of English knows no accents, so its words are folded first. Other stemmers rely on accents.
 _PLAIN_LANGUAGES = frozenset({"english", "porter"})
@@ -136,7 +136,7 @@ class Analyzer:
         """Return the terms of each query: from version 2 on, without English words that only ask.
 
         A query of nothing else keeps them. In a query, "JavaScript" and "iPhone" are names of one term, as in lower
-        case. Numbers and codes occur four times.
+        case. Numbers and codes occur three times.
         """
         if self.version == 1:
             return self.terms(texts)
@@ -148,7 +148,7 @@ class Analyzer:
         return [[term for term in each for _ in range(_CODE_COUNTS if _CODE.match(term) else 1)] for each in asked]
 
     def code_share(self, query: str) -> float:
-        """Return the share of a query's terms that are numbers or codes, each counted four times; 0 by version 1."""
+        """Return the share of a query's terms that are numbers or codes, each counted three times; 0 by version 1."""
         (terms,) = self.query_terms([query]) if self.version > 1 else ([],)
         return sum(map(bool, map(_CODE.match, terms))) / len(terms) if terms else 0.0
 
