@@ -11,7 +11,7 @@ import typer
 
 from twinvec.cli.options import MODEL_HELP, AsJson, StorePath, StoreUrl, check_store, is_flag, open_collection
 from twinvec.cli.terminal import show_json
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, ModelError
 
 if TYPE_CHECKING:
     from twinvec.training.mining.hard_negatives import MiningJob, MiningReport
@@ -31,14 +31,18 @@ def train(
     twinvec train examples/train_pairs.yaml -o models/mine
     """
     from twinvec.training.losses.distributed import is_main_process
-    from twinvec.training.run.config import read_config
+    from twinvec.training.run.config import FieldError, read_config
     from twinvec.training.run.train import train as run
 
     if not config.is_file():
         raise ConfigurationError(f"{config}: no such file")
     if not is_main_process():
         logging.getLogger("twinvec").setLevel(logging.ERROR)  # the main process gives the same warnings
-    report = run(read_config(config), output)
+    checked = read_config(config)
+    try:
+        report = run(checked, output)
+    except (FieldError, ModelError) as error:
+        raise type(error)(f"{config}: {error}") from error
     if not is_main_process():
         return
     if as_json:

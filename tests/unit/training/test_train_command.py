@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from twinvec.cli.app import build_app
-from twinvec.errors import ConfigurationError, InputError
+from twinvec.errors import ConfigurationError, InputError, UnsupportedModelError
 
 PAIRS = [
     {"anchor": f"question {n} about {topic}", "positive": f"{topic} {n}"} for n in range(6) for topic in ("a", "b")
@@ -54,6 +54,37 @@ def test_train_prints_scores_before_and_after(twinvec, folder):
     report = json.loads(twinvec("train", folder / "run.yaml", "-o", folder / "model", "--json"))
     assert report["steps"] == 2
     assert report["folder"] == str(folder / "model")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"matryoshka": [64]}, r"matryoshka: 64 is more than the model's 32 dimensions"),
+        ({"max_tokens": 5000}, r"max_tokens is 5000, but the model has 66 positions"),
+        ({"lora": {"targets": ["nowhere"]}}, r"lora: the model has no layer 'nowhere'"),
+        ({"data": [{"path": "pairs.jsonl"}] * 2}, r"data: two datasets are called 'pairs'"),
+        ({"evaluation": {"sts": "same.jsonl"}}, r"evaluation\.sts: .*same\.jsonl: sts\.spearman is not a number"),
+    ],
+)
+def test_what_does_not_fit_the_model_or_the_data_is_named_by_file_and_field(folder, settings, message):
+    rows = [{"sentence1": row["anchor"], "sentence2": row["positive"], "score": 1} for row in PAIRS]
+    (folder / "same.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = yaml.safe_load((folder / "run.yaml").read_text()) | settings
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(ConfigurationError, match=rf"run\.yaml: {message}"):
+        train(folder)
+
+
+def test_a_cross_encoder_to_train_as_an_encoder_is_named_by_file_and_field(folder, tiny_cross_encoder):
+    config = yaml.safe_load((folder / "run.yaml").read_text()) | {"model": str(tiny_cross_encoder("bert"))}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(UnsupportedModelError, match=r"run\.yaml: model: .* the model is a cross-encoder"):
+        train(folder)
+
+
+def train(folder):
+    arguments = ["train", str(folder / "run.yaml"), "-o", str(folder / "model")]
+    return CliRunner().invoke(build_app(), arguments, catch_exceptions=False)
 
 
 def test_warnings_come_from_one_process(twinvec, folder, caplog, monkeypatch):
