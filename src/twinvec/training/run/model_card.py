@@ -70,7 +70,8 @@ class TrainReport:
         after: Scores x 100 of the saved model.
         best_step: The step whose weights were kept: the best by score, or the last if nothing is measured.
         loss: Mean loss over the last ``log_every`` steps (over all steps if fewer).
-        seconds: Training time of this process.
+        seconds: Training time of the whole run, measurements and checkpoints included; a resumed run adds the time up
+            to the checkpoint that it went on from (0.2 and earlier recorded none, so their part is missing).
     """
 
     folder: str

@@ -6,7 +6,6 @@ A killed run continues from its last checkpoint and ends with the same weights, 
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -100,17 +99,17 @@ class _Run:
             return self._parts.measure()
 
     def _train(self) -> float:
-        """Train to the end; return the seconds that it took."""
+        """Train to the end; return the seconds that it took, in all processes of the run."""
         checkpoint = self._folder.last_checkpoint()
         if is_main_process():
             self._folder.drop_incomplete()
         if checkpoint is not None:
             logger.warning("continuing from %s", checkpoint)
-        started = time.perf_counter()
+        self._trainer.start_clock(checkpoint)
         if checkpoint is None or not self._trainer.resume_if_finished(checkpoint):
             with self._trainer.bar:
                 self._trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
-        return time.perf_counter() - started
+        return float(self._trainer.seconds)
 
     def _save(self, report: TrainReport) -> None:
         from twinvec.training.run.building import save_model
