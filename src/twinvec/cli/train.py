@@ -15,6 +15,8 @@ from twinvec.errors import ConfigurationError, ModelError
 
 if TYPE_CHECKING:
     from twinvec.training.mining.hard_negatives import MiningJob, MiningReport
+    from twinvec.training.run.config import TrainConfig
+    from twinvec.training.run.model_card import TrainReport
 
 
 def train(
@@ -32,6 +34,7 @@ def train(
     """
     from twinvec.training.losses.distributed import is_main_process
     from twinvec.training.run.config import FieldError, read_config
+    from twinvec.training.run.model_card import unit_of
     from twinvec.training.run.train import train as run
 
     if not config.is_file():
@@ -48,9 +51,22 @@ def train(
     if as_json:
         show_json(asdict(report))
         return
-    typer.echo(f"{report.folder}: {report.steps} steps over {report.rows:,} rows in {report.seconds:,.0f} s")
+    done = f"{report.steps} steps over {report.rows:,} {unit_of(checked)} in {report.seconds:,.0f} s"
+    typer.echo(f"{report.folder}: {done}{_end(checked, report)}")
     for name, score in report.after.items():
         typer.echo(f"  {name}: {report.before[name]:.2f} -> {score:.2f}")
+
+
+def _end(config: TrainConfig, report: TrainReport) -> str:
+    """Say whether patience ended a run that was measured on its way, and which step became the model."""
+    from twinvec.training.run.model_card import kept_step
+
+    measured = config.evaluation
+    if measured is None or measured.every is None:
+        return ""
+    waited = measured.patience is not None and report.steps - report.best_step == measured.patience * measured.every
+    patience = "; patience ended the run" if waited and report.steps != config.schedule.steps else ""
+    return f"{patience}; {kept_step(report)}"
 
 
 def mine(

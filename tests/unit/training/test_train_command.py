@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 
 import pytest
@@ -85,6 +86,41 @@ def test_a_cross_encoder_to_train_as_an_encoder_is_named_by_file_and_field(folde
 def train(folder):
     arguments = ["train", str(folder / "run.yaml"), "-o", str(folder / "model")]
     return CliRunner().invoke(build_app(), arguments, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "schedule", "end"),
+    [
+        ({}, {"steps": 2}, ""),
+        ({"every": 1}, {"steps": 2, "learning_rate": 1e-12}, "; the model is that of step 1, which scored best"),
+        (
+            {"every": 1, "patience": 2},
+            {"steps": 9, "learning_rate": 1e-12},
+            "; patience ended the run; the model is that of step 1, which scored best",
+        ),
+        (
+            {"every": 1, "patience": 1},
+            {"steps": 2, "learning_rate": 1e-12},
+            "; the model is that of step 1, which scored best",
+        ),
+    ],
+    ids=["measured before and after", "measured on the way", "patience", "patience at the last step"],
+)
+def test_train_says_why_it_ended_and_which_step_is_the_model(twinvec, folder, evaluation, schedule, end):
+    config = yaml.safe_load((folder / "run.yaml").read_text())
+    config |= {"schedule": schedule, "evaluation": {"pairs": "pairs.jsonl", **evaluation}}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    printed = twinvec("train", folder / "run.yaml", "-o", folder / "model").splitlines()[0]
+    assert re.fullmatch(rf".*/model: {3 if '; patience' in end else 2} steps over 12 rows in \d+ s{end}", printed)
+
+
+def test_a_cross_encoder_counts_pairs(twinvec, folder, tiny_cross_encoder):
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row | {"negatives": ["x", "y"]}) + "\n" for row in PAIRS))
+    config = yaml.safe_load((folder / "run.yaml").read_text())
+    other = {"model": str(tiny_cross_encoder("bert")), "kind": "cross-encoder", "objective": {"name": "binary"}}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config | other | {"data": [{"path": "rows.jsonl"}]} | {"evaluation": None}))
+    assert "2 steps over 36 pairs in " in twinvec("train", folder / "run.yaml", "-o", folder / "model")
+    assert "| dataset | pairs |\n|---|---|\n| rows | 36 |" in (folder / "model" / "README.md").read_text()
 
 
 def test_warnings_come_from_one_process(twinvec, folder, caplog, monkeypatch):

@@ -287,8 +287,8 @@ def test_a_model_that_became_worse_is_told(run, tmp_path, caplog, rate):
 
 def test_the_card_says_which_step_the_model_is_of():
     report = TrainReport("mine", 1500, 40, {}, {}, 1000, 0.5, 1.0)
-    assert model_card._kept(report) == "the model is that of step 1,000, which scored best"
-    assert model_card._kept(replace(report, best_step=1500)) == "the model is that of the last step"
+    assert model_card.kept_step(report) == "the model is that of step 1,000, which scored best"
+    assert model_card.kept_step(replace(report, best_step=1500)) == "the model is that of the last step"
 
 
 def test_the_picture_of_a_short_run_shows_its_points(tmp_path, monkeypatch):
