@@ -71,7 +71,7 @@ def _end(config: TrainConfig, report: TrainReport) -> str:
 
 def mine(
     ctx: typer.Context,
-    pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", help="Rows with 'anchor' and 'positive'.")],
+    pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", help="JSON lines with 'anchor' and 'positive'.")],
     output: Annotated[
         Path,
         typer.Option("-o", "--output", metavar="ROWS.jsonl", help="File for the rows with 'negatives'; not PAIRS."),
@@ -150,11 +150,15 @@ def mine(
 def _mine_collection(
     job: MiningJob, name: str, path: Path | None, url: str | None, model: str | None, *, progress: bool
 ) -> MiningReport:
-    from twinvec.training.mining.hard_negatives import mine_file
+    from twinvec.training.mining.hard_negatives import mine_file, reserve_output
+    from twinvec.training.mining.output_file import remove_other_vectors
 
     with open_collection(name, path, url=url, model=model) as opened:
         identity = f"collection {name}, {url or (path or Path('.twinvec')).resolve()}, {opened.encoder.space}"
-        return mine_file(_identified(job, identity), opened, progress=progress)
+        job = _identified(job, identity)
+        reserve_output(job)
+        remove_other_vectors(job.output)
+        return mine_file(job, opened, progress=progress)
 
 
 def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningReport:
@@ -162,12 +166,13 @@ def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningRepo
     from twinvec.encoder import Encoder
     from twinvec.training.mining.dense_index import DenseIndex
     from twinvec.training.mining.hard_negatives import mine_file, reserve_output
-    from twinvec.training.mining.output_file import file_digest
+    from twinvec.training.mining.output_file import remove_other_vectors, vectors_path
 
     encoder = Encoder(model)
     job = _identified(job, encoder.space)
     reserve_output(job)
-    vectors = job.output.with_name(f"{job.output.name}.{file_digest(job.source, encoder.space)[:16]}.npy")
+    vectors = vectors_path(job.output, job.source, encoder.space)
+    remove_other_vectors(job.output, vectors)
     report = mine_file(job, DenseIndex(encoder, job.source, vectors, progress=progress), progress=progress)
     vectors.unlink()
     return report

@@ -13,6 +13,9 @@ from typer.testing import CliRunner
 
 from twinvec.cli.app import build_app
 from twinvec.errors import ConfigurationError, InputError, UnsupportedModelError
+from twinvec.support.locks import exclusive_lock
+from twinvec.training.mining.output_file import remove_other_vectors
+from twinvec.training.mining.pair_file import PairFile
 
 PAIRS = [
     {"anchor": f"question {n} about {topic}", "positive": f"{topic} {n}"} for n in range(6) for topic in ("a", "b")
@@ -118,7 +121,9 @@ def test_a_cross_encoder_counts_pairs(twinvec, folder, tiny_cross_encoder):
     (folder / "rows.jsonl").write_text("".join(json.dumps(row | {"negatives": ["x", "y"]}) + "\n" for row in PAIRS))
     config = yaml.safe_load((folder / "run.yaml").read_text())
     other = {"model": str(tiny_cross_encoder("bert")), "kind": "cross-encoder", "objective": {"name": "binary"}}
-    (folder / "run.yaml").write_text(yaml.safe_dump(config | other | {"data": [{"path": "rows.jsonl"}]} | {"evaluation": None}))
+    (folder / "run.yaml").write_text(
+        yaml.safe_dump(config | other | {"data": [{"path": "rows.jsonl"}]} | {"evaluation": None})
+    )
     assert "2 steps over 36 pairs in " in twinvec("train", folder / "run.yaml", "-o", folder / "model")
     assert "| dataset | pairs |\n|---|---|\n| rows | 36 |" in (folder / "model" / "README.md").read_text()
 
@@ -229,6 +234,70 @@ def test_mine_does_not_go_on_with_another_model(twinvec, folder, tiny_model, mon
     twinvec(*arguments, tiny_model("bert"))
     assert len(rows.read_text().splitlines()) == len(PAIRS)
     assert not list(folder.glob("*.partial"))
+
+
+@pytest.fixture
+def cut_off(twinvec, folder, tiny_model, monkeypatch):
+    """``cut_off()``: mine, die at the first text to encode, and start over; return the vectors that are left."""
+
+    def die(*_):
+        raise RuntimeError("killed")
+
+    def run():
+        with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="killed"):
+            patched.setattr("twinvec.Encoder.encode_document", die)
+            twinvec("mine", folder / "pairs.jsonl", "-o", folder / "rows.jsonl", "--model", tiny_model("bert"))
+        (folder / "rows.jsonl.partial").unlink()  # as the message asks
+        left = next(folder.glob("rows.jsonl.*.npy.partial"))
+        left.with_suffix("").with_suffix(".lock").touch()  # as a killed process leaves it
+        return left
+
+    return run
+
+
+@pytest.mark.parametrize("into", ["the positives", "a collection"])
+def test_starting_over_leaves_nothing_of_the_run_before(twinvec, folder, tiny_model, cut_off, into):
+    left = cut_off()
+    for name in ("rows.jsonl.0123456789abcdef.npy", "rows.jsonl.notes.npy", "other.jsonl.0123456789abcdef.npy"):
+        (folder / name).touch()
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:8]))
+    where = ("--model", tiny_model("bert"))
+    if into == "a collection":
+        qdrant = pytest.importorskip("twinvec_qdrant")
+        from twinvec import Encoder
+
+        with qdrant.Collection.open("texts", path=folder / "store", encoder=Encoder(tiny_model("bert"))) as collection:
+            collection.ingest([{"id": str(n), "text": row["positive"]} for n, row in enumerate(PAIRS)])
+        where = ("--collection", "texts", "--path", folder / "store")
+    twinvec("mine", folder / "pairs.jsonl", "-o", folder / "rows.jsonl", *where)
+    assert not left.exists()
+    kept = {path.name for path in folder.iterdir() if path.suffix in (".npy", ".lock", ".partial")}
+    assert kept == {"rows.jsonl.notes.npy", "other.jsonl.0123456789abcdef.npy"}
+
+
+def test_vectors_that_another_process_encodes_stay(folder, cut_off):
+    left = cut_off()
+    with exclusive_lock(left.with_suffix("").with_suffix(".lock"), "in use"):
+        remove_other_vectors(folder / "rows.jsonl")
+    assert left.exists()
+    remove_other_vectors(folder / "rows.jsonl", left.with_suffix(""))
+    assert left.exists()
+    remove_other_vectors(folder / "rows.jsonl")
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_mine_says_what_it_reads(folder, tiny_model, suffix):
+    (folder / f"pairs{suffix}").write_text("anchor,positive\na,b\n")
+    arguments = ["mine", folder / f"pairs{suffix}", "-o", folder / "rows.jsonl", "--model", tiny_model("bert")]
+    with pytest.raises(
+        InputError, match=rf"pairs{suffix}: a table; mining reads one JSON object a line, with 'anchor'"
+    ):
+        CliRunner().invoke(build_app(), list(map(str, arguments)), catch_exceptions=False)
+    assert not list(folder.glob("rows.jsonl*"))
+    (folder / "pairs.txt").write_text("anchor,positive\na,b\n")
+    with pytest.raises(InputError, match=r"pairs\.txt, row 1: not JSON: .*; mining reads one JSON object a line"):
+        PairFile(folder / "pairs.txt")
 
 
 def test_pairs_that_cannot_be_read_leave_nothing_behind(twinvec, folder, tiny_model):

@@ -89,7 +89,10 @@ AGAIN = "; restore this value to go on with it, choose another folder, or delete
         ({"objective": {"name": "triplet"}}, f'{ANOTHER}objective.name was "info_nce" and is "triplet"{AGAIN}'),
         ({"objective": {"name": "info_nce", "scale": 5}}, f"{ANOTHER}objective.scale was 20.0 and is 5.0{AGAIN}"),
         ({"data": [{"path": "rows.jsonl", "limit": 3}]}, f"{ANOTHER}data.0.limit was null and is 3{AGAIN}"),
-        ({"data": [{"path": f"{n}.jsonl"} for n in ("rows", "more")]}, f"{ANOTHER}data had 1 and has 2 datasets{AGAIN}"),
+        (
+            {"data": [{"path": f"{n}.jsonl"} for n in ("rows", "more")]},
+            f"{ANOTHER}data had 1 and has 2 datasets{AGAIN}",
+        ),
         ({"model": "org/name"}, f"{ANOTHER}model was default and is org/name{AGAIN}"),
     ],
 )
