@@ -45,9 +45,7 @@ def test_shapes(engine):
 
 @pytest.mark.skipif(torch.backends.mps.is_available(), reason="this machine has such a device")
 def test_a_device_that_is_not_there_is_refused_in_one_sentence(tiny_model):
-    with pytest.raises(
-        ConfigurationError, match=r"^device 'mps' cannot be used: [^.]*(aten::empty\.[^.]*)?$"
-    ) as refused:
+    with pytest.raises(ConfigurationError, match=r"^device 'mps' cannot be used: [^.]*(aten::empty\.[^.]*)?$") as refused:
         TorchEngine(read_spec(tiny_model("bert")), device="mps")
     assert len(str(refused.value)) < 150
 

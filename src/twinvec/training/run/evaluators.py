@@ -83,8 +83,8 @@ def _measure(model: Any, evaluation: Evaluation, parts: list[_Part]) -> Measurem
             if not math.isfinite(score):
                 group = name.partition(".")[0]
                 raise FieldError(
-                    f"evaluation.{group}: {getattr(evaluation, group)}: {name} is not a number: all scores in the file are equal, or the model gives all "
-                    "pairs the same score"
+                    f"evaluation.{group}: {getattr(evaluation, group)}: {name} is not a number: all scores in the file "
+                    "are equal, or the model gives all pairs the same score"
                 )
         return scores
 
