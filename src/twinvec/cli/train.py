@@ -11,10 +11,12 @@ import typer
 
 from twinvec.cli.options import MODEL_HELP, AsJson, StorePath, StoreUrl, check_store, is_flag, open_collection
 from twinvec.cli.terminal import show_json
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, ModelError
 
 if TYPE_CHECKING:
     from twinvec.training.mining.hard_negatives import MiningJob, MiningReport
+    from twinvec.training.run.config import TrainConfig
+    from twinvec.training.run.model_card import TrainReport
 
 
 def train(
@@ -31,27 +33,45 @@ def train(
     twinvec train examples/train_pairs.yaml -o models/mine
     """
     from twinvec.training.losses.distributed import is_main_process
-    from twinvec.training.run.config import read_config
+    from twinvec.training.run.config import FieldError, read_config
+    from twinvec.training.run.model_card import unit_of
     from twinvec.training.run.train import train as run
 
     if not config.is_file():
         raise ConfigurationError(f"{config}: no such file")
     if not is_main_process():
         logging.getLogger("twinvec").setLevel(logging.ERROR)  # the main process gives the same warnings
-    report = run(read_config(config), output)
+    checked = read_config(config)
+    try:
+        report = run(checked, output)
+    except (FieldError, ModelError) as error:
+        raise type(error)(f"{config}: {error}") from error
     if not is_main_process():
         return
     if as_json:
         show_json(asdict(report))
         return
-    typer.echo(f"{report.folder}: {report.steps} steps over {report.rows:,} rows in {report.seconds:,.0f} s")
+    done = f"{report.steps} steps over {report.rows:,} {unit_of(checked)} in {report.seconds:,.0f} s"
+    typer.echo(f"{report.folder}: {done}{_end(checked, report)}")
     for name, score in report.after.items():
         typer.echo(f"  {name}: {report.before[name]:.2f} -> {score:.2f}")
 
 
+def _end(config: TrainConfig, report: TrainReport) -> str:
+    """Say whether patience ended a run that was measured on its way, and which step became the model."""
+    from twinvec.training.run.model_card import kept_step
+
+    measured = config.evaluation
+    if measured is None or measured.every is None:
+        return ""
+    waited = measured.patience is not None and report.steps - report.best_step == measured.patience * measured.every
+    patience = "; patience ended the run" if waited and report.steps != config.schedule.steps else ""
+    return f"{patience}; {kept_step(report)}"
+
+
 def mine(
     ctx: typer.Context,
-    pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", help="Rows with 'anchor' and 'positive'.")],
+    pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", help="JSON lines with 'anchor' and 'positive'.")],
     output: Annotated[
         Path,
         typer.Option("-o", "--output", metavar="ROWS.jsonl", help="File for the rows with 'negatives'; not PAIRS."),
@@ -130,11 +150,15 @@ def mine(
 def _mine_collection(
     job: MiningJob, name: str, path: Path | None, url: str | None, model: str | None, *, progress: bool
 ) -> MiningReport:
-    from twinvec.training.mining.hard_negatives import mine_file
+    from twinvec.training.mining.hard_negatives import mine_file, reserve_output
+    from twinvec.training.mining.output_file import remove_other_vectors
 
     with open_collection(name, path, url=url, model=model) as opened:
         identity = f"collection {name}, {url or (path or Path('.twinvec')).resolve()}, {opened.encoder.space}"
-        return mine_file(_identified(job, identity), opened, progress=progress)
+        job = _identified(job, identity)
+        reserve_output(job)
+        remove_other_vectors(job.output)
+        return mine_file(job, opened, progress=progress)
 
 
 def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningReport:
@@ -142,12 +166,13 @@ def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningRepo
     from twinvec.encoder import Encoder
     from twinvec.training.mining.dense_index import DenseIndex
     from twinvec.training.mining.hard_negatives import mine_file, reserve_output
-    from twinvec.training.mining.output_file import file_digest
+    from twinvec.training.mining.output_file import remove_other_vectors, vectors_path
 
     encoder = Encoder(model)
     job = _identified(job, encoder.space)
     reserve_output(job)
-    vectors = job.output.with_name(f"{job.output.name}.{file_digest(job.source, encoder.space)[:16]}.npy")
+    vectors = vectors_path(job.output, job.source, encoder.space)
+    remove_other_vectors(job.output, vectors)
     report = mine_file(job, DenseIndex(encoder, job.source, vectors, progress=progress), progress=progress)
     vectors.unlink()
     return report

@@ -43,6 +43,7 @@ ExportPrecision = Literal["float32", "int8"]
 LEAST_TEXTS = 32
 """Smallest number of distinct texts to calibrate on and to measure with."""
 
+_CALIBRATE = "--calibrate TEXTS or --calibrate-collection NAME"
 _CALIBRATION = 300
 _SAMPLE = 600
 _TOKENIZER_SETTINGS = "tokenizer_config.json"
@@ -110,10 +111,10 @@ def export_model(
     check_choice(precision, ExportPrecision, "precision")
     if precision == "int8" and calibrate is None:
         raise ConfigurationError(
-            "an int8 export is calibrated on texts of the kind that will be encoded: pass some (--calibrate TEXTS)"
+            f"an int8 export is calibrated on texts of the kind that will be encoded: pass some ({_CALIBRATE})"
         )
     if dims and calibrate is None:
-        raise ConfigurationError("the value ranges for dims are measured on texts: pass some (--calibrate TEXTS)")
+        raise ConfigurationError(f"the value ranges for dims are measured on texts: pass some ({_CALIBRATE})")
     RUNTIMES[engine].load()
     if precision == "int8":
         import_nncf()

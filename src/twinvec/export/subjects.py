@@ -20,7 +20,8 @@ from twinvec.engines.loaded_model import LoadedCrossEncoder, LoadedEncoder, load
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.export.quantization import cosine_quality, score_quality
 from twinvec.export.unusual_texts import UNUSUAL_TEXTS
-from twinvec.models.cross_encoder_spec import is_classifier, read_classifier
+from twinvec.models.backbone import is_classifier
+from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.encoder_spec import read_modules, read_spec
 from twinvec.models.finding import find_model
 from twinvec.models.integrity import read_object

@@ -21,6 +21,9 @@ LEAST_TOKENS = 3
 OFFSET_POSITIONS = {"roberta", "xlm-roberta", "mpnet"}
 """Backbones whose positions start after the padding id."""
 
+CROSS_ENCODERS_GO_TO = "'twinvec evaluate MODEL --ir DIR --rerank FOLDER' and CrossEncoderReranker take it"
+"""How errors and warnings about a cross-encoder in place of an encoder end."""
+
 _SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {  # settings that change vectors -> supported values
     "transformer_task": (None, "feature-extraction"),
     "module_output_name": (None, "token_embeddings"),
@@ -124,10 +127,21 @@ def refuse_settings(folder: Path, config: dict[str, Any], sentence_config: dict[
     for key in ("is_decoder", "add_cross_attention", "quantization_config"):
         if config.get(key):
             raise UnsupportedModelError(f"{folder / 'config.json'}: {key} {config[key]!r} is not supported")
+    path = folder / "sentence_bert_config.json"
+    if sentence_config.get("transformer_task") == "sequence-classification":
+        raise UnsupportedModelError(
+            f"{path}: the model is a cross-encoder, which scores pairs of texts and has no vectors (transformer_task "
+            f"'sequence-classification'); expected an embedding model; {CROSS_ENCODERS_GO_TO}"
+        )
     for key, supported in _SUPPORTED_SETTINGS.items():
         if sentence_config.get(key) not in supported:
-            path = folder / "sentence_bert_config.json"
             raise UnsupportedModelError(f"{path}: {key} {sentence_config[key]!r} is not supported")
+
+
+def is_classifier(config: dict[str, Any]) -> bool:
+    """Whether a backbone's ``config.json`` names an architecture for sequence classification."""
+    names = config.get("architectures")
+    return isinstance(names, list) and any(str(name).endswith("ForSequenceClassification") for name in names)
 
 
 def positive(config: dict[str, Any], key: str, path: Path) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ModelIntegrityError, UnsupportedModelError
-from twinvec.models.backbone import BackboneSpec, read_backbone, read_transformer_config
+from twinvec.models.backbone import BackboneSpec, is_classifier, read_backbone, read_transformer_config
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import describe, optional_json
 
@@ -86,12 +86,6 @@ def read_classifier(root: Path) -> ClassifierSpec:
     if any(prompts.values()):
         raise UnsupportedModelError(f"{stated}: prompts are not supported for cross-encoders")
     return ClassifierSpec(**vars(backbone), activate=_activation({stated: settings, path: config}))
-
-
-def is_classifier(config: dict[str, Any]) -> bool:
-    """Whether a backbone's ``config.json`` names an architecture for sequence classification."""
-    names = config.get("architectures")
-    return isinstance(names, list) and any(str(name).endswith("ForSequenceClassification") for name in names)
 
 
 def _activation(files: dict[Path, dict[str, Any]]) -> Callable[[FloatArray], FloatArray]:

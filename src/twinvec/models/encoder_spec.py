@@ -7,13 +7,17 @@ and activations are closed.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
 from twinvec.models.backbone import (
+    CROSS_ENCODERS_GO_TO,
     BackboneSpec,
+    is_classifier,
     optional_limit,
     positive,
     read_backbone,
@@ -22,6 +26,8 @@ from twinvec.models.backbone import (
 )
 from twinvec.models.integrity import describe, optional_json, read_json, read_object, safe_relative
 from twinvec.support.checks import string
+
+logger = logging.getLogger(__name__)
 
 NO_PROMPTS = {"query": "", "document": ""}
 """Prompts of every model, empty unless it defines them, as in sentence-transformers; the default prompt is not used for
@@ -143,6 +149,8 @@ def read_spec(root: Path) -> ModelSpec:
     sentence_config = read_transformer_config(folder)
     backbone = read_backbone(folder, sentence_config)
     refuse_settings(folder, backbone.config, sentence_config)
+    if len(modules) == 1 and is_classifier(backbone.config):
+        _warn_of_classifier(folder)
     pooling, include_prompt, head = _read_head(modules[1:])
     full_dim = _full_dim(backbone, pooling, head)
     path = root / "config_sentence_transformers.json"
@@ -161,6 +169,17 @@ def read_spec(root: Path) -> ModelSpec:
         default_prompt=default_prompt if default_prompt in prompts else None,
         truncate_dim=truncate_dim if truncate_dim and truncate_dim < full_dim else None,
         full_dim=full_dim,
+    )
+
+
+@cache
+def _warn_of_classifier(folder: Path) -> None:
+    """Warn, once for a folder, of a plain classifier: it may be a backbone to train, so it is not refused."""
+    logger.warning(
+        "%s: the model is a classifier or a cross-encoder (architectures in config.json), and its vectors are not "
+        "trained to be compared; expected an embedding model; if it is a cross-encoder, %s",
+        folder,
+        CROSS_ENCODERS_GO_TO,
     )
 
 

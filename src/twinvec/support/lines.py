@@ -37,6 +37,11 @@ def is_jsonl(path: Path) -> bool:
     return path.suffix.lower() in _JSON_LINES
 
 
+def is_table(path: Path) -> bool:
+    """Return whether the name of a file says that it holds a table."""
+    return path.suffix.lower() in _TABLES
+
+
 def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each object of a JSON lines file, after its place ("file:line"); skip blank lines, refuse an empty file."""
     rows = 0
@@ -73,7 +78,7 @@ def read_texts(path: Path, field: str = "text", max_bytes: int = MAX_TEXT_BYTES)
 
     Raise InputError for a table, and, naming file and line, for a text that the input gate refuses.
     """
-    if path.suffix.lower() in _TABLES:
+    if is_table(path):
         raise InputError(
             f"{path}: a table; give a file with one text a line (.txt), or with one JSON object a line (.jsonl)"
         )

@@ -591,7 +591,8 @@ def test_the_command_names_what_is_wrong(twinvec, source, tmp_path):
     empty, out = tmp_path / "empty.txt", tmp_path / "out"
     empty.write_text("")
     for options, message in (
-        (["--precision", "int8"], "--calibrate TEXTS"),
+        (["--precision", "int8"], "pass some (--calibrate TEXTS or --calibrate-collection NAME)"),
+        (["--dim", "8"], "pass some (--calibrate TEXTS or --calibrate-collection NAME)"),
         (["--calibrate", empty], "0 distinct texts"),
         (["--calibrate", tmp_path / "nowhere.txt"], "cannot be read"),
         (["--calibrate", empty, "--calibrate-collection", "docs"], "not both"),

@@ -188,3 +188,25 @@ def test_code_beside_the_model_is_never_run(tiny_copy, tmp_path):
     change(tiny_copy / "config.json", auto_map={"AutoModel": "modeling.Model", "AutoConfig": "modeling.Config"})
     assert np.isfinite(Encoder(tiny_copy).encode("fox")).all()
     assert not (tmp_path / "exploded").exists()
+
+
+def test_a_cross_encoder_is_named_with_its_place(tiny_cross_encoder):
+    told = r"sentence_bert_config\.json: the model is a cross-encoder, .* --rerank FOLDER' and CrossEncoderReranker"
+    assert refuse(tiny_cross_encoder("bert"), told) is UnsupportedModelError
+
+
+def test_a_plain_classifier_is_an_encoder_with_a_warning(tmp_path, caplog):
+    """It may be a backbone to train, and collections of it exist. With pooling it is an embedding model."""
+    plain = models.save_backbone(tmp_path / "plain", "bert", labels=1)
+    for _ in range(2):
+        assert np.isfinite(Encoder(plain).encode("fox")).all()
+    told = [each.getMessage() for each in caplog.records if "is a classifier or a cross-encoder" in each.getMessage()]
+    assert len(told) == 1
+    assert str(plain) in told[0]
+    assert "CrossEncoderReranker" in told[0]
+
+
+def test_a_model_with_pooling_may_call_itself_a_classifier(tiny_copy, caplog):
+    change(tiny_copy / "config.json", architectures=["BertForSequenceClassification"])
+    Encoder(tiny_copy)
+    assert not caplog.records

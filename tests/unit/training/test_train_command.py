@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 
 import pytest
@@ -11,7 +12,10 @@ import yaml
 from typer.testing import CliRunner
 
 from twinvec.cli.app import build_app
-from twinvec.errors import ConfigurationError, InputError
+from twinvec.errors import ConfigurationError, InputError, UnsupportedModelError
+from twinvec.support.locks import exclusive_lock
+from twinvec.training.mining.output_file import remove_other_vectors
+from twinvec.training.mining.pair_file import PairFile
 
 PAIRS = [
     {"anchor": f"question {n} about {topic}", "positive": f"{topic} {n}"} for n in range(6) for topic in ("a", "b")
@@ -54,6 +58,74 @@ def test_train_prints_scores_before_and_after(twinvec, folder):
     report = json.loads(twinvec("train", folder / "run.yaml", "-o", folder / "model", "--json"))
     assert report["steps"] == 2
     assert report["folder"] == str(folder / "model")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"matryoshka": [64]}, r"matryoshka: 64 is more than the model's 32 dimensions"),
+        ({"max_tokens": 5000}, r"max_tokens is 5000, but the model has 66 positions"),
+        ({"lora": {"targets": ["nowhere"]}}, r"lora: the model has no layer 'nowhere'"),
+        ({"data": [{"path": "pairs.jsonl"}] * 2}, r"data: two datasets are called 'pairs'"),
+        ({"evaluation": {"sts": "same.jsonl"}}, r"evaluation\.sts: .*same\.jsonl: sts\.spearman is not a number"),
+    ],
+)
+def test_what_does_not_fit_the_model_or_the_data_is_named_by_file_and_field(folder, settings, message):
+    rows = [{"sentence1": row["anchor"], "sentence2": row["positive"], "score": 1} for row in PAIRS]
+    (folder / "same.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = yaml.safe_load((folder / "run.yaml").read_text()) | settings
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(ConfigurationError, match=rf"run\.yaml: {message}"):
+        train(folder)
+
+
+def test_a_cross_encoder_to_train_as_an_encoder_is_named_by_file_and_field(folder, tiny_cross_encoder):
+    config = yaml.safe_load((folder / "run.yaml").read_text()) | {"model": str(tiny_cross_encoder("bert"))}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(UnsupportedModelError, match=r"run\.yaml: model: .* the model is a cross-encoder"):
+        train(folder)
+
+
+def train(folder):
+    arguments = ["train", str(folder / "run.yaml"), "-o", str(folder / "model")]
+    return CliRunner().invoke(build_app(), arguments, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "schedule", "end"),
+    [
+        ({}, {"steps": 2}, ""),
+        ({"every": 1}, {"steps": 2, "learning_rate": 1e-12}, "; the model is that of step 1, which scored best"),
+        (
+            {"every": 1, "patience": 2},
+            {"steps": 9, "learning_rate": 1e-12},
+            "; patience ended the run; the model is that of step 1, which scored best",
+        ),
+        (
+            {"every": 1, "patience": 1},
+            {"steps": 2, "learning_rate": 1e-12},
+            "; the model is that of step 1, which scored best",
+        ),
+    ],
+    ids=["measured before and after", "measured on the way", "patience", "patience at the last step"],
+)
+def test_train_says_why_it_ended_and_which_step_is_the_model(twinvec, folder, evaluation, schedule, end):
+    config = yaml.safe_load((folder / "run.yaml").read_text())
+    config |= {"schedule": schedule, "evaluation": {"pairs": "pairs.jsonl", **evaluation}}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    printed = twinvec("train", folder / "run.yaml", "-o", folder / "model").splitlines()[0]
+    assert re.fullmatch(rf".*/model: {3 if '; patience' in end else 2} steps over 12 rows in \d+ s{end}", printed)
+
+
+def test_a_cross_encoder_counts_pairs(twinvec, folder, tiny_cross_encoder):
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row | {"negatives": ["x", "y"]}) + "\n" for row in PAIRS))
+    config = yaml.safe_load((folder / "run.yaml").read_text())
+    other = {"model": str(tiny_cross_encoder("bert")), "kind": "cross-encoder", "objective": {"name": "binary"}}
+    (folder / "run.yaml").write_text(
+        yaml.safe_dump(config | other | {"data": [{"path": "rows.jsonl"}]} | {"evaluation": None})
+    )
+    assert "2 steps over 36 pairs in " in twinvec("train", folder / "run.yaml", "-o", folder / "model")
+    assert "| dataset | pairs |\n|---|---|\n| rows | 36 |" in (folder / "model" / "README.md").read_text()
 
 
 def test_warnings_come_from_one_process(twinvec, folder, caplog, monkeypatch):
@@ -162,6 +234,71 @@ def test_mine_does_not_go_on_with_another_model(twinvec, folder, tiny_model, mon
     twinvec(*arguments, tiny_model("bert"))
     assert len(rows.read_text().splitlines()) == len(PAIRS)
     assert not list(folder.glob("*.partial"))
+
+
+@pytest.fixture
+def cut_off(twinvec, folder, tiny_model, monkeypatch):
+    """``cut_off()``: mine, die at the first text to encode, and start over; return the vectors that are left."""
+
+    def die(*_):
+        raise RuntimeError("killed")
+
+    def run():
+        with monkeypatch.context() as patched:
+            patched.setattr("twinvec.Encoder.encode_document", die)
+            with pytest.raises(RuntimeError, match="killed"):
+                twinvec("mine", folder / "pairs.jsonl", "-o", folder / "rows.jsonl", "--model", tiny_model("bert"))
+        (folder / "rows.jsonl.partial").unlink()  # as the message asks
+        left = next(folder.glob("rows.jsonl.*.npy.partial"))
+        left.with_suffix("").with_suffix(".lock").touch()  # as a killed process leaves it
+        return left
+
+    return run
+
+
+@pytest.mark.parametrize("into", ["the positives", "a collection"])
+def test_starting_over_leaves_nothing_of_the_run_before(twinvec, folder, tiny_model, cut_off, into):
+    left = cut_off()
+    for name in ("rows.jsonl.0123456789abcdef.npy", "rows.jsonl.notes.npy", "other.jsonl.0123456789abcdef.npy"):
+        (folder / name).touch()
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:8]))
+    where = ("--model", tiny_model("bert"))
+    if into == "a collection":
+        qdrant = pytest.importorskip("twinvec_qdrant")
+        from twinvec import Encoder
+
+        with qdrant.Collection.open("texts", path=folder / "store", encoder=Encoder(tiny_model("bert"))) as collection:
+            collection.ingest([{"id": str(n), "text": row["positive"]} for n, row in enumerate(PAIRS)])
+        where = ("--collection", "texts", "--path", folder / "store")
+    twinvec("mine", folder / "pairs.jsonl", "-o", folder / "rows.jsonl", *where)
+    assert not left.exists()
+    kept = {path.name for path in folder.iterdir() if path.suffix in (".npy", ".lock", ".partial")}
+    assert kept == {"rows.jsonl.notes.npy", "other.jsonl.0123456789abcdef.npy"}
+
+
+def test_vectors_that_another_process_encodes_stay(folder, cut_off):
+    left = cut_off()
+    with exclusive_lock(left.with_suffix("").with_suffix(".lock"), "in use"):
+        remove_other_vectors(folder / "rows.jsonl")
+    assert left.exists()
+    remove_other_vectors(folder / "rows.jsonl", left.with_suffix(""))
+    assert left.exists()
+    remove_other_vectors(folder / "rows.jsonl")
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_mine_says_what_it_reads(folder, tiny_model, suffix):
+    (folder / f"pairs{suffix}").write_text("anchor,positive\na,b\n")
+    arguments = ["mine", folder / f"pairs{suffix}", "-o", folder / "rows.jsonl", "--model", tiny_model("bert")]
+    with pytest.raises(
+        InputError, match=rf"pairs{suffix}: a table; mining reads one JSON object a line, with 'anchor'"
+    ):
+        CliRunner().invoke(build_app(), list(map(str, arguments)), catch_exceptions=False)
+    assert not list(folder.glob("rows.jsonl*"))
+    (folder / "pairs.txt").write_text("anchor,positive\na,b\n")
+    with pytest.raises(InputError, match=r"pairs\.txt, row 1: not JSON: .*; mining reads one JSON object a line"):
+        PairFile(folder / "pairs.txt")
 
 
 def test_pairs_that_cannot_be_read_leave_nothing_behind(twinvec, folder, tiny_model):

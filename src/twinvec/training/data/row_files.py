@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -25,6 +26,9 @@ from twinvec.support.lines import long_fields, parse_object
 
 FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 _AT_ONCE = 1000
+_DIALECTS: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
+"""Suffix -> separator and quoting."""
+_NOT_UTF8 = re.compile(r"[\udc80-\udcff]+")  # as "surrogateescape" reads the bytes
 
 
 def open_table(path: Path, cache: Path) -> Any:
@@ -44,10 +48,8 @@ def open_table(path: Path, cache: Path) -> Any:
             match suffix:
                 case ".jsonl":
                     return _json_lines(path, cache)
-                case ".csv":
-                    return datasets.Dataset.from_csv(str(path), **_as_text(path, ",", csv.QUOTE_MINIMAL), **options)
-                case ".tsv":
-                    return datasets.Dataset.from_csv(str(path), **_as_text(path, "\t", csv.QUOTE_NONE), **options)
+                case ".csv" | ".tsv":
+                    return datasets.Dataset.from_csv(str(path), **_as_text(path, *_DIALECTS[suffix]), **options)
                 case _:
                     return _parquet(path, options)
     except DocumentError:
@@ -75,11 +77,8 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
     """Return options by which the reader keeps columns and words as text; raise DocumentError if it cannot."""
     import datasets
 
-    with long_fields(), path.open(encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file, delimiter=separator, quoting=quoting)
-        rows = (
-            fields for fields in lines if len(fields) > 1 or "".join(fields).strip(" \t")
-        )  # pandas skips these lines too
+    with long_fields(), path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        rows = _fields(file, path, separator, quoting)
         # an unnamed column: row numbers that pandas wrote, or the empty end of a spreadsheet
         names = [name or f"(column {number})" for number, name in enumerate(next(rows, []), 1)]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -104,6 +103,21 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
         "na_values": [],
         "features": datasets.Features(dict.fromkeys(names, datasets.Value("string"))),
     }
+
+
+def _fields(file: IO[str], path: Path, separator: str, quoting: Literal[0, 3]) -> Iterator[list[str]]:
+    """Yield the fields of the header and of each row; raise DocumentError for a field that is not UTF-8."""
+    number = 0
+    for fields in csv.reader(file, delimiter=separator, quoting=quoting):
+        if len(fields) < 2 and not "".join(fields).strip(" \t"):
+            continue  # pandas skips these lines too
+        for field in fields:
+            if not field.isascii() and (found := _NOT_UTF8.search(field)):
+                place = f"row {number}" if number else "the header"
+                raw = found[0].encode(errors="surrogateescape")
+                raise DocumentError(f"{path}, {place}: has bytes that are not UTF-8 ({raw!r}); save the file as UTF-8")
+        yield fields
+        number += 1
 
 
 def _parquet(path: Path, options: dict[str, Any]) -> Any:
@@ -163,7 +177,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 row = parse_object(line.strip().decode("utf-8-sig"), place)
             except UnicodeDecodeError as error:
-                reason = f"not UTF-8: {error.reason} at byte {error.start} of the row"
+                reason = f"not UTF-8: {error.reason} at byte {error.start} of the row; save the file as UTF-8"
                 raise DocumentError(f"{place}: {reason}") from error
             except InputError as error:
                 raise DocumentError(str(error)) from error

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from twinvec.errors import ConfigurationError
 from twinvec.support.atomic import partial_path, put_in_place
 from twinvec.support.checks import check_output_file, check_overwrites
 from twinvec.support.locks import exclusive_lock
+
+_DIGITS = 16
+"""Digits of a digest in the names of files with vectors."""
 
 
 class MinedFile:
@@ -87,6 +91,22 @@ def check_output(source: Path, output: Path) -> None:
     """Make the folder of ``output``; raise ConfigurationError if that fails or ``output`` is ``source`` or a folder."""
     check_output_file(output)
     check_overwrites(output, source, *_beside(output))
+
+
+def vectors_path(output: Path, source: Path, space: str) -> Path:
+    """Return the file for the vectors of ``source``'s positives in a space, next to ``output``."""
+    return output.with_name(f"{output.name}.{file_digest(source, space)[:_DIGITS]}.npy")
+
+
+def remove_other_vectors(output: Path, kept: Path | None = None) -> None:
+    """Remove the vectors of runs into ``output`` with other pairs or another model, unless a process encodes them."""
+    own = re.compile(rf"({re.escape(output.name)}\.[0-9a-f]{{{_DIGITS}}})\.(npy|npy\.partial|lock)")
+    found = [match[1] for path in output.parent.iterdir() if (match := own.fullmatch(path.name))]
+    for stem in set(found) - {kept.stem if kept is not None else ""}:
+        with suppress(ConfigurationError), exclusive_lock(output.with_name(f"{stem}.lock"), "in use"):
+            vectors = output.with_name(f"{stem}.npy")
+            for path in (vectors, partial_path(vectors)):
+                path.unlink(missing_ok=True)
 
 
 def file_digest(path: Path, *settings: str) -> str:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import InputError
-from twinvec.support.lines import parse_object
+from twinvec.support.lines import is_table, parse_object
 from twinvec.text import check_text
+
+_EXPECTED = "mining reads one JSON object a line, with 'anchor' and 'positive' (.jsonl)"
 
 
 class PairFile:
@@ -40,7 +42,12 @@ class PairFile:
 
 
 def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a file of pairs from ``offset`` on, each after its offset; raise InputError for a bad row."""
+    """Yield the rows of a file of pairs from ``offset`` on, each after its offset.
+
+    Raise InputError for a table, and for a bad row.
+    """
+    if is_table(path):
+        raise InputError(f"{path}: a table; {_EXPECTED}")
     try:
         with path.open("rb") as lines:
             lines.seek(offset)
@@ -54,7 +61,10 @@ def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, 
 
 def parse_row(line: bytes, where: str) -> dict[str, Any]:
     """Return a line of JSON as a row; raise InputError unless it is an object with the texts of a pair."""
-    row = parse_object(line, where)
+    try:
+        row = parse_object(line, where)
+    except InputError as error:
+        raise InputError(f"{error}; {_EXPECTED}") from error
     for field in ("anchor", "positive"):
         value = row.get(field)
         if not isinstance(value, str) or not value.strip():

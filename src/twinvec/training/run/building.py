@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,8 +20,8 @@ from torch import nn
 from transformers import PrinterCallback, set_seed
 from transformers.integrations.integration_utils import TensorBoardCallback
 
-from twinvec.errors import ConfigurationError
-from twinvec.models.backbone import read_backbone, read_transformer_config
+from twinvec.errors import ModelError
+from twinvec.models.backbone import is_classifier, read_backbone, read_transformer_config
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.encoder_spec import NO_PROMPTS, read_modules, read_spec
 from twinvec.models.finding import find_model
@@ -32,7 +33,7 @@ from twinvec.training.data.rows import PairRows, Rows
 from twinvec.training.data.truncation import TruncationNotice
 from twinvec.training.losses import modules as losses
 from twinvec.training.losses.tiled_info_nce import InfoNCESettings
-from twinvec.training.run.config import TrainConfig
+from twinvec.training.run.config import FieldError, TrainConfig
 from twinvec.training.run.evaluators import Measurement, cross_encoder_measure, encoder_measure
 from twinvec.training.run.library_trainers import (
     EncoderTrainer,
@@ -106,9 +107,10 @@ def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: Ba
 
 
 def _build_encoder(config: TrainConfig) -> SentenceTransformer:
-    folder = find_model(config.model).path
-    read_spec(folder)  # what an Encoder refuses is not trained
-    limit = _input_limit(config, folder)
+    with _naming_the_field():
+        folder = find_model(config.model).path
+        read_spec(folder)  # what an Encoder refuses is not trained
+        limit = _input_limit(config, folder)
     model = SentenceTransformer(
         str(folder), device=config.device, local_files_only=True, model_kwargs={"dtype": torch.float32}
     )
@@ -156,7 +158,7 @@ def _build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[s
     loss = _vector_loss(config.objective, dim, labels)
     if config.matryoshka:
         if max(config.matryoshka) > dim:
-            raise ConfigurationError(f"matryoshka: {max(config.matryoshka)} is more than the model's {dim} dimensions")
+            raise FieldError(f"matryoshka: {max(config.matryoshka)} is more than the model's {dim} dimensions")
         loss = losses.MatryoshkaLoss(loss, sorted({*config.matryoshka, dim}), normalizes=normalizes)
     return losses.EmbeddingLoss(
         model,
@@ -169,22 +171,32 @@ def _build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[s
 
 def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
     """Return a cross-encoder with one output as it is, or any other model's backbone with a new classifier."""
-    folder = find_model(config.model).path
-    described = read_object(read_modules(folder)[0][1] / "config.json")
-    classifier = any(str(name).endswith("ForSequenceClassification") for name in described.get("architectures") or ())
-    other_head = classifier and len(described.get("id2label") or (0, 1)) != 1  # 2 is the library's default
-    if classifier and not other_head:
-        read_classifier(folder)  # what a CrossEncoderReranker refuses is not trained
+    with _naming_the_field():
+        folder = find_model(config.model).path
+        described = read_object(read_modules(folder)[0][1] / "config.json")
+        other_head = is_classifier(described) and len(described.get("id2label") or (0, 1)) != 1  # 2: library's default
+        if is_classifier(described) and not other_head:
+            read_classifier(folder)  # what a CrossEncoderReranker refuses is not trained
+        limit = _input_limit(config, folder)
     model: CrossEncoder = CrossEncoder(
         str(folder),
         num_labels=1,
-        max_length=_input_limit(config, folder),
+        max_length=limit,
         device=config.device,
         local_files_only=True,
         activation_fn=nn.Sigmoid() if other_head else None,
         model_kwargs={"ignore_mismatched_sizes": other_head, "dtype": torch.float32},
     )
     return model
+
+
+@contextmanager
+def _naming_the_field() -> Iterator[None]:
+    """Let errors of the model begin with the name of its field in the configuration."""
+    try:
+        yield
+    except ModelError as error:
+        raise type(error)(f"model: {error}") from error
 
 
 def save_model(model: Any, folder: Path) -> None:
@@ -213,7 +225,7 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
     new = Pooling(old.embedding_dimension, pooling_mode=mode, include_prompt=old.include_prompt)
     before, after = old.get_embedding_dimension(), new.get_embedding_dimension()
     if before != after and any(isinstance(module, Dense) for module in list(model)[place + 1 :]):
-        raise ConfigurationError(
+        raise FieldError(
             f"pooling: {mode!r} gives {after} values, but the model's dense layer takes {before}, as "
             f"{old.pooling_mode!r} gives"
         )
@@ -227,7 +239,7 @@ def _input_limit(config: TrainConfig, folder: Path) -> int:
     if config.max_tokens is None:
         return backbone.max_tokens
     if config.max_tokens > backbone.positions:
-        raise ConfigurationError(f"max_tokens is {config.max_tokens}, but the model has {backbone.positions} positions")
+        raise FieldError(f"max_tokens is {config.max_tokens}, but the model has {backbone.positions} positions")
     return config.max_tokens
 
 
@@ -237,13 +249,13 @@ def _add_adapters(model: SentenceTransformer, lora: settings.Lora) -> None:
     layers = {name.rpartition(".")[2] for name, _ in backbone.named_modules()}
     unknown = sorted({target.rpartition(".")[2] for target in lora.targets} - layers)
     if unknown:
-        raise ConfigurationError(f"lora: the model has no layer {unknown[0]!r}, one of 'targets'")
+        raise FieldError(f"lora: the model has no layer {unknown[0]!r}, one of 'targets'")
     try:
         model.add_adapter(
             peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=lora.targets)
         )
     except ValueError as error:
-        raise ConfigurationError(f"lora: {error}") from error
+        raise FieldError(f"lora: {error}") from error
 
 
 def _vector_loss(objective: Any, dim: int, labels: tuple[str, ...]) -> losses.VectorLoss:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,10 @@ from twinvec.training import settings
 
 _EXAMPLES = {"objective": "{name: info_nce}", "data": "{path: pairs.jsonl}"}
 _TRAINS_ON = ("cpu", "cuda", "mps", "xpu")
+
+
+class FieldError(ConfigurationError):
+    """A field does not fit the data or the model; its name is in the message, and the command adds the file's."""
 
 
 class TrainConfig(settings.Section):
@@ -155,11 +160,14 @@ def read_config(path: Path) -> TrainConfig:
             return super().construct_mapping(node, deep)
 
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader)
+        with path.open(encoding="utf-8") as file:  # whose name is in YAML's errors
+            values = yaml.load(file, Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
     except (yaml.YAMLError, ValueError) as error:  # for example a date with day 45
         raise ConfigurationError(f"{path}: not valid YAML: {error}") from error
+    if values is None:
+        raise ConfigurationError(f"{path}: is empty; expected fields such as 'model' and 'data'")
     return check_config(values, path.parent, str(path))
 
 
@@ -186,9 +194,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
         _require_file(source.path, f"{origin}: data.{index}.path")
     _require_packages(config.schedule.report_to, f"{origin}: schedule.report_to")
     _require_device(config, origin)
-    model = config.model
-    if (root / model).is_dir():
-        model = str(root / model)
+    model = _resolved_model(config.model, root, f"{origin}: model")
     return config.model_copy(update={"data": data, "evaluation": evaluation, "model": model})
 
 
@@ -213,6 +219,18 @@ def _known_fields(section: str) -> dict[str, str]:
     for prefix, classes in _SECTIONS.items():
         fields |= {name: f"{prefix}{name}" for each in classes for name in each.model_fields}
     return fields | {name: f"{section}{name}" for each in _SECTIONS.get(section, ()) for name in each.model_fields}
+
+
+def _resolved_model(name: str, root: Path, where: str) -> str:
+    """Return the path of a folder, or a name as it is; raise ConfigurationError if a name can only be a path."""
+    try:
+        if (root / name).is_dir():
+            return str(root / name)
+        if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
+            raise ConfigurationError(f"{where}: no such folder: {os.path.abspath(root / name)}")
+    except (OSError, RuntimeError):  # no path at all, or a home of nobody, as ``find_model`` says
+        pass
+    return name
 
 
 def _require_file(path: Path, where: str) -> None:

@@ -18,9 +18,10 @@ from sentence_transformers.sentence_transformer.evaluation import (
 )
 from sentence_transformers.util import cos_sim
 
-from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.errors import DocumentError
 from twinvec.training.data.rows import Row, open_rows
 from twinvec.training.data.text_hash import text_hash
+from twinvec.training.run.config import FieldError
 from twinvec.training.run.model_card import Scores
 from twinvec.training.settings import Evaluation, Source
 
@@ -54,7 +55,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
             first, second, scores, similarity_fn_names=["cosine"], write_csv=False, batch_size=64
         )
         parts.append(("sts", similarity, {"spearman": "spearman_cosine", "pearson": "pearson_cosine"}))
-    return _measure(model, parts)
+    return _measure(model, evaluation, parts)
 
 
 def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Path) -> Measurement:
@@ -69,10 +70,10 @@ def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Pa
         pairs = [[one, other] for one, other in zip(first, second, strict=True)]
         correlation = CrossEncoderCorrelationEvaluator(pairs, scores, write_csv=False)
         parts.append(("sts", correlation, {"spearman": "spearman", "pearson": "pearson"}))
-    return _measure(model, parts)
+    return _measure(model, evaluation, parts)
 
 
-def _measure(model: Any, parts: list[_Part]) -> Measurement:
+def _measure(model: Any, evaluation: Evaluation, parts: list[_Part]) -> Measurement:
     def measure() -> Scores:
         scores: Scores = {}
         for group, evaluator, names in parts:
@@ -80,9 +81,10 @@ def _measure(model: Any, parts: list[_Part]) -> Measurement:
             scores |= {f"{group}.{ours}": 100 * float(found[theirs]) for ours, theirs in names.items()}
         for name, score in scores.items():
             if not math.isfinite(score):
-                raise ConfigurationError(
-                    f"evaluation: {name} is not a number: all scores in the file are equal, or the model gives all "
-                    "pairs the same score"
+                group = name.partition(".")[0]
+                raise FieldError(
+                    f"evaluation.{group}: {getattr(evaluation, group)}: {name} is not a number: all scores in the file "
+                    "are equal, or the model gives all pairs the same score"
                 )
         return scores
 

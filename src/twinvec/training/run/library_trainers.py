@@ -101,6 +101,17 @@ class TrainerOverrides:
         unit = "triplets" if config.objective.name == "triplet" else "pairs"
         self.add_callback(_Watcher(plan, config.batches.size, unit, config.schedule.checkpoint_every, self.bar))
 
+    def start_clock(self: Any, checkpoint: Path | None) -> None:
+        """Count ``seconds`` on from those of a checkpoint; earlier versions recorded none."""
+        unlogged = Path(checkpoint or "", _UNLOGGED.format(0))
+        before = json.loads(unlogged.read_text()).get("seconds", 0.0) if unlogged.is_file() else 0.0
+        self._started = time.monotonic() - before
+
+    @property
+    def seconds(self: Any) -> float:
+        """The training time of the run, in this process and in those before it up to their last checkpoint."""
+        return float(time.monotonic() - self._started)
+
     def resume_if_finished(self: Any, checkpoint: Path) -> bool:
         """Return whether the run had finished with its last checkpoint, and restore its end in this case.
 
@@ -155,11 +166,11 @@ class TrainerOverrides:
                 value.copy_(stored[name])
 
     def _save_rng_state(self: Any, output_dir: str) -> None:
-        """Save this process' random state, and the losses since the last log, which continue in a resumed run."""
+        """Save this process' random state, its losses since the last log and its time; a resumed run continues them."""
         super()._save_rng_state(output_dir)  # type: ignore[misc]
         steps = self.state.global_step - self._globalstep_last_logged
         unlogged = Path(output_dir) / _UNLOGGED.format(self.args.process_index)
-        unlogged.write_text(json.dumps({"steps": steps, "loss": self._tr_loss.item()}))
+        unlogged.write_text(json.dumps({"steps": steps, "loss": self._tr_loss.item(), "seconds": self.seconds}))
 
     def _load_rng_state(self: Any, checkpoint: str | None) -> None:
         super()._load_rng_state(checkpoint)  # type: ignore[misc]

@@ -65,12 +65,13 @@ class TrainReport:
 
     Attributes:
         steps: Steps of the whole run, including those before it was resumed.
-        rows: Rows of all datasets.
+        rows: Rows of all datasets; of a cross-encoder its pairs, one for each positive and each negative of a row.
         before: Scores x 100 of the model before training.
         after: Scores x 100 of the saved model.
         best_step: The step whose weights were kept: the best by score, or the last if nothing is measured.
         loss: Mean loss over the last ``log_every`` steps (over all steps if fewer).
-        seconds: Training time of this process.
+        seconds: Training time of the whole run, measurements and checkpoints included; a resumed run adds the time up
+            to the checkpoint that it went on from (0.2 and earlier recorded none, so their part is missing).
     """
 
     folder: str
@@ -81,6 +82,11 @@ class TrainReport:
     best_step: int
     loss: float | None
     seconds: float
+
+
+def unit_of(config: TrainConfig) -> str:
+    """Return what ``TrainReport.rows`` counts."""
+    return "pairs" if config.kind == "cross-encoder" else "rows"
 
 
 def figures_by_step(history: list[dict[str, Any]]) -> list[dict[str, float | None]]:
@@ -117,7 +123,7 @@ def write_card(
         _USAGE[config.kind].format(Path(report.folder).name),
         "## Data",
         "",
-        "| dataset | rows |",
+        f"| dataset | {unit_of(config)} |",
         "|---|---|",
         *(f"| {_cell(source.name)} | {len(source):,} |" for source in sources),
         "",
@@ -126,7 +132,7 @@ def write_card(
         "| setting | value |",
         "|---|---|",
         *(f"| {name} | {_cell(value)} |" for name, value in _settings(config)),
-        f"| steps | {report.steps:,}; {_kept(report)} |",
+        f"| steps | {report.steps:,}; {kept_step(report)} |",
         f"| learning rate | {schedule.learning_rate:g}, {schedule.decay}, warm-up {schedule.warmup:g} |",
         f"| precision, seed | {schedule.precision}, {schedule.seed} |",
         "",
@@ -139,7 +145,8 @@ def write_card(
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 
 
-def _kept(report: TrainReport) -> str:
+def kept_step(report: TrainReport) -> str:
+    """Say which step the model is of."""
     if report.best_step == report.steps:
         return "the model is that of the last step"
     return f"the model is that of step {report.best_step:,}, which scored best"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,10 @@ _LOCK = "training.lock"
 _LEAST_ROOM = 2**20  # of a disk that is not full
 _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
 """What a run may leave behind without a record if it is killed at its start."""
+_PLACE = re.compile(r"model|data\.\d+\.path|evaluation\.(pairs|sts)")
+"""Fields whose files identify a run, not their paths."""
+_SHOWN_CHANGES = 5
+_SHOWN_VALUE = 80  # characters
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 
@@ -51,9 +56,12 @@ def run_fingerprint(config: TrainConfig) -> str:
 
 
 class RunFolder:
-    """The folder of one run; raise ConfigurationError if it holds something else, or a run with another ``digest``."""
+    """The folder of one run; raise ConfigurationError if it holds something else, or a run with another ``digest``.
 
-    def __init__(self, path: Path, digest: str) -> None:
+    The error says in what ``config`` differs from the configuration that the folder's record holds.
+    """
+
+    def __init__(self, path: Path, digest: str, config: TrainConfig | None = None) -> None:
         self.path = path
         self._record_path = path / RUN_FILE
         if path.exists() and not path.is_dir():
@@ -65,9 +73,9 @@ class RunFolder:
                 reason = "is not the record of a run; choose another folder, or delete it"
                 raise ConfigurationError(f"{self._record_path}: {reason}") from error
             if self._record.get("digest") != digest:
-                raise ConfigurationError(
-                    f"{path}: holds a run with another configuration or other data; choose another folder, or delete it"
-                )
+                reason, remedy = _difference(self._record.get("config"), config)
+                restore = f"{remedy} to go on with it, " if remedy and not self.finished else ""
+                raise ConfigurationError(f"{path}: holds {reason}; {restore}choose another folder, or delete it")
         elif path.is_dir() and any(entry.name not in _BEFORE_THE_RECORD for entry in path.iterdir()):
             raise ConfigurationError(f"{path}: is not empty and holds no run of twinvec; choose another folder")
         else:
@@ -147,6 +155,49 @@ class RunFolder:
         unfinished.rmdir()
         write_manifest(self.path, manifest)
         shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+
+def _difference(stored: Any, config: TrainConfig | None) -> tuple[str, str]:
+    """Say how the run of a stored configuration differs from this one, and what would undo that (perhaps nothing)."""
+    if not isinstance(stored, dict) or config is None:
+        return "a run with another configuration or other data", ""
+    changes = list(_changes(stored, config.model_dump(mode="json")))
+    if not changes:
+        return (
+            "a run of this configuration, but a file of its data, of its evaluation or of its model has changed since",
+            "restore the file",
+        )
+    more = f", and {len(changes) - _SHOWN_CHANGES} more" if len(changes) > _SHOWN_CHANGES else ""
+    values = "this value" if len(changes) == 1 else "these values"
+    shown = ", ".join(changes[:_SHOWN_CHANGES])
+    return f"a run with another configuration: {shown}{more}", f"restore {values}"
+
+
+def _changes(old: Any, new: Any, field: str = "") -> Iterator[str]:
+    """Yield each field of a configuration that differs; of paths only the last part counts, since they may move."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = (
+            ["name"]
+            if field == "objective" and old.get("name") != new.get("name")
+            else [*new, *(name for name in old if name not in new)]
+        )
+        for name in names:
+            yield from _changes(old.get(name), new.get(name), f"{field}.{name}".removeprefix("."))
+    elif field == "data" and isinstance(old, list) and isinstance(new, list):
+        if len(old) != len(new):
+            yield f"data had {len(old)} and has {len(new)} datasets"
+        for number, (one, other) in enumerate(zip(old, new, strict=False)):
+            yield from _changes(one, other, f"{field}.{number}")
+    elif _PLACE.fullmatch(field) and isinstance(old, str) and isinstance(new, str):
+        if Path(old).name != Path(new).name:
+            yield f"{field} was {old} and is {new}"
+    elif old != new:
+        yield f"{field} was {_shown(old)} and is {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}..."
 
 
 def mark_complete(checkpoint: Path) -> None:

@@ -6,20 +6,18 @@ A killed run continues from its last checkpoint and ends with the same weights, 
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
-from twinvec.errors import ConfigurationError
 from twinvec.support.extras import import_extra
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
 from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
-from twinvec.training.run.config import TrainConfig
+from twinvec.training.run.config import FieldError, TrainConfig
 from twinvec.training.run.model_card import Scores, TrainReport, figures_by_step, write_card
 from twinvec.training.run.run_folder import RunFolder, run_fingerprint
 from twinvec.training.run.softmax_head import save_head
@@ -43,7 +41,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     """
     for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws the model card's plot
         import_extra(package, "train", "training")
-    run = RunFolder(folder, run_fingerprint(config))
+    run = RunFolder(folder, run_fingerprint(config), config)
     if run.finished:
         logger.warning("%s: this run has finished already", folder)
         return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # it may have been moved
@@ -101,17 +99,17 @@ class _Run:
             return self._parts.measure()
 
     def _train(self) -> float:
-        """Train to the end; return the seconds that it took."""
+        """Train to the end; return the seconds that it took, in all processes of the run."""
         checkpoint = self._folder.last_checkpoint()
         if is_main_process():
             self._folder.drop_incomplete()
         if checkpoint is not None:
             logger.warning("continuing from %s", checkpoint)
-        started = time.perf_counter()
+        self._trainer.start_clock(checkpoint)
         if checkpoint is None or not self._trainer.resume_if_finished(checkpoint):
             with self._trainer.bar:
                 self._trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
-        return time.perf_counter() - started
+        return float(self._trainer.seconds)
 
     def _save(self, report: TrainReport) -> None:
         from twinvec.training.run.building import save_model
@@ -158,13 +156,13 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
     sources = [open_rows(source, config.objective.name, cache) for source in config.data]
     labels = tuple(sorted({label for rows in sources for label in rows.labels}))
     if config.objective.name == "softmax" and len(labels) == 1:
-        raise ConfigurationError(f"data: all labels are {labels[0]!r}, but softmax needs at least two different labels")
+        raise FieldError(f"data: all labels are {labels[0]!r}, but softmax needs at least two different labels")
     if isinstance(config.objective, Contrastive):
         _require_both_labels(sources, config.objective.name)
     names = [rows.name for rows in sources]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        raise ConfigurationError(f"data: two datasets are called {repeated!r}; give each its own name")
+        raise FieldError(f"data: two datasets are called {repeated!r}; give each its own name")
     if isinstance(config.objective, InfoNCE):
         left_out = config.objective.mask_texts or config.batches.unique_texts
         for drawn in [[rows] for rows in sources] if config.batches.datasets == 1 else [sources]:
@@ -174,7 +172,7 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
 
 
 def _require_negatives(sources: list[Rows], where: str, *, equal_texts_are_left_out: bool) -> None:
-    """Raise ConfigurationError if the datasets of a batch have no negatives, so that its loss would be 0."""
+    """Raise FieldError if the datasets of a batch have no negatives, so that its loss would be 0."""
     if any(rows.negatives.any() for rows in sources):
         return
     first = sources[0].hashes[0]
@@ -185,14 +183,14 @@ def _require_negatives(sources: list[Rows], where: str, *, equal_texts_are_left_
         reason = f"all rows have the same {'anchor' if alike[0] else 'positive'}"
     else:
         return
-    raise ConfigurationError(
+    raise FieldError(
         f"{where}: info_nce takes the texts of other rows as negatives, but {reason}; add rows with other texts, or "
         "'negatives' ('twinvec mine' finds some)"
     )
 
 
 def _require_both_labels(sources: list[Rows], objective: str) -> None:
-    """Raise ConfigurationError if all pairs are positive, so that all vectors would become equal, or all negative."""
+    """Raise FieldError if all pairs are positive, so that all vectors would become equal, or all negative."""
     labels: set[int] = set()
     for rows in sources:
         for start in range(0, len(rows), _ROWS_AT_ONCE):
@@ -200,7 +198,7 @@ def _require_both_labels(sources: list[Rows], objective: str) -> None:
             labels.update(row["label"] for row in part)
             if len(labels) > 1:
                 return
-    raise ConfigurationError(
+    raise FieldError(
         f"data: all labels are {labels.pop()}, but {objective} needs pairs of both labels: 1 for texts that belong "
         "together, 0 for others"
     )

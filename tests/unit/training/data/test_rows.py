@@ -243,13 +243,26 @@ def test_an_error_is_told_once(tmp_path, caplog):
         (b"\n\n", "is empty"),
         (b'{"anchor": "a", "positive": "b"}\n{"anchor": "a", "pos\n', "row 2: not JSON"),
         (b'{"anchor": "a", "positive": "b"}\n[1]\n', "row 2: expected a JSON object"),
-        (b'{"anchor": "a", "positive": "\xff"}\n', "row 1: not UTF-8: invalid start byte at byte 29 of the row"),
+        (b'{"anchor": "a", "positive": "\xff"}\n', "row 1: not UTF-8: invalid start byte at byte 29 of the row; save"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, content, message):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(content)
     with pytest.raises(DocumentError, match=message):
+        read(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [("anchor\tpositive\nwhat\ttea\n\nwho\tcafé au lait\n", "row 2"), ("anchor\tpositivé\na\tb\n", "the header")],
+)
+def test_a_table_in_another_encoding_is_named_by_its_row(tmp_path, suffix, content, place):
+    path = tmp_path / f"rows{suffix}"
+    path.write_bytes((content if suffix == ".tsv" else content.replace("\t", ",")).encode("latin-1"))
+    told = rf"rows{suffix}, {place}: has bytes that are not UTF-8 \(b'\\xe9'\); save the file as UTF-8"
+    with pytest.raises(DocumentError, match=told):
         read(path)
 
 

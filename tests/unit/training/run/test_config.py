@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import re
 from pathlib import Path
 
@@ -163,6 +164,10 @@ WRONG = {
     ),
     "a seed too large": (changed(schedule={"seed": 2**32}), "schedule.seed: .*less than"),
     "no fields at all": (["a", "list"], "expected fields such as"),
+    "a model's folder that is not there": (
+        changed(model="../modells/ex"),
+        rf"run\.yaml: model: no such folder: {re.escape(os.sep)}.*modells.ex$",
+    ),
 }
 
 
@@ -222,6 +227,31 @@ def test_a_field_that_comes_twice_is_refused(folder):
         read_config(path)
     path.write_text(yaml.safe_dump(GOOD) + "schedule:\n  seed: 1\n")
     assert read_config(path).schedule.seed == 1
+
+
+@pytest.mark.parametrize("content", ["", "# model: default\n"])
+def test_an_empty_file_is_called_empty(tmp_path, content):
+    (tmp_path / "run.yaml").write_text(content)
+    with pytest.raises(ConfigurationError, match=r"run\.yaml: is empty; expected fields such as 'model' and 'data'"):
+        read_config(tmp_path / "run.yaml")
+
+
+def test_broken_yaml_is_placed_in_its_file(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("model: default\nobjective: {name: info_nce\ndata: [\n")
+    with pytest.raises(ConfigurationError, match=r"not valid YAML: ") as caught:
+        read_config(path)
+    assert f'in "{path}", line 3' in str(caught.value)
+
+
+def test_a_model_beside_the_working_folder_is_still_found(folder, monkeypatch):
+    """Earlier versions looked there too, and their runs go on."""
+    (folder / "elsewhere" / "model").mkdir(parents=True)
+    (folder / "work").mkdir()
+    monkeypatch.chdir(folder / "work")
+    assert check_config(changed(model="../elsewhere/model"), folder, "run.yaml").model == "../elsewhere/model"
+    with pytest.raises(ConfigurationError, match="no such folder"):
+        check_config(changed(model="./model"), folder, "run.yaml")
 
 
 @pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe", b"a: b: c", b"a: 2026-13-45"])

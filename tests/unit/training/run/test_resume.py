@@ -149,6 +149,31 @@ def test_the_loss_is_the_mean_of_the_same_steps_in_a_resumed_run(run, interrupt,
     assert [each["step"] for each in one if each.get("pairs.mrr@10", 0) > 0] == [2, 4, 5]
 
 
+@pytest.mark.parametrize("at_end", [False, True])
+def test_the_time_is_that_of_all_processes(run, interrupt, tmp_path, at_end):
+    schedule = {"steps": 4, "checkpoint_every": 2}
+    interrupt(*((run_folder, "write_manifest", 1) if at_end else (trainers, "mark_complete", 2)))
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "model", schedule)
+    newest = max(path.parent for path in tmp_path.glob("model/checkpoints/*/complete"))
+    assert newest.name == ("checkpoint-4" if at_end else "checkpoint-2")
+    kept = newest / "unlogged-0.json"
+    stored = json.loads(kept.read_text())
+    assert stored["seconds"] > 0
+    kept.write_text(json.dumps({**stored, "seconds": 5000}))
+    assert 5000 <= run(tmp_path / "model", schedule).seconds < 6000
+    assert 5000 <= json.loads((tmp_path / "model" / "training.json").read_text())["report"]["seconds"] < 6000
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_time(run, interrupt, tmp_path):
+    interrupt(trainers, "mark_complete", 2)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "model", {"steps": 4, "checkpoint_every": 2})
+    kept = tmp_path / "model" / "checkpoints" / "checkpoint-2" / "unlogged-0.json"
+    kept.write_text(json.dumps({key: json.loads(kept.read_text())[key] for key in ("steps", "loss")}))
+    assert run(tmp_path / "model", {"steps": 4, "checkpoint_every": 2}).steps == 4
+
+
 def test_a_folder_whose_run_is_not_finished_is_no_damaged_model(run, interrupt, tmp_path):
     interrupt(trainers, "mark_complete", 1)
     with pytest.raises(KeyboardInterrupt):
@@ -183,7 +208,7 @@ def test_another_model_in_the_same_place_is_another_run(run, interrupt, tiny_mod
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "model", {"steps": 6, "checkpoint_every": 2}, model=str(model))
     shutil.copy(tiny_model("bert", seed=1) / "model.safetensors", model)
-    with pytest.raises(ConfigurationError, match="another configuration or other data"):
+    with pytest.raises(ConfigurationError, match=r"a file .* of its model has changed since; restore the file"):
         run(tmp_path / "model", {"steps": 6, "checkpoint_every": 2}, model=str(model))
 
 

@@ -60,6 +60,64 @@ def test_a_run_with_other_settings_is_refused(tmp_path):
         RunFolder(tmp_path / "run", "another")
 
 
+@pytest.fixture
+def refusal(tmp_path):
+    """``refusal(**settings)``: how a folder refuses a run with these settings in place of those that it began with."""
+    for name in ("rows.jsonl", "more.jsonl", "dev.jsonl"):
+        (tmp_path / name).write_text(json.dumps({"anchor": "a", "positive": name}) + "\n")
+    base = {"objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}], "evaluation": {"pairs": "dev.jsonl"}}
+    config = check_config(base, tmp_path, "run.yaml")
+    RunFolder(tmp_path / "run", run_fingerprint(config)).remember("config", config.model_dump(mode="json"))
+
+    def refuse(**settings):
+        other = check_config({**base, **settings}, tmp_path, "run.yaml")
+        with pytest.raises(ConfigurationError) as caught:
+            RunFolder(tmp_path / "run", run_fingerprint(other), other)
+        return str(caught.value).removeprefix(f"{tmp_path / 'run'}: holds a run ")
+
+    return refuse
+
+
+ANOTHER = "with another configuration: "
+AGAIN = "; restore this value to go on with it, choose another folder, or delete it"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"schedule": {"steps": 40}}, f"{ANOTHER}schedule.steps was null and is 40{AGAIN}"),
+        ({"objective": {"name": "triplet"}}, f'{ANOTHER}objective.name was "info_nce" and is "triplet"{AGAIN}'),
+        ({"objective": {"name": "info_nce", "scale": 5}}, f"{ANOTHER}objective.scale was 20.0 and is 5.0{AGAIN}"),
+        ({"data": [{"path": "rows.jsonl", "limit": 3}]}, f"{ANOTHER}data.0.limit was null and is 3{AGAIN}"),
+        (
+            {"data": [{"path": f"{n}.jsonl"} for n in ("rows", "more")]},
+            f"{ANOTHER}data had 1 and has 2 datasets{AGAIN}",
+        ),
+        ({"model": "org/name"}, f"{ANOTHER}model was default and is org/name{AGAIN}"),
+    ],
+)
+def test_a_refusal_names_what_has_changed(refusal, settings, told):
+    assert refusal(**settings) == told
+
+
+def test_a_refusal_names_several_changes_and_counts_the_rest(refusal):
+    schedule = {"steps": 40, "seed": 1, "warmup": 0, "log_every": 1, "decay": "cosine"}
+    told = refusal(schedule=schedule, batches={"size": 8}, max_tokens=9)
+    assert "max_tokens was null and is 9, batches.size was 64 and is 8, schedule.steps was null" in told
+    assert told.endswith(", and 2 more; restore these values to go on with it, choose another folder, or delete it")
+
+
+def test_a_refusal_names_data_that_has_changed(refusal, tmp_path):
+    assert "data.0.path was " in refusal(data=[{"path": "dev.jsonl"}])
+    (tmp_path / "rows.jsonl").write_text('{"anchor": "a", "positive": "another"}\n')
+    assert refusal() == (
+        "of this configuration, but a file of its data, of its evaluation or of its model has changed since; restore "
+        "the file to go on with it, choose another folder, or delete it"
+    )
+    (tmp_path / "run" / "twinvec.json").write_text("{}")
+    assert refusal().endswith("has changed since; choose another folder, or delete it"), "the run has finished"
+
+
 @pytest.mark.parametrize("kind", ["a file", "a folder with other things", "a damaged record"])
 def test_what_holds_something_else_is_refused(tmp_path, kind):
     path = tmp_path / "run"

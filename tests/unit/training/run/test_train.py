@@ -287,8 +287,8 @@ def test_a_model_that_became_worse_is_told(run, tmp_path, caplog, rate):
 
 def test_the_card_says_which_step_the_model_is_of():
     report = TrainReport("mine", 1500, 40, {}, {}, 1000, 0.5, 1.0)
-    assert model_card._kept(report) == "the model is that of step 1,000, which scored best"
-    assert model_card._kept(replace(report, best_step=1500)) == "the model is that of the last step"
+    assert model_card.kept_step(report) == "the model is that of step 1,000, which scored best"
+    assert model_card.kept_step(replace(report, best_step=1500)) == "the model is that of the last step"
 
 
 def test_the_picture_of_a_short_run_shows_its_points(tmp_path, monkeypatch):
@@ -329,9 +329,9 @@ def test_a_finished_run_is_left_alone_and_another_is_refused(run, tmp_path):
     moved = (tmp_path / "model").rename(tmp_path / "moved")
     assert run(PAIRS, "moved", objective={"name": "info_nce"}).folder == str(moved)
     moved.rename(tmp_path / "model")
-    with pytest.raises(ConfigurationError, match="another configuration or other data"):
+    with pytest.raises(ConfigurationError, match=r"configuration: objective\.scale was 20\.0 and is 5\.0; choose"):
         run(PAIRS, objective={"name": "info_nce", "scale": 5})
-    with pytest.raises(ConfigurationError, match="another configuration or other data"):
+    with pytest.raises(ConfigurationError, match=r"a file of its data.* has changed since; choose another folder"):
         run(PAIRS[1:], objective={"name": "info_nce"})
 
 
