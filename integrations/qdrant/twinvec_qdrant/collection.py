@@ -132,7 +132,8 @@ class Collection:
             late_interaction: For a new collection, whether to store the token states of every chunk for ``maxsim``: two
                 bytes a number, 768 bytes a token with the default model.
             create: Whether to create the collection if it does not exist.
-            language: For a new collection, the Snowball language of BM25's stemmer.
+            language: For a new collection, the Snowball language of BM25's stemmer. An existing collection keeps its
+                own if this is "english".
             api_key: Key for ``url``; default: the environment variable ``QDRANT_API_KEY``, or the content of the file
                 that ``QDRANT_API_KEY_FILE`` names.
             wait_seconds: How long a call waits for each process that uses the embedded store before it, or for a

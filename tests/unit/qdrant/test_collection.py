@@ -123,6 +123,19 @@ def test_other_chunking_is_refused(place, words):
         Collection.open("notes", encoder=words, chunking=ChunkSettings(max_tokens=50), **place)
 
 
+def test_another_language_is_refused(place, words):
+    def languages(*given):
+        for each in given:
+            with Collection.open("notes", encoder=words, chunking=False, **place, **each) as collection:
+                yield collection.info()["language"]
+
+    german = {"language": "german"}
+    assert set(languages(german, german, {}, {"language": "english"})) == {"german"}
+    for wrong in ("french", "klingon"):
+        with pytest.raises(ConfigurationError, match=f"its language is 'german', not '{wrong}', .*: leave language out"):
+            Collection.open("notes", encoder=words, chunking=False, language=wrong, **place)
+
+
 def test_settings_that_cannot_work_leave_nothing_behind(tmp_path, words):
     with pytest.raises(ConfigurationError, match="tokenizer"):
         Collection.open("notes", tmp_path, encoder=words)
