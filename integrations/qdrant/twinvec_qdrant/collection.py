@@ -16,7 +16,7 @@ from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_hits, check_limit
-from twinvec.retrieval.documents import Document
+from twinvec.retrieval.documents import Document, as_id, check_ids
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.phrasings import Phrasings
 from twinvec.support.async_methods import awaitable
@@ -517,7 +517,7 @@ class Collection:
         Raises:
             TextError: ``ids`` is a single string, or an id is not a string or holds a lone surrogate.
         """
-        return self._run(stored_documents(self._backend, check_texts(ids, name="id")))
+        return self._run(stored_documents(self._backend, check_ids(ids)))
 
     def nearest_ids(self, source: str, limit: int = 3) -> list[str]:
         """Return the ids of documents that are closest to an unknown one, the closest first; reads all ids.
@@ -526,7 +526,7 @@ class Collection:
             TextError: the id is not a string, or holds a lone surrogate.
         """
         check_limit(limit)
-        return nearest_ids(check_text(source, "id"), self._catalog.sources(), limit)
+        return nearest_ids(check_text(as_id(source), "id"), self._catalog.sources(), limit)
 
     def roots(self) -> list[StoredRoot]:
         """Return the sources that the collection's documents are from, the first one first."""
@@ -538,7 +538,7 @@ class Collection:
         Raises:
             TextError: as for ``get``.
         """
-        return Roots(self._backend).descriptions(check_texts(ids, name="id"))
+        return Roots(self._backend).descriptions(check_ids(ids))
 
     def find(self, filter: Filter | None = None, *, source: str | None = None) -> list[str]:
         """Return the ids of all documents that satisfy the filter, in arbitrary order; needs no tenant.
@@ -561,7 +561,7 @@ class Collection:
         Raises:
             TextError: as for ``get``; nothing was removed.
         """
-        ids = list(dict.fromkeys(check_texts(ids, name="id")))
+        ids = list(dict.fromkeys(check_ids(ids)))
         with self._backend.writing:
             self._catalog.weights.refresh()
             removed = sum(1 for _ in self._catalog.remove(ids))

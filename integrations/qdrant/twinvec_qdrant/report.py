@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from twinvec.errors import IngestError
+from twinvec.support.checks import shortened
 
 _MOST_SKIPS = 1000
 _NAMED = 3
@@ -30,7 +31,8 @@ class IngestReport:
         empty: Documents without text, such as an empty file or a PDF of images. They are not in the collection; an
             older version with text stays until an ingest prunes.
         empties: (source, reason) of each empty document.
-        warnings: What the log has warned of: chunks that the model does not know, and documents that were not pruned.
+        warnings: What the log has warned of: chunks that the model does not know, texts without ids in the place of
+            others, and documents that were not pruned.
     """
 
     new: int = 0
@@ -96,7 +98,7 @@ def all_failed(report: IngestReport) -> IngestError:
     """Return the error that every document failed, which quotes the first reason."""
     source, reason = report.failures[0]
     counted = "the only document failed" if report.failed == 1 else f"all {report.failed:,} documents failed, the first"
-    return IngestError(f"{counted}: {source}: {reason}", report)
+    return IngestError(f"{counted}: {shortened(source)}: {reason}", report)
 
 
 @dataclass(slots=True)

@@ -146,7 +146,9 @@ def test_modules_of_another_shape(tiny_copy, content):
 
 def test_an_incomplete_copy_without_the_list_of_modules(tiny_copy):
     (tiny_copy / "modules.json").unlink()
-    assert refuse(tiny_copy, r"modules\.json: missing, though .* 1_Pooling; copy the model again") is ModelIntegrityError
+    assert (
+        refuse(tiny_copy, r"modules\.json: missing, though .* 1_Pooling; copy the model again") is ModelIntegrityError
+    )
     (tiny_copy / RUN_FILE).write_text("{}")
     assert refuse(tiny_copy, r"modules\.json: missing, because the training run") is ModelIntegrityError
     (tiny_copy / RUN_FILE).unlink()

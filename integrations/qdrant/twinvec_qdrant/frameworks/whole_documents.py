@@ -11,6 +11,7 @@ from twinvec.errors import CollectionNotFoundError, ConfigurationError, Document
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
+from twinvec.support.checks import shown
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.frameworks.given_vectors import check_vectors
 from twinvec_qdrant.ingest.reading.results import Failure
@@ -87,8 +88,8 @@ def ingest_all(
         check_vectors(collection, [each for each in documents if isinstance(each, Document)], vectors)
     report = collection.ingest(documents, vectors=vectors, allow_all_failed=True)
     if report.failures:
-        named = [(source, reason.removeprefix(f"document {source!r}: ")) for source, reason in report.failures[:5]]
-        reasons = "; ".join(f"{source!r}: {reason}" for source, reason in named)
+        named = [(source, reason.removeprefix(f"document {shown(source)}: ")) for source, reason in report.failures[:5]]
+        reasons = "; ".join(f"{shown(source)}: {reason}" for source, reason in named)
         others = "; the others are stored" if report.failed < len(documents) else ""
         raise DocumentError(f"{report.failed} of {what} were refused{others}: {reasons}")
 
