@@ -63,6 +63,8 @@ T = TypeVar("T")
 EncoderOrName = SpaceEncoder | str
 """What ``Collection.open`` takes as the encoder."""
 
+_CLOSED = "the collection, which ends the call, and open it again"
+
 ENCODER = ("encode_query", "encode_document")
 """Methods that tell an encoder; its attributes are not asked for, since finding them out may cost a call."""
 
@@ -242,6 +244,9 @@ class Collection:
         A document that is refused or cannot be encoded fails alone, and its older version stays. After a kill, the
         collection holds every source in its old or its new version, and the next call continues.
 
+        Texts without ids get their positions in this call as ids: "0", "1" and so on. The texts of a second call then
+        replace those of the first, and a warning is logged. Give ids to documents that come in batches.
+
         Args:
             documents: Anything that ``twinvec.retrieval.documents.as_document`` accepts, or a ``Failure`` of
                 ``read_source``; read once. Or a ``Root``, which the collection then keeps as one of its sources.
@@ -255,7 +260,9 @@ class Collection:
             allow_all_failed: Return the report even if every document failed; default: an error, but for ``dry_run``.
             source: Name of the documents' source. The ids of the first source stay as they are. The ids of any other
                 source begin with its name and a colon, so that two sources may hold the same ids. Default: the name
-                of the root's folder or file; documents without a root belong to the first source.
+                of the root's folder or file; documents without a root belong to the first source. The first source
+                that is named takes over the documents that came without one, so ``prune`` then removes those of them
+                that this call does not bring; a warning says how many.
             describe: What the source holds, in your words: under "" the whole, under a folder's path the folder.
             helpers: Other processes that parse the files of a ``Root``, encode, and with a server also write; see
                 ``twinvec_ray``.
@@ -263,7 +270,8 @@ class Collection:
         Raises:
             DocumentError: ``documents`` is not an iterable, or is empty and would prune everything.
             IngestError: every document failed; its ``report`` says why.
-            ConfigurationError: another source has the name, or ``prune`` would remove documents of an unknown source.
+            ConfigurationError: another source has the name, or nobody has named a source, and ``prune`` would remove
+                documents of an unknown one.
             SpaceMismatchError: the collection was migrated to another model, before the call or during it, and that
                 model cannot be loaded or is not that of ``vectors``; committed documents stay.
             BadVectorError: one of ``vectors`` is not finite, is zero, or has another size; nothing was written.
@@ -744,15 +752,15 @@ class Collection:
         store = find_store(name or self.name, place)
         return push(self._catalog, store, prune=prune, allow_empty=allow_empty, progress=progress)
 
-    aingest = awaitable(ingest)
+    aingest = awaitable(ingest, writes=_CLOSED)
     asearch = awaiting(search)
     asearch_many = awaiting(search_many)
     asearch_vector = awaiting(search_vector)
     asearch_diverse = awaiting(search_diverse)
     aget = awaiting(get)
     afind = awaitable(find)
-    adelete = awaitable(delete)
-    adelete_source = awaitable(delete_source)
+    adelete = awaitable(delete, writes=_CLOSED)
+    adelete_source = awaitable(delete_source, writes=_CLOSED)
 
     def _keep_source_if_filled(self, added: Membership) -> None:
         """Forget a source of which the first ingest has stored nothing."""

@@ -32,7 +32,7 @@ class IngestReport:
             older version with text stays until an ingest prunes.
         empties: (source, reason) of each empty document.
         warnings: What the log has warned of: chunks that the model does not know, texts without ids in the place of
-            others, and documents that were not pruned.
+            others, documents that were not pruned, and pruned ones that came without a source.
     """
 
     new: int = 0
@@ -84,6 +84,16 @@ def unknown_warning(chunks: int) -> str:
     return (
         f"{counted} mostly of words that the model does not know, so searches by vectors can hardly tell them apart; "
         "if they are in another language, choose a model that reads it (twinvec migrate --to MODEL)"
+    )
+
+
+def taken_over_warning(documents: int, source: str, *, would: bool) -> str:
+    """Return the warning that pruning a source, the first to be named, removes documents that came without one."""
+    counted = "1 document that was" if documents == 1 else f"{documents:,} documents that were"
+    done = "would be removed" if would else ("is removed" if documents == 1 else "are removed")
+    return (
+        f"{counted} ingested without a source {done}: the first source that is named, {source!r}, takes over such "
+        "documents, and this ingest does not have them; to keep them, ingest without prune"
     )
 
 

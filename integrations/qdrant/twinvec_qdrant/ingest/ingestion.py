@@ -48,7 +48,7 @@ from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.roots import Membership
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
-from twinvec_qdrant.report import IngestReport, unknown_warning, unused_warning
+from twinvec_qdrant.report import IngestReport, taken_over_warning, unknown_warning, unused_warning
 
 logger = logging.getLogger(__name__)
 
@@ -321,6 +321,8 @@ class Ingestion:
                 f"the ingest got no documents, and pruning would remove all {len(gone):,} of {self._backend.location}; "
                 "to remove them, ingest with allow_empty=True (twinvec ingest --prune --allow-empty)"
             )
+        if gone and membership.added and not membership.prefix:
+            self._warn(taken_over_warning(len(gone), membership.added, would=dry_run))
         if dry_run:
             self._report.deleted = len(gone)
             return
