@@ -36,13 +36,19 @@ def is_list(value: object) -> bool:
     return hasattr(value, "__iter__") and not isinstance(value, (str, bytes)) and getattr(value, "ndim", 1) != 0
 
 
+def is_table(value: object) -> bool:
+    """Return whether a value is a table of pandas, polars or pyarrow."""
+    return hasattr(value, "columns")
+
+
 def check_list(texts: object) -> None:
     """Raise TextError, with what to give instead, for a value that holds texts in no order or is one text."""
     kind = type(texts).__name__
     if isinstance(texts, Mapping):
         raise TextError(f"expected a list of strings, got {kind}; give its values: list(texts.values())")
-    if hasattr(texts, "columns"):  # tables of pandas, polars and pyarrow
-        raise TextError(f"expected a list of strings, got {kind}; give the column of texts: list(table['text'])")
+    if is_table(texts):
+        column = "table['text'].to_pylist()" if hasattr(texts, "to_pylist") else "list(table['text'])"
+        raise TextError(f"expected a list of strings, got {kind}; give the column of texts: {column}")
     if isinstance(texts, (set, frozenset)):
         raise TextError(f"expected a list of strings, got {kind}, which has no order; give a list: sorted(texts)")
     if not is_list(texts):

@@ -15,7 +15,8 @@ from qdrant_client import QdrantClient, models
 
 from cases import few_quick
 from stand_in import StandIn
-from twinvec import Document
+from twinvec import Document, MemoryIndex
+from twinvec.errors import FilterError
 from twinvec.retrieval.filters import matches, parse_filter
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.records.schema import CHUNKS, filter_conditions
@@ -172,6 +173,26 @@ def test_notes_take_the_same_filters(stored):
         expected = truth(wanted)
         assert 5 < len(expected) < len(DOCUMENTS) - 5
         assert {key for key, _ in notes.find(wanted)} == expected
+
+
+def test_the_fields_that_hits_show_are_filtered_alike(tmp_path):
+    own = [{}, {"source": "x"}, {"position": 3}, {"heading": None, "title": []}, {"title": "T"}, {"source": ["b", "y"]}]
+    documents = [Document(f"{row}{title}", "tea", title, each) for row, each in enumerate(own) for title in ("", "T")]
+    values = {"source": ["0T", "x", "b"], "position": [0, 3], "heading": ["", "T"], "title": ["T", ""]}
+    index, found = MemoryIndex(WordEncoder(), documents), set()
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest(documents)
+        for key, chosen in values.items():
+            tests = [each for value in chosen for each in (value, {"ne": value})]
+            for test in [*tests, chosen, {"exists": True}, {"exists": False}]:
+                expected = set(collection.find({key: test}))
+                assert {hit.id for hit in index.search("tea", 99, {key: test}, mode="dense")} == expected, (key, test)
+                found.add(frozenset(expected))
+        for key in ("a..b", 'a"b', "a\\b", ".", "a.b.c.d.e.f"):
+            for use in (collection.find, lambda wanted: index.search("tea", filter=wanted)):
+                with pytest.raises(FilterError, match=r"each part of a key must be non-empty|at most 5 levels"):
+                    use({key: 1})
+    assert len(found) > 10
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,15 @@ def test_lists_name_the_index():
         check_texts(["a", None, None])
 
 
+@pytest.mark.parametrize(("library", "make"), [("pandas", "DataFrame"), ("pyarrow", "table")])
+def test_a_table_is_refused_with_what_to_give_instead(library, make):
+    table = getattr(pytest.importorskip(library), make)({"text": ["a"]})
+    with pytest.raises(TextError, match="give the column of texts: ") as caught:
+        check_texts(table)
+    given = eval(str(caught.value).rpartition(": ")[2], {"table": table, "list": list})
+    assert check_texts(given) == ["a"]
+
+
 @pytest.mark.parametrize("value", ["text", b"text", None, 3])
 def test_what_is_no_list(value):
     with pytest.raises(TextError, match="expected a list of strings"):

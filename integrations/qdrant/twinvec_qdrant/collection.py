@@ -16,7 +16,7 @@ from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_hits, check_limit
-from twinvec.retrieval.documents import Document
+from twinvec.retrieval.documents import Document, as_id, check_ids
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.phrasings import Phrasings
 from twinvec.support.async_methods import awaitable
@@ -62,6 +62,8 @@ T = TypeVar("T")
 
 EncoderOrName = SpaceEncoder | str
 """What ``Collection.open`` takes as the encoder."""
+
+_CLOSED = "the collection, which ends the call, and open it again"
 
 ENCODER = ("encode_query", "encode_document")
 """Methods that tell an encoder; its attributes are not asked for, since finding them out may cost a call."""
@@ -132,7 +134,8 @@ class Collection:
             late_interaction: For a new collection, whether to store the token states of every chunk for ``maxsim``: two
                 bytes a number, 768 bytes a token with the default model.
             create: Whether to create the collection if it does not exist.
-            language: For a new collection, the Snowball language of BM25's stemmer.
+            language: For a new collection, the Snowball language of BM25's stemmer. An existing collection keeps its
+                own if this is "english".
             api_key: Key for ``url``; default: the environment variable ``QDRANT_API_KEY``, or the content of the file
                 that ``QDRANT_API_KEY_FILE`` names.
             wait_seconds: How long a call waits for each process that uses the embedded store before it, or for a
@@ -247,6 +250,9 @@ class Collection:
         A document that is refused or cannot be encoded fails alone, and its older version stays. After a kill, the
         collection holds every source in its old or its new version, and the next call continues.
 
+        Texts without ids get their positions in this call as ids: "0", "1" and so on. The texts of a second call then
+        replace those of the first, and a warning is logged. Give ids to documents that come in batches.
+
         Args:
             documents: Anything that ``twinvec.retrieval.documents.as_document`` accepts, or a ``Failure`` of
                 ``read_source``; read once. Or a ``Root``, which the collection then keeps as one of its sources.
@@ -260,7 +266,9 @@ class Collection:
             allow_all_failed: Return the report even if every document failed; default: an error, but for ``dry_run``.
             source: Name of the documents' source. The ids of the first source stay as they are. The ids of any other
                 source begin with its name and a colon, so that two sources may hold the same ids. Default: the name
-                of the root's folder or file; documents without a root belong to the first source.
+                of the root's folder or file; documents without a root belong to the first source. The first source
+                that is named takes over the documents that came without one, so ``prune`` then removes those of them
+                that this call does not bring; a warning says how many.
             describe: What the source holds, in your words: under "" the whole, under a folder's path the folder.
             helpers: Other processes that parse the files of a ``Root``, encode, and with a server also write; see
                 ``twinvec_ray``.
@@ -268,7 +276,8 @@ class Collection:
         Raises:
             DocumentError: ``documents`` is not an iterable, or is empty and would prune everything.
             IngestError: every document failed; its ``report`` says why.
-            ConfigurationError: another source has the name, or ``prune`` would remove documents of an unknown source.
+            ConfigurationError: another source has the name, or nobody has named a source, and ``prune`` would remove
+                documents of an unknown one.
             SpaceMismatchError: the collection was migrated to another model, before the call or during it, and that
                 model cannot be loaded or is not that of ``vectors``; committed documents stay.
             BadVectorError: one of ``vectors`` is not finite, is zero, or has another size; nothing was written.
@@ -522,7 +531,7 @@ class Collection:
         Raises:
             TextError: ``ids`` is a single string, or an id is not a string or holds a lone surrogate.
         """
-        return self._run(stored_documents(self._backend, check_texts(ids, name="id")))
+        return self._run(stored_documents(self._backend, check_ids(ids)))
 
     def nearest_ids(self, source: str, limit: int = 3) -> list[str]:
         """Return the ids of documents that are closest to an unknown one, the closest first; reads all ids.
@@ -531,7 +540,7 @@ class Collection:
             TextError: the id is not a string, or holds a lone surrogate.
         """
         check_limit(limit)
-        return nearest_ids(check_text(source, "id"), self._catalog.sources(), limit)
+        return nearest_ids(check_text(as_id(source), "id"), self._catalog.sources(), limit)
 
     def roots(self) -> list[StoredRoot]:
         """Return the sources that the collection's documents are from, the first one first."""
@@ -543,7 +552,7 @@ class Collection:
         Raises:
             TextError: as for ``get``.
         """
-        return Roots(self._backend).descriptions(check_texts(ids, name="id"))
+        return Roots(self._backend).descriptions(check_ids(ids))
 
     def find(self, filter: Filter | None = None, *, source: str | None = None) -> list[str]:
         """Return the ids of all documents that satisfy the filter, in arbitrary order; needs no tenant.
@@ -566,7 +575,7 @@ class Collection:
         Raises:
             TextError: as for ``get``; nothing was removed.
         """
-        ids = list(dict.fromkeys(check_texts(ids, name="id")))
+        ids = list(dict.fromkeys(check_ids(ids)))
         with self._backend.writing:
             self._catalog.weights.refresh()
             removed = sum(1 for _ in self._catalog.remove(ids))
@@ -749,15 +758,15 @@ class Collection:
         store = find_store(name or self.name, place)
         return push(self._catalog, store, prune=prune, allow_empty=allow_empty, progress=progress)
 
-    aingest = awaitable(ingest)
+    aingest = awaitable(ingest, writes=_CLOSED)
     asearch = awaiting(search)
     asearch_many = awaiting(search_many)
     asearch_vector = awaiting(search_vector)
     asearch_diverse = awaiting(search_diverse)
     aget = awaiting(get)
     afind = awaitable(find)
-    adelete = awaitable(delete)
-    adelete_source = awaitable(delete_source)
+    adelete = awaitable(delete, writes=_CLOSED)
+    adelete_source = awaitable(delete_source, writes=_CLOSED)
 
     def _keep_source_if_filled(self, added: Membership) -> None:
         """Forget a source of which the first ingest has stored nothing."""

@@ -38,10 +38,15 @@ from twinvec_qdrant.settings import (
 from twinvec_qdrant.stores.base import Backend, Store
 from twinvec_qdrant.stores.points import DENSE
 
+DEFAULT_LANGUAGE = "english"
+
 
 @dataclass(frozen=True, slots=True)
 class RequestedSettings:
-    """What a caller requests; None keeps what an existing collection has, and is the default of a new one."""
+    """What a caller requests; None keeps what an existing collection has, and is the default of a new one.
+
+    So does ``DEFAULT_LANGUAGE``.
+    """
 
     encoder: SpaceEncoder | None
     chunking: ChunkSettings | None
@@ -175,6 +180,11 @@ def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings
         raise ConfigurationError(
             f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}, which only a new "
             "collection can change: leave tenant_key out, or ingest into a new collection"
+        )
+    if wanted.language not in (DEFAULT_LANGUAGE, description.language):
+        raise ConfigurationError(
+            f"{location}: its language is {description.language!r}, not {wanted.language!r}, which only a new "
+            "collection can change: leave language out, or ingest into a new collection"
         )
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from twinvec.errors import IngestError
+from twinvec.support.checks import shortened
 
 _MOST_SKIPS = 1000
 _NAMED = 3
@@ -30,7 +31,8 @@ class IngestReport:
         empty: Documents without text, such as an empty file or a PDF of images. They are not in the collection; an
             older version with text stays until an ingest prunes.
         empties: (source, reason) of each empty document.
-        warnings: What the log has warned of: chunks that the model does not know, and documents that were not pruned.
+        warnings: What the log has warned of: chunks that the model does not know, texts without ids in the place of
+            others, documents that were not pruned, and pruned ones that came without a source.
     """
 
     new: int = 0
@@ -85,6 +87,16 @@ def unknown_warning(chunks: int) -> str:
     )
 
 
+def taken_over_warning(documents: int, source: str, *, would: bool) -> str:
+    """Return the warning that pruning a source, the first to be named, removes documents that came without one."""
+    counted = "1 document that was" if documents == 1 else f"{documents:,} documents that were"
+    done = "would be removed" if would else ("is removed" if documents == 1 else "are removed")
+    return (
+        f"{counted} ingested without a source {done}: the first source that is named, {source!r}, takes over such "
+        "documents, and this ingest does not have them; to keep them, ingest without prune"
+    )
+
+
 def unused_warning(ids: Sequence[str]) -> str:
     """Return the warning that the caller gave vectors for these ids, which no document has."""
     counted = "1 vector has the id" if len(ids) == 1 else f"{len(ids):,} vectors have the ids"
@@ -96,7 +108,7 @@ def all_failed(report: IngestReport) -> IngestError:
     """Return the error that every document failed, which quotes the first reason."""
     source, reason = report.failures[0]
     counted = "the only document failed" if report.failed == 1 else f"all {report.failed:,} documents failed, the first"
-    return IngestError(f"{counted}: {source}: {reason}", report)
+    return IngestError(f"{counted}: {shortened(source)}: {reason}", report)
 
 
 @dataclass(slots=True)

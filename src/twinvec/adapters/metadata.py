@@ -19,6 +19,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from twinvec.errors import DocumentError, TextError
+from twinvec.support.checks import shown
 from twinvec.text import check_text
 
 _INT64 = range(-(2**63), 2**63)
@@ -31,7 +32,7 @@ def plain_metadata(identity: object, metadata: Mapping[str, Any]) -> dict[str, A
     """
     if not isinstance(metadata, Mapping):
         kind = type(metadata).__name__
-        raise DocumentError(f"document {identity!r}: the metadata must be names with values, got {kind}")
+        raise DocumentError(f"document {shown(identity)}: the metadata must be names with values, got {kind}")
     plain = {}
     for key, value in metadata.items():
         try:
@@ -92,4 +93,4 @@ def _text(identity: object, key: str, text: str) -> str:
 
 
 def _refused(identity: object, key: str, reason: str) -> DocumentError:
-    return DocumentError(f"document {identity!r}: the metadata {key!r}: {reason}")
+    return DocumentError(f"document {shown(identity)}: the metadata {key!r}: {reason}")

@@ -1,8 +1,8 @@
 """A model folder in the sentence-transformers format -> a checked ``ModelSpec``, without weights.
 
 ``modules.json`` lists the modules: Transformer, Pooling, then any of Dense and Normalize. A folder without this file is
-a bare backbone, which gets mean pooling, as in sentence-transformers. The lists of modules, backbones, pooling modes
-and activations are closed.
+a bare backbone, which gets mean pooling, as in sentence-transformers. A folder that lacks the file but has folders of
+modules is an incomplete copy. The lists of modules, backbones, pooling modes and activations are closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from twinvec.models.backbone import (
     read_transformer_config,
     refuse_settings,
 )
-from twinvec.models.integrity import describe, optional_json, read_json, read_object, safe_relative
+from twinvec.models.integrity import describe, missing, optional_json, read_json, read_object, safe_relative
 from twinvec.support.checks import string
 
 logger = logging.getLogger(__name__)
@@ -212,6 +212,7 @@ def read_modules(root: Path) -> list[tuple[str, Path]]:
     """Return the kind and the folder of each module in order, the Transformer first; raises as ``read_spec``."""
     path = root / "modules.json"
     if not path.is_file():
+        _check_is_bare(root)
         return [("Transformer", root)]
     entries = read_json(path)
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
@@ -231,6 +232,13 @@ def read_modules(root: Path) -> list[tuple[str, Path]]:
     if modules[0][0] != "Transformer":
         raise UnsupportedModelError(f"{path}: the first module is {modules[0][0]}, expected Transformer")
     return modules
+
+
+def _check_is_bare(root: Path) -> None:
+    """Raise ModelIntegrityError for a folder without ``modules.json`` that has folders of modules ("1_Pooling")."""
+    for module in sorted(root.glob("[0-9]*_*")):
+        if module.is_dir() and module.name.partition("_")[2] in _HOMES:
+            raise missing(root, "modules.json", f", though there is a folder {module.name}; copy the model again")
 
 
 def _read_head(modules: list[tuple[str, Path]]) -> tuple[tuple[str, ...], bool, tuple[Dense | Normalize, ...]]:

@@ -16,6 +16,8 @@ MANIFEST = "twinvec.json"
 RUN_FILE = "training.json"
 """What a training run remembers. The manifest is the last file that it writes."""
 
+_WEIGHTS = "model.safetensors"
+
 
 def weight_files(folder: Path) -> list[Path]:
     """Return the safetensors files of a model folder and of its modules' folders ("2_Dense").
@@ -25,16 +27,16 @@ def weight_files(folder: Path) -> list[Path]:
     homes = [folder, *sorted(path for path in folder.glob("[0-9]*_*") if path.is_dir())]
     files = [path for home in homes for path in _weights_of(home)]
     if not files:
-        raise _without_weights(folder)
+        raise missing(folder, _WEIGHTS)
     return files
 
 
 def loaded_weights(home: Path) -> list[Path]:
     """Return the files that a model is loaded from: ``model.safetensors``, or the shards of its index."""
-    whole = home / "model.safetensors"
+    whole = home / _WEIGHTS
     found = [whole] if whole.is_file() else _shards(home)
     if not found:
-        raise _without_weights(home)
+        raise missing(home, _WEIGHTS)
     return found
 
 
@@ -65,18 +67,18 @@ def _weights_of(home: Path) -> list[Path]:
         )
     config = home / "config.json"
     if config.is_file() and "model_type" in read_object(config):  # the folder of a backbone
-        raise _without_weights(home)
+        raise missing(home, _WEIGHTS)
     return []
 
 
-def _without_weights(folder: Path) -> ModelIntegrityError:
-    weights = folder / "model.safetensors"
+def missing(folder: Path, name: str, why: str = "") -> ModelIntegrityError:
+    """Return the error for a file that a model folder lacks; ``why`` says what needs the file."""
     if (folder / RUN_FILE).is_file() and not (folder / MANIFEST).is_file():
-        return ModelIntegrityError(
-            f"{weights}: missing, because the training run in this folder is not finished; start its command again "
+        why = (
+            ", because the training run in this folder is not finished; start its command again "
             f"(twinvec train CONFIG.yaml -o {folder})"
         )
-    return ModelIntegrityError(f"{weights}: missing")
+    return ModelIntegrityError(f"{folder / name}: missing{why}")
 
 
 def verify_folder(folder: Path) -> None:
@@ -117,6 +119,8 @@ def read_json(path: Path) -> Any:
         raise ModelIntegrityError(f"{path}: missing") from None
     except (OSError, ValueError) as error:
         raise ModelIntegrityError(f"{path}: cannot be read as JSON: {error}") from error
+    except RecursionError as error:
+        raise ModelIntegrityError(f"{path}: cannot be read as JSON: nested too deeply") from error
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -9,10 +9,13 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date, time
 from typing import Any
+from uuid import UUID
 
 from twinvec.errors import DocumentError
-from twinvec.text import MAX_TEXT_BYTES, check_text, is_list
+from twinvec.support.checks import is_integer, plain_scalar, shown
+from twinvec.text import MAX_TEXT_BYTES, check_list, check_text, check_texts, is_list, is_table
 
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Largest payload of a document, as JSON."""
@@ -50,15 +53,20 @@ class Document:
 
 
 DocumentLike = Document | Mapping[str, Any] | str | tuple[str, str]
-"""Forms of a document that ``as_document`` takes: a document, a mapping, a text, or a pair of id and text."""
+"""Forms of a document that ``as_document`` takes: a document, a mapping, a text, or a pair of id and text.
+
+A text without an id is named by its position among the documents of one call, so the texts of a second call replace
+those of the first.
+"""
 
 
 def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -> Document:
     """Convert ``value`` to a checked document.
 
     A mapping has ``text``, an id under ``id`` or ``_id`` (the BEIR layout), and optionally ``title`` and ``payload``;
-    its other keys join the payload. A text gets its ``position`` as id. Documents of LangChain, and documents and nodes
-    of LlamaIndex, are converted too. A LangChain document without an id gets a digest of its text and metadata as id.
+    its other keys join the payload. A whole number or a UUID as id is taken as text. A text gets its ``position`` as
+    id. Documents of LangChain, and documents and nodes of LlamaIndex, are converted too. A LangChain document without
+    an id gets a digest of its text and metadata as id.
 
     Raises:
         DocumentError: the text or the id is missing, or a text, id, title or payload has the wrong type.
@@ -67,7 +75,7 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     if isinstance(value, str):
         document = Document(str(position), value)
     elif isinstance(value, tuple) and len(value) == 2:
-        document = Document(*value)
+        document = Document(as_id(value[0]), value[1])
     elif isinstance(value, Document):
         document = value
     elif isinstance(value, Mapping):
@@ -84,12 +92,47 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     if not isinstance(document.id, str) or not document.id:
         raise DocumentError(f"{where}: the id must be a non-empty string, got {document.id!r}")
     check_text(document.id, f"{where}: id", max_bytes=64 * 1024)
-    where = f"document {document.id!r}"
+    where = f"document {shown(document.id)}"
     check_text(document.title, f"{where}: title", max_bytes)
     check_text(document.text, where, max_bytes)
     if not isinstance(document.payload, Mapping):
         raise DocumentError(f"{where}: the payload must be a mapping, got {type(document.payload).__name__}")
     return document
+
+
+def as_id(value: Any) -> Any:
+    """Return a whole number or a UUID as the text that is a document's id; return any other value as it is."""
+    if is_integer(value):
+        return str(int(value))
+    return str(value) if isinstance(value, UUID) else value
+
+
+def check_ids(ids: Iterable[object]) -> list[str]:
+    """Return ids as texts, by ``as_id``; raise TextError for other values, and for a single text."""
+    check_list(ids)
+    return check_texts(map(as_id, ids), name="id")
+
+
+def check_documents(values: Iterable[object]) -> Iterable[object]:
+    """Return ``values`` unchanged, or raise DocumentError if they cannot be documents."""
+    kind = type(values).__name__
+    if is_table(values):
+        pandas, polars, pyarrow = "to_dict('records')", "to_dicts()", "to_pylist()"
+        rows = pyarrow if hasattr(values, "to_pylist") else polars if hasattr(values, "to_dicts") else pandas
+        raise DocumentError(f"expected documents, got {kind}; give its rows: table.{rows}")
+    if isinstance(values, Mapping) or not is_list(values):
+        raise DocumentError(f"expected an iterable of documents, got {kind}")
+    return values
+
+
+def replaced_warning(texts: int, *, would: bool = False) -> str:
+    """Return the warning that so many texts without ids have replaced stored texts, or ``would`` replace them."""
+    counted = "1 text without an id" if texts == 1 else f"{texts:,} texts without ids"
+    done = "would replace" if would else ("replaces" if texts == 1 else "replace")
+    return (
+        f"{counted} {done} another text that is stored: a text without an id is named by its position in the call; to "
+        "keep both, give ids: (id, text)"
+    )
 
 
 def parse_json(
@@ -122,13 +165,24 @@ def parse_record(text: str | bytes, decoder: type[json.JSONDecoder] = json.JSOND
 
 def as_documents(values: Iterable[object]) -> Iterator[Document]:
     """Convert each value by ``as_document``; raise the error of the first refused value."""
-    if isinstance(values, Mapping) or not is_list(values):
-        raise DocumentError(f"expected an iterable of documents, got {type(values).__name__}")
+    check_documents(values)
     return (as_document(value, position) for position, value in enumerate(values))
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
+    raise ValueError(f"{name} is not a JSON value; give null (None in Python) or leave the key out")
+
+
+def _plain_value(value: Any) -> Any:
+    """Return what JSON takes for a value that it lacks: dates and times as ISO text, scalars of NumPy as numbers."""
+    if type(value).__name__ in ("NaTType", "NAType"):  # pandas' missing values; the first counts as a datetime
+        _refuse_constant(str(value))
+    value = plain_scalar(value)
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def _from_mapping(value: Mapping[str, Any], position: int) -> Document:
@@ -145,9 +199,7 @@ def _from_mapping(value: Mapping[str, Any], position: int) -> Document:
     payload = rest.pop("payload", None) or {}
     if not isinstance(payload, Mapping):
         raise DocumentError(f"document {position}: the payload must be a mapping, got {type(payload).__name__}")
-    if isinstance(identity, int) and not isinstance(identity, bool):
-        identity = str(identity)
-    return Document(identity, text, title, {**rest, **payload})
+    return Document(as_id(identity), text, title, {**rest, **payload})
 
 
 def _from_langchain(value: Any, position: int) -> Document:
@@ -155,7 +207,7 @@ def _from_langchain(value: Any, position: int) -> Document:
     identity = getattr(value, "id", None)
     if identity is None:  # as in LangChain's own indexing: equal content means the same document
         try:
-            content = json.dumps([value.page_content, payload], sort_keys=True)
+            content = json.dumps([value.page_content, payload], sort_keys=True, default=_plain_value)
         except (TypeError, ValueError, RecursionError) as error:
             raise DocumentError(f"document {position}: the metadata has to be plain JSON: {error}") from None
         identity = hashlib.sha256(content.encode()).hexdigest()
@@ -167,12 +219,13 @@ def _from_llama_index(value: Any) -> Document:
 
 
 def json_payload(document: Document) -> dict[str, Any]:
-    """Return the payload as plain JSON: tuples become lists, and number keys strings.
+    """Return the payload as plain JSON.
 
-    Raise ``DocumentError`` on a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload
+    Tuples become lists, number keys strings, scalars of NumPy numbers, and dates and times texts in ISO 8601. Raise
+    ``DocumentError`` on another value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload
     larger than ``MAX_PAYLOAD_BYTES`` or nested deeper than ``MAX_LEVELS``.
     """
-    return plain_json(document.payload, f"document {document.id!r}: the payload")
+    return plain_json(document.payload, f"document {shown(document.id)}: the payload")
 
 
 def plain_json(values: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -184,7 +237,7 @@ def plain_json(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError(
             f"{name} has to be plain JSON (strings, numbers, booleans, null, lists, mappings): "
-            f"{_offender(values)}{error}"
+            f"{_offence(values) or error}"
         ) from None
 
 
@@ -210,13 +263,13 @@ def _is_deeper(values: Mapping[str, Any], levels: int) -> bool:
     return bool(outer)
 
 
-def _offender(values: Mapping[str, Any]) -> str:
-    """Return the first key whose value is refused, as the beginning of a reason; "" if only all together are."""
+def _offence(values: Mapping[str, Any]) -> str:
+    """Return the first key whose value is refused, and the reason; "" if only all together are."""
     for key, value in values.items():
         try:
             _checked_json({key: value})
-        except (TypeError, ValueError, RecursionError):
-            return f"{key!r}: "
+        except (TypeError, ValueError, RecursionError) as error:
+            return f"{shown(key)}: {error}"
     return ""
 
 
@@ -238,5 +291,5 @@ def _int64(digits: str) -> int:
 
 
 # made once: json.dumps and json.loads make a new one for every call with options
-_PLAIN_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-_INT64_JSON = json.JSONDecoder(parse_int=_int64)
+_PLAIN_JSON = json.JSONEncoder(ensure_ascii=False, default=_plain_value)
+_INT64_JSON = json.JSONDecoder(parse_int=_int64, parse_constant=_refuse_constant)

@@ -6,10 +6,12 @@ scores. Documents that must outlive the process belong in a collection (``twinve
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +20,23 @@ from twinvec.errors import BadVectorError
 from twinvec.retrieval.analysis import NEWEST_ANALYSIS, Analyzer
 from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit, unknown_texts
 from twinvec.retrieval.bm25 import BM25Index
-from twinvec.retrieval.documents import Document, DocumentLike, as_documents, json_payload
+from twinvec.retrieval.documents import (
+    Document,
+    DocumentLike,
+    as_documents,
+    check_documents,
+    json_payload,
+    replaced_warning,
+)
 from twinvec.retrieval.feedback import check_feedback, moved
 from twinvec.retrieval.filters import Filter, matches, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, fuse
 from twinvec.retrieval.passages import with_passages
 from twinvec.retrieval.relevance import Calibration, model_calibration, relevance
-from twinvec.support.checks import check_choice, check_methods
+from twinvec.support.checks import check_choice, check_methods, shown
 from twinvec.text import check_text, check_texts
+
+logger = logging.getLogger(__name__)
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
 
@@ -73,14 +84,18 @@ class MemoryIndex:
     def add(self, documents: Iterable[DocumentLike], *, progress: bool = False) -> None:
         """Add documents in any form that ``as_document`` takes. A document replaces an earlier one with the same id.
 
-        Only new texts are encoded. If a document is refused, none is added.
+        Only new texts are encoded. If a document is refused, none is added. Texts without ids get their positions in
+        this call as ids: "0", "1" and so on. The texts of a second call then replace those of the first, and a warning
+        is logged; give ids to keep both.
 
         Raises:
             DocumentError: a document lacks a text or an id, or has a value of the wrong type or one that JSON lacks.
             TextError: the input gate refuses a text.
             BadVectorError: the encoder returned a vector that is zero, is not finite, or has another size.
         """
-        checked = (replace(document, payload=json_payload(document)) for document in as_documents(documents))
+        given = list(check_documents(documents))
+        unnamed = {str(position) for position, value in enumerate(given) if isinstance(value, str)}
+        checked = (replace(document, payload=json_payload(document)) for document in as_documents(given))
         wanted = list({document.id: document for document in checked}.values())
         if not wanted:
             return
@@ -90,6 +105,8 @@ class MemoryIndex:
             vectors = self._document_vectors(changed, progress)
             terms = self._analyzer.terms([document.full_text for document in changed])
             self._corpus = old.replaced(wanted, changed, vectors, terms)
+            if replaced := sum(document.id in unnamed and document.id in old.rows for document in changed):
+                logger.warning(replaced_warning(replaced))
 
     def search(
         self,
@@ -191,14 +208,14 @@ class MemoryIndex:
         if not documents:
             return np.empty((0, dim), dtype=np.float32)
         texts = [document.full_text for document in documents]
-        shown = {"progress": True} if progress else {}
-        vectors_ND = np.asarray(self._encoder.encode_document(texts, **shown), dtype=np.float32)
+        options = {"progress": True} if progress else {}
+        vectors_ND = np.asarray(self._encoder.encode_document(texts, **options), dtype=np.float32)
         expected = (len(documents), dim or vectors_ND.shape[-1])
         if vectors_ND.shape != expected:
             raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape}, expected {expected}")
         bad = without_direction(vectors_ND)
         if bad.size:
-            raise BadVectorError(f"document {documents[bad[0]].id!r}: its vector is zero or not finite")
+            raise BadVectorError(f"document {shown(documents[bad[0]].id)}: its vector is zero or not finite")
         return unit(vectors_ND)
 
 
@@ -222,6 +239,10 @@ class _Corpus:
         return [document.full_text for document in self.documents]
 
     @cached_property
+    def fields(self) -> list[dict[str, Any]]:
+        return [_fields(document) for document in self.documents]
+
+    @cached_property
     def filled(self) -> IntArray:
         """Rows of the documents that are not blank."""
         return np.array([row for row, text in enumerate(self.texts) if text.strip()], dtype=np.int64)
@@ -240,7 +261,7 @@ class _Corpus:
         conditions = parse_filter(filter)
         if not conditions:
             return self.filled
-        kept = [row for row in self.filled if matches(conditions, (d := self.documents[row]).id, d.payload)]
+        kept = [row for row in self.filled if matches(conditions, self.documents[row].id, self.fields[row])]
         return np.array(kept, dtype=np.int64)
 
     def replaced(
@@ -262,6 +283,15 @@ class _Corpus:
             vectors_ND[rows[document.id]] = vector
             all_terms[rows[document.id]] = its_terms
         return _Corpus(documents, vectors_ND, all_terms)
+
+
+def _fields(document: Document) -> dict[str, Any]:
+    """Return what filters compare: the payload, and the fields that a collection gives a whole document."""
+    own = {"source": document.id, "position": 0, "heading": document.title}
+    if document.title:
+        own["title"] = document.title
+    given = document.payload
+    return {**own, **{key: value for key, value in given.items() if key not in own or value not in (None, [])}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,11 +55,12 @@ class RetrieveRerank:
         candidates: How many to retrieve; a larger limit of a search raises it.
 
     Raises:
-        ConfigurationError: ``candidates`` is below 1, or the reranker has no ``rerank``.
+        ConfigurationError: ``candidates`` is below 1, the retriever has no ``search``, or the reranker no ``rerank``.
     """
 
     def __init__(self, retriever: Retriever, reranker: Reranker, candidates: int = 100) -> None:
         check_limit(candidates, "candidates")
+        check_methods(retriever, ("search",), "retriever", "a retriever, such as MemoryIndex(...) or a collection")
         check_methods(reranker, ("rerank",), "reranker", "a reranker, such as MaxSimReranker(...)")
         self.retriever = retriever
         self.reranker = reranker

@@ -29,11 +29,12 @@ MOST_COMPUTING = 2
 
 
 def awaitable(
-    method: Callable[Concatenate[Any, P], T], *, computes: bool = False
+    method: Callable[Concatenate[Any, P], T], *, computes: bool = False, writes: str = ""
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Return the awaitable form of a method, which ``computes`` if its calls compute more than they wait.
 
-    A cancelled call stops waiting; work that has begun continues.
+    A cancelled call stops waiting; work that has begun continues. The docstring of a method that ``writes`` says so,
+    with these words about what to close before a retry.
     """
     most = MOST_COMPUTING if computes else MOST_AT_ONCE
 
@@ -46,6 +47,8 @@ def awaitable(
 
     twin.__name__ = f"a{method.__name__}"
     twin.__doc__ = f"``{method.__name__}``, awaitable: it runs in a worker thread."
+    if writes:
+        twin.__doc__ += f" A cancelled call goes on writing in that thread: before a retry, close {writes}."
     return twin
 
 

@@ -20,6 +20,27 @@ from twinvec.support.atomic import partial_path
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 """What pydantic calls a field, whose name comes before."""
 
+_MOST_SHOWN = 400  # characters
+_SCALARS = frozenset("biufUM")  # kinds of NumPy: truth values, numbers, texts and moments
+
+
+def shown(value: object) -> str:
+    """Return the ``repr`` of a value for a message; of a long one, its two ends."""
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """Return a text for a message; of a long one, its two ends."""
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN // 2]}...{text[-_MOST_SHOWN // 4 :]}"
+
+
+def plain_scalar(value: Any) -> Any:
+    """Return a scalar of NumPy as a value of Python, a moment as a datetime; return any other value as it is."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind not in _SCALARS or getattr(value, "ndim", None) != 0:
+        return value
+    return value.astype("datetime64[us]").item() if kind == "M" else value.item()
+
 
 def check_choice(value: object, choices: Any, what: str) -> None:
     """Raise ConfigurationError, which names ``what``, if a value is none of ``choices`` (values, or a ``Literal``)."""

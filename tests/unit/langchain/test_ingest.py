@@ -42,11 +42,13 @@ def test_a_changed_document_without_an_id_takes_the_place_of_the_old_when_pruned
 
 
 def test_metadata_that_is_no_json_fails_by_itself(documents, encoder, tmp_path) -> None:
-    documents[1].metadata["day"] = date(2024, 5, 1)
+    documents[0].metadata["day"] = date(2024, 5, 1)
+    documents[1].metadata["tags"] = {"vpn"}
     with Collection.open("docs", tmp_path, encoder=encoder) as collection:
         report = collection.ingest(documents)
         assert (report.new, report.failed) == (2, 1)
         assert "JSON" in report.failures[0][1]
+        assert len(collection.find({"day": {"gte": "2024-05-01"}})) == 1
 
 
 def test_a_memory_index_takes_them_too(documents, encoder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import models
 from twinvec import Encoder
 from twinvec.errors import ModelIntegrityError, TwinvecError, UnsupportedModelError
 from twinvec.models.encoder_spec import Dense, Normalize, read_spec
+from twinvec.models.integrity import RUN_FILE
 
 
 def change(path, **values):
@@ -140,6 +142,19 @@ def test_modules_in_another_order(tiny_copy):
 def test_modules_of_another_shape(tiny_copy, content):
     (tiny_copy / "modules.json").write_text(content)
     assert refuse(tiny_copy, r"modules\.json: expected a list of modules") is ModelIntegrityError
+
+
+def test_an_incomplete_copy_without_the_list_of_modules(tiny_copy):
+    (tiny_copy / "modules.json").unlink()
+    assert (
+        refuse(tiny_copy, r"modules\.json: missing, though .* 1_Pooling; copy the model again") is ModelIntegrityError
+    )
+    (tiny_copy / RUN_FILE).write_text("{}")
+    assert refuse(tiny_copy, r"modules\.json: missing, because the training run") is ModelIntegrityError
+    (tiny_copy / RUN_FILE).unlink()
+    for module in list(tiny_copy.glob("[0-9]_*")):
+        shutil.rmtree(module)
+    assert read_spec(tiny_copy).pooling == ("mean",)  # a bare backbone
 
 
 @pytest.mark.parametrize("kind", ["t5", "gpt2", "", None])

@@ -164,7 +164,11 @@ def test_missing_tokenizer(tiny_copy, refused):
 
 
 @pytest.mark.parametrize("name", ["config.json", "modules.json", "1_Pooling/config.json", "tokenizer.json"])
-@pytest.mark.parametrize("content", [b"", b"{", b'{"a": "\xff"}', b"\x00\x01"], ids=["empty", "cut", "latin", "binary"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b'{"a": "\xff"}', b"\x00\x01", b"[" * 200_000],
+    ids=["empty", "cut", "latin", "binary", "deep"],
+)
 def test_json_that_is_none(tiny_copy, refused, name, content):
     (tiny_copy / name).write_bytes(content)
     refused(name, "cannot be read as")

@@ -18,6 +18,7 @@ from twinvec.errors import ConfigurationError
 from twinvec.support import async_methods
 from twinvec.support.async_methods import MOST_AT_ONCE, MOST_COMPUTING
 from twinvec_qdrant import Collection
+from words import WordEncoder
 
 NOTES = [("tea", "green tea"), ("bread", "rye bread"), ("rain", "rain over the harbour")]
 
@@ -132,3 +133,34 @@ def test_twins_have_the_arguments_of_their_methods():
     assert len(twins) >= 8
     for name in twins:
         assert inspect.signature(getattr(Collection, name)) == inspect.signature(getattr(Collection, name[1:]))
+
+
+@pytest.mark.parametrize("closes", [False, True])
+async def test_a_cancelled_ingest_goes_on_until_the_collection_is_closed(tmp_path, words, monkeypatch, closes):
+    begun, go, encode = threading.Event(), threading.Event(), words.encode_document
+
+    def wait(texts, **options):
+        begun.set()
+        assert go.wait(60)
+        return encode(texts, **options)
+
+    collection = Collection.open("notes", tmp_path, encoder=words, chunking=False)
+    monkeypatch.setattr(words, "encode_document", wait)
+    call = asyncio.create_task(collection.aingest(NOTES))
+    assert await asyncio.to_thread(begun.wait, 10)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    if closes:
+        collection.close()
+        collection = Collection.open("notes", tmp_path, encoder=WordEncoder())
+    go.set()
+    report = collection.ingest(NOTES)
+    assert (report.new, report.unchanged) == ((3, 0) if closes else (0, 3))
+    collection.close()
+
+
+def test_the_docstrings_of_writing_calls_say_what_a_cancelled_one_does():
+    for name in ("aingest", "adelete", "adelete_source"):
+        assert "before a retry, close the collection" in getattr(Collection, name).__doc__
+    assert "retry" not in Collection.afind.__doc__

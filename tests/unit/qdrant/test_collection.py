@@ -13,16 +13,18 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pytest
 from qdrant_client import QdrantClient, models
 
 from holders import HOLDER, stopped, with_helpers
-from twinvec import Encoder
+from twinvec import Encoder, MemoryIndex
 from twinvec.errors import (
     CollectionNotFoundError,
     ConfigurationError,
+    IngestError,
     ModelNotFoundError,
     SpaceMismatchError,
     StoreBusyError,
@@ -123,6 +125,21 @@ def test_other_chunking_is_refused(place, words):
     Collection.open("notes", encoder=words, chunking=False, **place).close()
     with pytest.raises(ConfigurationError, match="holds whole documents, not chunks of at most 50 tokens"):
         Collection.open("notes", encoder=words, chunking=ChunkSettings(max_tokens=50), **place)
+
+
+def test_another_language_is_refused(place, words):
+    def languages(*given):
+        for each in given:
+            with Collection.open("notes", encoder=words, chunking=False, **place, **each) as collection:
+                yield collection.info()["language"]
+
+    german = {"language": "german"}
+    assert set(languages(german, german, {}, {"language": "english"})) == {"german"}
+    for wrong in ("french", "klingon"):
+        with pytest.raises(
+            ConfigurationError, match=f"its language is 'german', not '{wrong}', .*: leave language out"
+        ):
+            Collection.open("notes", encoder=words, chunking=False, language=wrong, **place)
 
 
 def test_settings_that_cannot_work_leave_nothing_behind(tmp_path, words):
@@ -243,13 +260,44 @@ def test_many_documents_are_removed_some_at_a_time(collection, monkeypatch):
 
 def test_ids_that_are_none_find_and_remove_nothing(collection):
     collection.ingest([("1", "one"), ("2", "two"), ("12", "twelve")])
-    for wrong in ("12", b"12", 12, [1], ["1", "\ud800"], None):
+    for wrong in ("12", b"12", 12, [1.0], [True], ["1", "\ud800"], None):
         for use in (collection.get, collection.delete):
             with pytest.raises(TextError):
                 use(wrong)
     assert sorted(collection.find()) == ["1", "12", "2"]
     assert collection.delete(iter(["12", "12", "gone"])) == 1
     assert [each.id for each in collection.get(("2", "1"))] == ["2", "1"]
+
+
+def test_whole_numbers_and_uuids_are_ids_everywhere(collection):
+    key = UUID(int=7)
+    documents = [{"id": 5, "text": "five"}, {"id": np.int64(6), "text": "six"}, (key, "seven"), ("a", "letter")]
+    assert collection.ingest(documents).new == 4
+    assert collection.ingest([(each["id"], each["text"]) for each in documents[:2]]).unchanged == 2
+    for wanted, found in (
+        ({"id": 5}, ["5"]),
+        ({"id": [5, np.int64(6)]}, ["5", "6"]),
+        ({"id": {"ne": 5}}, ["6", str(key), "a"]),
+        ({"id": {"not_in": [5, 6, key]}}, ["a"]),
+        ({"id": {"in": [5, "a"]}}, ["5", "a"]),
+        ({"id": 5.0}, []),
+    ):
+        assert sorted(collection.find(wanted)) == sorted(found), wanted
+        index = MemoryIndex(collection.encoder, documents)
+        assert {hit.id for hit in index.search("five", 9, wanted, mode="dense")} == set(found), wanted
+    assert [each.text for each in collection.get([np.int64(6), 5, key])] == ["six", "five", "seven"]
+    assert collection.delete([5, key, 12]) == 2
+    assert sorted(collection.find()) == ["6", "a"]
+
+
+def test_a_long_id_is_cut_in_messages(collection):
+    long = "x" * 100_000
+    report = collection.ingest([(long, "tea"), (long[:60_000], 5), ("ok", "tea")])
+    assert [(len(source), len(reason) < 600) for source, reason in report.failures] == [(100_000, True), (60_000, True)]
+    for wrong, told in ((("x" * 100_000, "tea"), "100,000 bytes"), (("x" * 60_000, 5), "expected a string")):
+        with pytest.raises(IngestError, match=told) as caught:
+            collection.ingest([wrong])
+        assert len(str(caught.value)) < 1000
 
 
 def test_a_second_process_waits_and_is_then_told_who_has_it(tmp_path, words):

@@ -1,9 +1,9 @@
 """The memory index, hits, and two stages in one call, with the default model."""
 
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, replace
-from datetime import date
 
 import numpy as np
 import pytest
@@ -411,12 +411,32 @@ def test_a_reranker_of_somebody_else_needs_no_bar(index):
     assert pipeline.search_many(["fox", "cat"], limit=2) == [hits[::-1][:2] for hits in found]
 
 
-@pytest.mark.parametrize("value", [date(2024, 1, 1), np.int64(7), {"a", "b"}, float("nan"), 2**63])
+@pytest.mark.parametrize("value", [b"7", 2j, {"a", "b"}, float("nan"), 2**63])
 def test_a_payload_that_no_filter_could_find_is_refused_as_by_a_collection(encoder, value):
     index = MemoryIndex(encoder, [("a", "tea")])
     with pytest.raises(DocumentError, match=r"document 'b': the payload has to be plain JSON .*: 'day': "):
         index.add([{"id": "c", "text": "tea"}, {"id": "b", "text": "tea", "day": value}])
     assert len(index) == 1
+
+
+def test_texts_without_ids_that_replace_others_are_warned_of(encoder, caplog):
+    index = MemoryIndex(encoder, ["red", "green", ("x", "pink")])
+    with caplog.at_level(logging.WARNING):
+        index.add(["red", "green"])
+        index.add([("0", "rose"), "green", "yellow"])
+        assert (len(index), caplog.records) == (4, [])
+        index.add(text for text in ("black", "white", "yellow", "grey"))
+    assert len(index) == 5
+    (record,) = caplog.records
+    assert record.getMessage().startswith("2 texts without ids replace another text that is stored")
+    assert "give ids" in record.getMessage()
+
+
+def test_a_table_is_refused_with_what_to_give_instead(encoder):
+    table = pytest.importorskip("pandas").DataFrame({"id": ["a"], "text": ["tea"]})
+    with pytest.raises(DocumentError, match=r"expected documents, got DataFrame; give its rows: table\.to_dict"):
+        MemoryIndex(encoder, table)
+    assert len(MemoryIndex(encoder, table.to_dict("records"))) == 1
 
 
 def test_a_list_that_changes_later_changes_no_payload(encoder):

@@ -74,6 +74,12 @@ def test_only_returned_hits_get_passages():
     assert finder.found == 3
 
 
+def test_what_is_no_retriever_is_refused_at_once():
+    for wrong in (["ink"], object(), Plain, Reversed()):
+        with pytest.raises(ConfigurationError, match="retriever: expected a retriever"):
+            RetrieveRerank(wrong, Reversed())
+
+
 @pytest.mark.parametrize("many", [False, True])
 def test_passages_can_be_left_out(many):
     finder = Finder()

@@ -145,6 +145,7 @@ def test_the_server_and_the_commands_agree_on_names(name):
         ("/v1/collections", {"name": "new", "language": "klingon"}, 400, "klingon"),
         ("/v1/collections", {"name": "new", "chunking": False, "overlap": 3}, 400, "chunking"),
         ("/v1/collections", {"name": "docs", "exists_ok": True, "overlap": 3}, 400, "chunk"),
+        ("/v1/collections", {"name": "docs", "exists_ok": True, "language": "german"}, 400, "leave language out"),
     ],
 )
 def test_a_request_that_cannot_be_answered_says_why(served, path, body, status, told):

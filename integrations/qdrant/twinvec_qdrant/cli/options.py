@@ -16,6 +16,7 @@ import typer
 from twinvec.cli.options import check_store
 from twinvec.cli.terminal import complain
 from twinvec.errors import CollectionNotFoundError
+from twinvec.support.checks import shortened
 from twinvec_qdrant.serving.names import can_be_served, check_new_name
 from twinvec_qdrant.settings import OTHER_KEYS, ClusterSettings, Quantization
 
@@ -222,7 +223,7 @@ def show_not_ingested(report: IngestReport) -> None:
             firsts.setdefault(re.sub(r"'[^']*'|\d+", "", each[1]), each)  # without what differs between documents
         shown = list(dict.fromkeys([*firsts.values(), *found]))[:_SHOWN]
         for source, reason in shown:
-            complain(f"{kind}: {source}: {reason}")
+            complain(f"{kind}: {shortened(source)}: {reason}")
         if len(found) > len(shown):
             complain(f"... and {len(found) - len(shown):,} more {kind}; --json lists all")
 

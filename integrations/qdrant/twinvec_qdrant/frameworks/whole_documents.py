@@ -11,6 +11,7 @@ from twinvec.errors import CollectionNotFoundError, ConfigurationError, Document
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
+from twinvec.support.checks import shown
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.frameworks.given_vectors import check_vectors
 from twinvec_qdrant.ingest.reading.results import Failure, printable
@@ -121,10 +122,11 @@ def _refusal(
     for place, each in documents.items():
         key = each.source if isinstance(each, Failure) else each.id
         if isinstance(key, str):
-            names[printable(key)] = place if key in unknown_ids else f"{place} ({key!r})"
+            names[printable(key)] = place if key in unknown_ids else f"{place} ({shown(key)})"
     reasons = []
     for source, reason in report.failures[:5]:
-        reasons.append(f"{names.get(printable(source), source)}: {reason.removeprefix(f'document {source!r}: ')}")
+        name = names.get(printable(source), shown(source))
+        reasons.append(f"{name}: {reason.removeprefix(f'document {shown(source)}: ')}")
     stored = f"; {others}" if others else ""
     return DocumentError(f"{report.failed} of {what} were refused{stored}: {'; '.join(reasons)}")
 

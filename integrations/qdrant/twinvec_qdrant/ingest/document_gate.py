@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from twinvec.errors import DocumentError, InputError
-from twinvec.retrieval.documents import Document, as_document, json_payload
-from twinvec.text import is_list
+from twinvec.retrieval.documents import Document, as_document, as_id, check_documents, json_payload
+from twinvec.support.checks import shown
 from twinvec_qdrant.ingest.reading.results import Empty, Failure, printable
 from twinvec_qdrant.ingest.reading.root import Reading
 from twinvec_qdrant.records.roots import FIRST_ROOT, Membership
@@ -32,6 +32,7 @@ class DocumentGate:
         seen: The version of every document so far by id: the hash of all that decides its chunks; "" if it is broken.
         tenants: The tenants that the documents name.
         hidden: How many failures may hide documents, by what the ids of these begin with.
+        unnamed: The ids of the texts that came without one.
         work: What has been read for each document, by id, with what was read for the broken ones before it; whoever has
             dealt with a document takes its work away. The unit is that of ``total_work``.
     """
@@ -48,6 +49,7 @@ class DocumentGate:
         self.seen: dict[str, str] = {}
         self.tenants: set[str] = set()
         self.hidden: Counter[str] = Counter()
+        self.unnamed: set[str] = set()
         self.work: dict[str, int] = {}
         self._given = dict(settings)
         self._settings = canonical(self._given)
@@ -64,12 +66,7 @@ class DocumentGate:
         Raise ``DocumentError`` if they are not an iterable.
         """
         self._membership = membership
-        if hasattr(documents, "columns"):  # tables of pandas, polars and pyarrow
-            kind = type(documents).__name__
-            raise DocumentError(f"expected documents, got {kind}; give its rows: table.to_dict('records') in pandas")
-        if isinstance(documents, Mapping) or not is_list(documents):
-            raise DocumentError(f"expected an iterable of documents, got {type(documents).__name__}")
-        return self._groups(documents)
+        return self._groups(check_documents(documents))
 
     def _groups(self, documents: Iterable[object]) -> Iterator[list[Document]]:
         group: list[Document] = []
@@ -115,6 +112,8 @@ class DocumentGate:
             reason = str(error).removeprefix(f"document {position}: ")  # a stream may count otherwise than its caller
             self._refuse(name, reason, self._membership.prefix if claimed is None else None)
             return None
+        if isinstance(value, str):
+            self.unnamed.add(source)
         return replace(document, id=source, payload=payload)
 
     def _refuse(self, source: str, reason: str, below: str | None) -> None:
@@ -164,7 +163,7 @@ def _size(value: object) -> int:
 def _tenant(identity: str, payload: Mapping[str, Any], key: str) -> str:
     tenant = payload.get(key)
     if not isinstance(tenant, str):
-        raise DocumentError(f"document {identity!r}: its payload has to name its tenant, a string under {key!r}")
+        raise DocumentError(f"document {shown(identity)}: its payload has to name its tenant, a string under {key!r}")
     return tenant
 
 
@@ -176,6 +175,5 @@ def _claimed_id(value: object) -> str | None:
         found = value[0] if value else None
     else:
         found = getattr(value, "id", None)
-    if isinstance(found, int) and not isinstance(found, bool):
-        return str(found)
+    found = as_id(found)
     return found if isinstance(found, str) and found else None

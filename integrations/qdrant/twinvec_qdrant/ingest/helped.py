@@ -163,6 +163,8 @@ class LedIngestion(Ingestion):
 
     def _add(self, part: Part, done: PartReport) -> None:
         self._report.add(asdict(done.report))
+        known = (each.document.id for each in part.changed if each.old is not None and each.old.version)
+        self._replaced += len(self._gate.unnamed.intersection(known))
         self._bm25.add_words(done.words, done.chunks)
         self._advance(part.changed, failed=done.report.failed)
 

@@ -23,6 +23,8 @@ from uuid import uuid4
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError, StoreUnavailableError
 from twinvec.retrieval.base import SpaceEncoder
+from twinvec.retrieval.documents import replaced_warning
+from twinvec.support.checks import shown
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
@@ -46,7 +48,7 @@ from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.roots import Membership
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
-from twinvec_qdrant.report import IngestReport, unknown_warning, unused_warning
+from twinvec_qdrant.report import IngestReport, taken_over_warning, unknown_warning, unused_warning
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +102,7 @@ class Ingestion:
         self._waiting: list[PlannedDocument] | None = None  # what is left of the first of them, once it is begun
         self._drafts: dict[str, Draft] = {}
         self._indexing = PayloadIndexing(self._backend, description.payload_indexes)
+        self._replaced = 0  # texts without ids in the place of others
 
     def run(
         self,
@@ -136,6 +139,8 @@ class Ingestion:
         finally:
             self._encoding.close()
             self._catalog.leave(self._drafts.values())
+        if self._replaced:
+            self._warn(replaced_warning(self._replaced, would=dry_run))
         if unknown := self._report.unknown - before:
             self._warn(unknown_warning(unknown))
         if unused := [each.removeprefix(membership.prefix) for each in self._given.keys() - self._gate.seen.keys()]:
@@ -295,6 +300,7 @@ class Ingestion:
             self._report.unchanged += 1
         else:
             self._report.updated += 1
+            self._replaced += planned.replaces_text and planned.document.id in self._gate.unnamed
         self._report.chunks += written
         self._report.truncated += sum(chunk.truncated for chunk in planned.chunks)
         self._report.unknown += sum(chunk.unknown for chunk in planned.chunks)
@@ -315,6 +321,8 @@ class Ingestion:
                 f"the ingest got no documents, and pruning would remove all {len(gone):,} of {self._backend.location}; "
                 "to remove them, ingest with allow_empty=True (twinvec ingest --prune --allow-empty)"
             )
+        if gone and membership.added and not membership.prefix:
+            self._warn(taken_over_warning(len(gone), membership.added, would=dry_run))
         if dry_run:
             self._report.deleted = len(gone)
             return
@@ -345,5 +353,6 @@ def _checked(given: Mapping[str, Sequence[float]], description: Description) -> 
     if given and description.states_dim is not None:
         raise ConfigurationError("vectors come without the token states that are stored too: leave vectors out")
     return {
-        source: checked_vector(vector, description.dim, f"document {source!r}: ") for source, vector in given.items()
+        source: checked_vector(vector, description.dim, f"document {shown(source)}: ")
+        for source, vector in given.items()
     }

@@ -61,6 +61,11 @@ class PlannedDocument:
         """Return the number of chunks that the committed version lacks."""
         return len(self.ids) - len(self._kept().intersection(self.ids))
 
+    @property
+    def replaces_text(self) -> bool:
+        """Whether the committed version is known to be whole, and has other chunks."""
+        return self.old is not None and bool(self.old.version) and self.old.chunks != tuple(self.ids)
+
     def payloads(self) -> Iterator[Mapping[str, Any]]:
         """Yield the user's payload of the document, or of each chunk if these differ."""
         paged = [chunk for chunk in self.chunks if chunk.page is not None]

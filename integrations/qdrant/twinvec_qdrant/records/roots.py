@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, DocumentError, StoreBusyError
-from twinvec.support.checks import string
+from twinvec.support.checks import shown, string
 from twinvec.text import check_text
 from twinvec_qdrant.records.schema import RECORDS, note_id
 from twinvec_qdrant.stored_roots import SEPARATOR, StoredRoot, owner
@@ -55,7 +55,7 @@ class Membership:
         """
         if not self.prefix and source.startswith(self.others):
             raise DocumentError(
-                f"document {source!r}: its id begins like those of another source of the collection; "
+                f"document {shown(source)}: its id begins like those of another source of the collection; "
                 "ingest it under a name of its own: --source NAME (source=...)"
             )
         return self.prefix + source

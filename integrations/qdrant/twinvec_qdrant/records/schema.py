@@ -27,7 +27,7 @@ from itertools import product
 from typing import Any
 from uuid import UUID
 
-from twinvec.errors import ConfigurationError, FilterError
+from twinvec.errors import ConfigurationError
 from twinvec.retrieval.filters.conditions import Condition, Field, mapped, split_key
 from twinvec_qdrant.stores.conditions import FieldIs, StoreCondition, field_is
 
@@ -47,7 +47,6 @@ CHUNKS, RECORDS, INTENTS, NOTES = (field_is("kind", kind) for kind in ("chunk", 
 """The conditions that select the points of one kind."""
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-_LIST_DEPTH = 5
 _PARTS = re.compile(r'"[^"]*"(?:\[\])?|[^."]+')
 
 
@@ -218,21 +217,13 @@ def tenant_path(key: str | None) -> str | None:
 def _paths(key: str) -> tuple[str, ...]:
     """Return the JSON paths below ``metadata`` where the key may lie: any inner part may hold a list of mappings."""
     parts = split_key(key)
-    if len(parts) > _LIST_DEPTH:
-        raise FilterError(f"filter {key!r}: at most {_LIST_DEPTH} levels")
     marks = [("[]",) if listed else ("", "[]") for _, listed in parts[:-1]]
-    quoted = [_quoted(key, part) for part, _ in parts]
+    quoted = [part if _PLAIN.issuperset(part) else f'"{part}"' for part, _ in parts]
     lifted = (key,) if key in LLAMA_INDEX_KEYS else ()
     return lifted + tuple(
         ".".join(["metadata", *(part + mark for part, mark in zip(quoted, (*chosen, ""), strict=True))])
         for chosen in product(*marks)
     )
-
-
-def _quoted(key: str, part: str) -> str:
-    if not part or '"' in part or "\\" in part:
-        raise FilterError(f"filter {key!r}: each part of a key must be non-empty, without double quote and backslash")
-    return part if _PLAIN.issuperset(part) else f'"{part}"'
 
 
 # made once: json.dumps makes a new one for every call with options

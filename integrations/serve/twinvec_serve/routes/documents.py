@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from twinvec.support.checks import shown
 from twinvec_qdrant import delete_documents, stored_documents
 from twinvec_serve.errors import ErrorAnswer, RequestError
 from twinvec_serve.json_texts import JsonRoute
@@ -127,7 +128,7 @@ async def get_one(name: str, identity: str, shared: Served) -> Response:
     if not found["documents"]:
         nearest = ", ".join(map(repr, found["nearest"].get(identity, [])))
         hint = f"; the nearest: {nearest}" if nearest else ""
-        raise RequestError(f"no document {identity!r}{hint}", param="id", code="document_not_found", status=404)
+        raise RequestError(f"no document {shown(identity)}{hint}", param="id", code="document_not_found", status=404)
     return json_answer(found["documents"][0])
 
 

@@ -23,14 +23,16 @@ A filter is a mapping, as in JSON. All of its entries must hold:
 ``and``, ``or``, ``not`` and the operators may begin with ``$``, as in MongoDB.
 
 Keys: ``author.name`` is the key ``name`` of the mapping ``author``, or of a mapping in the list ``author``;
-``author[].name`` is only the latter. ``id`` is the document's own id, and ``.id`` the key ``id`` of the payload.
+``author[].name`` is only the latter. A key has at most five parts. ``id`` is the document's own id, and ``.id`` the key
+``id`` of the payload.
 
 Values:
 
 - A list in the payload matches if one of its elements does. Both limits of a range must hold for the same element. The
   words of ``text`` may stand in several elements, those of ``phrase`` stand in one.
 - A key that is missing never matches, so ``ne``, ``not_in`` and ``not`` hold for a document without the key.
-- 1 equals 1.0, and neither equals true or "1". Ranges compare numbers as 64-bit floats.
+- 1 equals 1.0, and neither equals true or "1". Ranges compare numbers as 64-bit floats. Below ``id``, a whole number or
+  a UUID stands for its text. Scalars of NumPy are values, too.
 - Dates in the payload are texts in ISO 8601: ``2024-05-01``, ``2024-05-01T10:30``, ``2024-05-01T10:30:00.5+02:00``.
   Limits are such texts, or Python's ``date`` and ``datetime``. A date is its first moment. Without an offset, a time is
   in UTC. In ``eq`` and ``in``, a text is a text.

@@ -8,6 +8,9 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+from twinvec.errors import FilterError
+from twinvec.support.checks import shown
+
 Part = TypeVar("Part")
 
 Scalar = str | int | float | bool | datetime
@@ -18,6 +21,10 @@ Filter = Mapping[str, Any]
 
 EXACT_INTEGER = 2**53
 """The first integer that a float64 does not tell from the next. It and larger ones equal integers only."""
+
+
+MAX_LEVELS = 5
+"""Parts of a dotted key, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +127,16 @@ def listed_keys(conditions: Iterable[Condition]) -> frozenset[str]:
 def split_key(key: str) -> tuple[tuple[str, bool], ...]:
     """Return the parts of a dotted key, each with whether it must hold a list: ``a[].b`` is a list of mappings.
 
-    ``.id`` is the payload's key ``id``.
+    ``.id`` is the payload's key ``id``. Raise FilterError for a key that a store cannot address.
     """
-    *inner, last = key.removeprefix(".").split(".")
+    *inner, last = names = key.removeprefix(".").split(".")
+    if len(names) > MAX_LEVELS:
+        raise FilterError(f"filter {shown(key)}: at most {MAX_LEVELS} levels")
+    for name in names:
+        if not name or '"' in name or "\\" in name:
+            raise FilterError(
+                f"filter {shown(key)}: each part of a key must be non-empty, without double quote and backslash"
+            )
     marked = [(part[:-2], True) if part.endswith("[]") and part != "[]" else (part, False) for part in inner]
     return (*marked, (last, False))
 

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any
 
 from twinvec.errors import FilterError, TextError
+from twinvec.retrieval.documents import as_id
 from twinvec.retrieval.filters.conditions import (
     AllOf,
     AnyOf,
@@ -23,9 +24,11 @@ from twinvec.retrieval.filters.conditions import (
     Not,
     OneOf,
     Scalar,
+    split_key,
 )
 from twinvec.retrieval.filters.instants import limit as moment_of
 from twinvec.retrieval.filters.words import words
+from twinvec.support.checks import plain_scalar, shown
 from twinvec.text import check_text
 
 MAX_DEPTH = 16
@@ -59,15 +62,18 @@ def _entry(key: object, wanted: object, depth: int) -> list[Condition]:
         raise FilterError(f"filter keys are non-empty strings, got {key!r}")
     _check_text(key, key)
     if key.endswith("[]") and not key.endswith(".[]") and key != "[]":
-        raise FilterError(f"filter {key!r}: write {key[:-2]!r}, which finds a list by any of its elements")
+        raise FilterError(f"filter {shown(key)}: write {key[:-2]!r}, which finds a list by any of its elements")
     if _combines(key, wanted):
         name = key.removeprefix("$")
         if name == "not":
             return [Not(_all(_inner(key, wanted, depth)))]
         if not isinstance(wanted, (list, tuple)) or not wanted:
-            raise FilterError(f"filter {key!r}: expected a list of filters, such as [{{'lang': 'en'}}], got {wanted!r}")
+            raise FilterError(
+                f"filter {shown(key)}: expected a list of filters, such as [{{'lang': 'en'}}], got {shown(wanted)}"
+            )
         parts = tuple(_all(_inner(key, each, depth)) for each in wanted)
         return [AllOf(parts) if name == "and" else OneOf(parts)]
+    split_key(key)  # refuses a key that no store takes
     return _field(key, wanted)
 
 
@@ -94,7 +100,7 @@ def _is_operators(wanted: object) -> bool:
 def _inner(key: str, filter: object, depth: int) -> list[Condition]:
     if not isinstance(filter, Mapping) or not filter:
         raise FilterError(
-            f"filter {key!r}: expected a filter with conditions, such as {{'lang': 'en'}}, got {filter!r}"
+            f"filter {shown(key)}: expected a filter with conditions, such as {{'lang': 'en'}}, got {shown(filter)}"
         )
     return _conditions(filter, depth + 1)
 
@@ -112,14 +118,14 @@ def _field(key: str, wanted: object) -> list[Condition]:
         operator = _operator(name)
         if operator not in _OPERATORS:
             raise FilterError(
-                f"filter {key!r}: unknown operator {name!r}; known operators: {', '.join(_OPERATORS)}. "
+                f"filter {shown(key)}: unknown operator {name!r}; known operators: {', '.join(_OPERATORS)}. "
                 f"Write {f'{key}.{name}'!r} for a nested key"
             )
         if operator in given:
-            raise FilterError(f"filter {key!r}: {operator!r} is given twice")
+            raise FilterError(f"filter {shown(key)}: {operator!r} is given twice")
         given[operator] = argument
     if not given:
-        raise FilterError(f"filter {key!r}: expected an operator in the mapping: {', '.join(_OPERATORS)}")
+        raise FilterError(f"filter {shown(key)}: expected an operator in the mapping: {', '.join(_OPERATORS)}")
     bounds = {name: given.pop(name) for name in _BOUNDS if name in given}
     conditions = [_OPERATE[name](key, argument) for name, argument in given.items()]
     return [Field(key, _range(key, bounds)), *conditions] if bounds else conditions
@@ -133,17 +139,18 @@ def _operator(name: object) -> str:
 
 
 def _flag(key: str, argument: Any, test: Exists | IsNull) -> Condition:
+    argument = plain_scalar(argument)
     if not isinstance(argument, bool):
-        raise FilterError(f"filter {key!r}: exists and null take true or false, not {argument!r}")
+        raise FilterError(f"filter {shown(key)}: exists and null take true or false, not {shown(argument)}")
     return Field(key, test) if argument else Not(Field(key, test))
 
 
 def _text(key: str, argument: Any) -> str:
     if not isinstance(argument, str):
-        raise FilterError(f"filter {key!r}: text and phrase take a text, not {argument!r}")
+        raise FilterError(f"filter {shown(key)}: text and phrase take a text, not {shown(argument)}")
     _check_text(key, argument)
     if not words(argument):
-        raise FilterError(f"filter {key!r}: {argument!r} has no word")
+        raise FilterError(f"filter {shown(key)}: {shown(argument)} has no word")
     return argument
 
 
@@ -151,7 +158,9 @@ _OPERATE: dict[str, Callable[[str, Any], Condition]] = {
     "eq": lambda key, argument: Field(key, _equal(key, argument)),
     "ne": lambda key, argument: Not(Field(key, _equal(key, argument))),
     "in": lambda key, argument: Field(key, _any_of(key, argument)),
-    "not_in": lambda key, argument: Not(Field(key, _any_of(key, argument))),
+    "not_in": lambda key, argument: Not(
+        Field(key, _any_of(key, argument, "leaves nothing out; leave the condition out"))
+    ),
     "exists": lambda key, argument: _flag(key, argument, Exists()),
     "null": lambda key, argument: _flag(key, argument, IsNull()),
     "text": lambda key, argument: Field(key, HasWords(_text(key, argument))),
@@ -161,19 +170,20 @@ _OPERATE: dict[str, Callable[[str, Any], Condition]] = {
 
 def _equal(key: str, wanted: object) -> AnyOf:
     if isinstance(wanted, (list, tuple, set, frozenset)):
-        raise FilterError(f"filter {key!r}: eq and ne take one value; use in or not_in for {wanted!r}")
+        raise FilterError(f"filter {shown(key)}: eq and ne take one value; use in or not_in for {shown(wanted)}")
     return AnyOf((_value(key, wanted),))
 
 
-def _any_of(key: str, wanted: object) -> AnyOf:
+def _any_of(key: str, wanted: object, empty: str = "matches nothing") -> AnyOf:
     if not isinstance(wanted, (list, tuple, set, frozenset)):
-        raise FilterError(f"filter {key!r}: in and not_in take a list of values, not {wanted!r}")
+        raise FilterError(f"filter {shown(key)}: in and not_in take a list of values, not {shown(wanted)}")
     if not wanted:
-        raise FilterError(f"filter {key!r}: an empty list matches nothing")
+        raise FilterError(f"filter {shown(key)}: an empty list {empty}")
     return AnyOf(tuple(_value(key, each) for each in wanted))
 
 
 def _value(key: str, value: object) -> Scalar:
+    value = as_id(value) if key == "id" else plain_scalar(value)  # a number as id is stored as text
     if isinstance(value, str):
         _check_text(key, value)
         return value
@@ -183,18 +193,23 @@ def _value(key: str, value: object) -> Scalar:
     if isinstance(value, date) and (moment := moment_of(value)):
         return moment
     hint = "; write {'null': True} or {'exists': False}" if value is None else ""
-    raise FilterError(f"filter {key!r}: compare with strings, numbers, booleans or dates, not {value!r}{hint}")
+    raise FilterError(
+        f"filter {shown(key)}: compare with strings, numbers, booleans or dates, not {shown(value)}{hint}"
+    )
 
 
 def _range(key: str, bounds: Mapping[str, Any]) -> Between | During:
+    bounds = {name: plain_scalar(limit) for name, limit in bounds.items()}
     for name, limit in bounds.items():
         if isinstance(limit, bool) or not isinstance(limit, (int, float, str, date)):
-            raise FilterError(f"filter {key!r}: limits are numbers or dates, not {limit!r} ({name})")
+            raise FilterError(f"filter {shown(key)}: limits are numbers or dates, not {shown(limit)} ({name})")
     numbers = {name: limit for name, limit in bounds.items() if isinstance(limit, (int, float))}
     if not numbers:
         return During(tuple((name, _moment(key, name, limit)) for name, limit in bounds.items()))
     if len(numbers) < len(bounds):
-        raise FilterError(f"filter {key!r}: the limits of a range are numbers or dates, not both: {dict(bounds)!r}")
+        raise FilterError(
+            f"filter {shown(key)}: the limits of a range are numbers or dates, not both: {dict(bounds)!r}"
+        )
     for number in numbers.values():
         _check_number(key, number)
     return Between(tuple(numbers.items()))
@@ -204,21 +219,21 @@ def _moment(key: str, name: str, value: str | date) -> datetime:
     moment = moment_of(value)
     if moment is None:
         raise FilterError(
-            f"filter {key!r}: limits are numbers, or dates in ISO 8601 such as '2024-05-01' or "
-            f"'2024-05-01T10:30:00Z', not {value!r} ({name})"
+            f"filter {shown(key)}: limits are numbers, or dates in ISO 8601 such as '2024-05-01' or "
+            f"'2024-05-01T10:30:00Z', not {shown(value)} ({name})"
         )
     return moment
 
 
 def _check_number(key: str, number: float) -> None:
     if isinstance(number, int) and number not in _INT64:
-        raise FilterError(f"filter {key!r}: an integer that does not fit into 64 bits")
+        raise FilterError(f"filter {shown(key)}: an integer that does not fit into 64 bits")
     if not math.isfinite(number):
-        raise FilterError(f"filter {key!r}: compare with finite numbers, not {number!r}")
+        raise FilterError(f"filter {shown(key)}: compare with finite numbers, not {number!r}")
 
 
 def _check_text(key: str, text: str) -> None:
     try:
-        check_text(text, f"filter {key!r}")
+        check_text(text, f"filter {shown(key)}")
     except TextError as error:
         raise FilterError(str(error)) from None

@@ -142,6 +142,34 @@ def test_nothing_is_pruned_when_a_failure_may_hide_documents(collection, hiding,
     assert report.warnings == [told]
 
 
+def test_texts_without_ids_that_replace_others_are_warned_of(collection, caplog):
+    told = "texts without ids replace another text that is stored"
+    with caplog.at_level(logging.WARNING):
+        assert collection.ingest(["red", "green", "blue"], source="one").warnings == []
+        assert collection.ingest(["red", "green", "blue"]).unchanged == 3
+        assert collection.ingest(["red", "green"], source="other").new == 2
+        assert collection.ingest([("0", "pink"), {"id": "1", "text": "grey"}]).updated == 2
+        assert caplog.records == []
+        (warning,) = collection.ingest(["red", "black", "blue", "white"], dry_run=True).warnings
+        assert warning.startswith("2 texts without ids would replace another text")
+        report = collection.ingest(["red", "black", "blue", "white"])
+    assert (report.updated, report.unchanged, report.new) == (2, 1, 1)
+    (warning,) = report.warnings
+    assert warning.startswith(f"2 {told}")
+    assert "give ids" in warning
+    assert [record.getMessage() for record in caplog.records][1:] == [warning]
+
+
+def test_a_text_without_an_id_that_is_written_again_replaces_nothing(collection, caplog):
+    collection.ingest(["red", "green"])
+    (lost,) = collection._catalog.records(["0"])["0"].chunks
+    collection._backend.delete([lost])
+    assert collection.verify(repair=True).incomplete == ["0"]
+    with caplog.at_level(logging.WARNING):
+        assert collection.ingest(["red", "green"]).updated == 1
+    assert caplog.records == []
+
+
 def test_a_failure_keeps_only_the_documents_that_it_may_hide(place, words, tmp_path, caplog):
     for name in ("guides", "minutes"):
         folder = tmp_path / name

@@ -188,3 +188,12 @@ def test_an_embedded_store_gets_the_encoder_of_the_helpers(tmp_path, client):
         assert helpers.encoded
         with pytest.raises(ConfigurationError, match="leave helpers out"):
             collection.ingest([("a", "b")], vectors={"a": [1.0] * 64}, helpers=helpers)
+
+
+def test_texts_without_ids_that_replace_others_are_warned_of(client):
+    with opened(client, "texts") as led:
+        first = led.ingest(["red", "green"], helpers=Handles(client, "texts"))
+        report = led.ingest(["red", "blue", "grey"], helpers=Handles(client, "texts"))
+        assert (report.new, report.updated, report.unchanged) == (1, 1, 1)
+        assert [each[:33] for each in report.warnings if "model" not in each] == ["1 text without an id replaces ano"]
+        assert all("model" in each for each in first.warnings)

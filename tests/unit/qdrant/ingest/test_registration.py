@@ -154,15 +154,22 @@ def test_fewer_files_of_the_same_folder_are_no_silent_change(collection, folders
     assert counts(collection.ingest(root(folders[0]))) == (1, 0, 2, 0)  # more than before
 
 
-def test_documents_of_an_old_collection_are_pruned_only_by_the_source_that_claims_them(collection, folders):
+def test_documents_of_an_old_collection_are_pruned_only_by_the_source_that_claims_them(collection, folders, caplog):
     collection.ingest([("README.md", "old"), ("other.md", "of another folder")])
     for folder in folders:
         with pytest.raises(ConfigurationError, match="nobody has said yet which source"):
             collection.ingest(root(folder), prune=True)
     assert (names(collection), sorted(collection.find())) == ([], ["README.md", "other.md"])
-    assert counts(collection.ingest(root(folders[0]), source="guides", prune=True)) == (1, 1, 0, 1)
-    assert counts(collection.ingest(root(folders[1]), prune=True)) == (2, 0, 0, 0)
-    assert sorted(collection.find()) == BOTH
+    for dry_run, told in ((True, "would be"), (False, "is")):
+        caplog.clear()
+        report = collection.ingest(root(folders[0]), source="guides", prune=True, dry_run=dry_run)
+        assert counts(report) == (1, 1, 0, 1)
+        assert caplog.messages == report.warnings
+        assert report.warnings[0].startswith(f"1 document that was ingested without a source {told} removed")
+    (folders[0] / "README.md").unlink()
+    assert collection.ingest(root(folders[0]), prune=True).warnings == []
+    assert collection.ingest(root(folders[1]), prune=True).warnings == []
+    assert sorted(collection.find()) == BOTH[1:]
 
 
 def test_documents_of_an_old_collection_belong_to_the_first_source_that_is_ingested(collection, folders):

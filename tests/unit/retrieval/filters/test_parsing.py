@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
+from uuid import UUID
 
+import numpy as np
 import pytest
 
 from twinvec.errors import FilterError
@@ -84,7 +86,12 @@ def test_limits_of_dates_are_moments():
         ({"year": {"eq": [1]}}, "use in or not_in"),
         ({"year": {"ne": [1]}}, "use in or not_in"),
         ({"year": {"in": 1}}, "in and not_in take a list"),
-        ({"year": {"not_in": []}}, "an empty list"),
+        ({"year": {"not_in": []}}, "an empty list leaves nothing out; leave the condition out"),
+        ({"year": np.array([1])}, "compare with strings, numbers, booleans or dates"),
+        ({"year": np.datetime64("NaT")}, "'null': True"),
+        ({"a..b": 1}, "each part of a key must be non-empty"),
+        ({"not": {'a"b': 1}}, "without double quote and backslash"),
+        ({"a.b.c.d.e.f": 1}, "at most 5 levels"),
         ({"year": {"in": [None]}}, "'null': True"),
         ({"year": {"gte": "soon"}}, "numbers, or dates in ISO 8601"),
         ({"year": {"gte": "2024"}}, "numbers, or dates in ISO 8601"),
@@ -124,6 +131,39 @@ def test_limits_of_dates_are_moments():
 def test_a_malformed_filter_is_refused_by_name(wanted, named):
     with pytest.raises(FilterError, match=named):
         parse_filter(wanted)
+
+
+def test_scalars_of_numpy_are_values():
+    may = datetime(2024, 5, 1, tzinfo=UTC)
+    for given, plain in (
+        ({"a": np.int64(3), "b": [np.float32(1.5), np.str_("x")]}, {"a": 3, "b": [1.5, "x"]}),
+        ({"a": {"ne": np.bool_(True), "exists": np.bool_(False)}}, {"a": {"ne": True, "exists": False}}),
+        ({"a": {"gte": np.int8(1), "lt": np.float64(2)}}, {"a": {"gte": 1, "lt": 2.0}}),
+        ({"a": np.datetime64("2024-05-01", "ns")}, {"a": may}),
+        ({"a": {"gt": np.datetime64("2024-05-01")}}, {"a": {"gt": may}}),
+    ):
+        assert parse_filter(given) == parse_filter(plain), given
+
+
+def test_whole_numbers_and_uuids_are_texts_on_id_alone():
+    key = UUID(int=7)
+    for number in (5, np.int64(5), np.uint8(5)):
+        assert parse_filter({"id": number}) == [Field("id", AnyOf(("5",)))]
+        assert parse_filter({"not": {"id": {"in": ["a", number]}}}) == [Not(Field("id", AnyOf(("a", "5"))))]
+        assert parse_filter({".id": number, "ref": {"eq": number}}) == [
+            Field(".id", AnyOf((5,))),
+            Field("ref", AnyOf((5,))),
+        ]
+    assert parse_filter({"id": {"ne": key}}) == [Not(Field("id", AnyOf((str(key),))))]
+    assert parse_filter({"id": [True, 5.0]}) == [Field("id", AnyOf((True, 5.0)))]
+
+
+def test_long_values_are_cut_in_messages():
+    long = "x" * 100_000
+    for wrong in ({long: {"eq": []}}, {"a": {"text": "!" * 100_000}}, {"a": {"eq": [long]}}, {"a": {"gt": long}}):
+        with pytest.raises(FilterError) as caught:
+            parse_filter(wrong)
+        assert len(str(caught.value)) < 2000
 
 
 def test_filters_are_no_deeper_than_they_can_be_evaluated():

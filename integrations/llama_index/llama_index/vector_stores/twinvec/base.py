@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     PayloadTypes = Mapping[str, str | Literal[False]] | Literal[False]
 
+_CLOSED = "the store, which ends the call, and open it again"
 _SPARSE = (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.TEXT_SEARCH)
 _HYBRID = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SEMANTIC_HYBRID)
 _MMR_CANDIDATES = 50
@@ -317,11 +318,11 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         )
 
     # ignored: a keyword argument could be called "self"
-    async_add = awaitable(add)  # type: ignore[arg-type]
-    adelete = awaitable(delete)  # type: ignore[arg-type]
+    async_add = awaitable(add, writes=_CLOSED)  # type: ignore[arg-type]
+    adelete = awaitable(delete, writes=_CLOSED)  # type: ignore[arg-type]
     aget_nodes = awaitable(get_nodes)
-    adelete_nodes = awaitable(delete_nodes)  # type: ignore[arg-type]
-    aclear = awaitable(clear)
+    adelete_nodes = awaitable(delete_nodes, writes=_CLOSED)  # type: ignore[arg-type]
+    aclear = awaitable(clear, writes=_CLOSED)
     aquery = awaitable(query)  # type: ignore[arg-type]
 
     def _stored(self, node: BaseNode) -> Document | Failure:
