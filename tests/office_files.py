@@ -149,8 +149,8 @@ def write_mhtml(path: Path, html: str, *, charset: str = "", address: str = "htt
     """A web page with an image, in a single file as a browser saves it; ``charset`` is stated if it is given."""
     stated = f"; charset={charset}" if charset else ""
     parts = [
-        f"Content-Type: text/html{stated}\nContent-ID: <frame@mhtml.blink>\nContent-Transfer-Encoding: quoted-printable\n"
-        f"Content-Location: {address}\n\n{quopri.encodestring(html.encode(charset or 'utf-8')).decode()}\n",
+        f"Content-Type: text/html{stated}\nContent-ID: <frame@mhtml.blink>\n"
+        f"Content-Transfer-Encoding: quoted-printable\nContent-Location: {address}\n\n{quopri.encodestring(html.encode(charset or 'utf-8')).decode()}\n",
         f"Content-Type: image/png\nContent-Transfer-Encoding: base64\nContent-Location: {address}/pot.png\n\n{_PNG}\n",
     ]
     head = (

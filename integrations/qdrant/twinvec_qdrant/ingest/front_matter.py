@@ -25,6 +25,7 @@ MAX_DEPTH = 20
 
 _TOO_LARGE = f"more than the limit of {MAX_BYTES:,} bytes"
 _TOO_DEEP = f"more than {MAX_DEPTH} levels"
+_MOST_DOTS = 500  # of a line: tomllib needs time that is quadratic in the parts of a dotted key
 _TOML_RULE = re.compile(r"^\+{3,}\s*$", re.MULTILINE)
 _TOML_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 
@@ -61,6 +62,8 @@ def _toml_values(block: str) -> dict[str, Any]:
     """Return the values of a block of TOML."""
     if len(block.encode()) > MAX_BYTES:
         raise DocumentError(_TOO_LARGE)
+    if any(line.count(".") > _MOST_DOTS for line in block.splitlines()):
+        raise DocumentError(_TOO_DEEP)
     try:
         values = tomllib.loads(block)
     except RecursionError as error:
