@@ -148,9 +148,10 @@ def write_eml(path: Path, *, html: str = "", text: str = "", attachment: str = "
 def write_mhtml(path: Path, html: str, *, charset: str = "", address: str = "https://tea.example/brewing") -> None:
     """A web page with an image, in a single file as a browser saves it; ``charset`` is stated if it is given."""
     stated = f"; charset={charset}" if charset else ""
+    encoded = quopri.encodestring(html.encode(charset or "utf-8")).decode()
     parts = [
         f"Content-Type: text/html{stated}\nContent-ID: <frame@mhtml.blink>\n"
-        f"Content-Transfer-Encoding: quoted-printable\nContent-Location: {address}\n\n{quopri.encodestring(html.encode(charset or 'utf-8')).decode()}\n",
+        f"Content-Transfer-Encoding: quoted-printable\nContent-Location: {address}\n\n{encoded}\n",
         f"Content-Type: image/png\nContent-Transfer-Encoding: base64\nContent-Location: {address}/pot.png\n\n{_PNG}\n",
     ]
     head = (
