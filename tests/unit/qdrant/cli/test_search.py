@@ -396,7 +396,7 @@ def rude(twinvec, tmp_path, tiny_model):
     """Options that name a collection of documents whose names or texts hold what a terminal takes as an order."""
     folder = tmp_path / "rude"
     folder.mkdir()
-    (folder / "text.txt").write_text(f"The zebra {ORDER}sleeps.")
+    (folder / "rows.jsonl").write_text(json.dumps({"id": "text", "text": f"The zebra {ORDER}sleeps."}))
     (folder / "new\nline.md").write_text("The walrus sleeps.")
     (folder / f"it's{ORDER}.md").write_text("The badger sleeps.")
     (folder / "two  blanks.txt").write_text("The otter sleeps.")
@@ -427,7 +427,7 @@ def test_names_are_one_line_and_can_be_copied_into_a_shell(twinvec, rude, tmp_pa
 
 @pytest.mark.slow
 def test_get_cleans_texts_for_a_terminal_only(twinvec, on_terminal, rude):
-    ids = ("text.txt", f"it's{ORDER}.md")
+    ids = ("rows.jsonl/text", f"it's{ORDER}.md")
     assert f"The zebra {ORDER}sleeps." in twinvec("get", *ids, *rude).out, "a pipe gets what is stored"
     for command in (("get", *ids), ("delete", "--filter", f"id={ids[1]}", "--dry-run")):
         shown = on_terminal(80, *command, *rude)
