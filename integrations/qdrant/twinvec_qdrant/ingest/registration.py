@@ -77,8 +77,9 @@ def _reading_version(catalog: Catalog, *, is_old: Callable[[Iterable[str]], bool
     """
     version = stored_description(catalog.backend).reading
     if version is None:
-        is_empty = next(catalog.sources(), None) is None
-        version = NEWEST_READING if is_empty else 1 if is_old(catalog.sources()) else 2
+        version = NEWEST_READING
+        if next(catalog.sources(), None) is not None:
+            version = 1 if is_old(catalog.sources()) else 2
         if write:
             with catalog.backend.writing:
                 catalog.backend.write_metadata({"reading": version})

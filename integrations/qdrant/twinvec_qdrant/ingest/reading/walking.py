@@ -17,9 +17,7 @@ from twinvec_qdrant.ingest.reading.results import Failure, hiding, printable
 
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
 _FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # files that mark a cache and a virtual environment
-_LOCK_FILE = (
-    "~$"  # how the name of the file begins that Office keeps beside a document that is open; LibreOffice hides it
-)
+_LOCK_FILE = "~$"  # how the name of the file begins that Word and Excel keep beside an open document
 _STORE_MARKS = {"collection.json", "lock", "owner"}  # files of an embedded collection, perhaps the one to be filled
 
 
