@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import quopri
 import struct
 import zipfile
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from email.message import EmailMessage
+from io import BytesIO
 from pathlib import Path
 
 _DOCX = {
@@ -19,6 +22,7 @@ _DOCX = {
     'Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" '
     'Target="word/document.xml"/></Relationships>',
 }
+_PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _FREE, _END, _FAT = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
 
 
@@ -58,11 +62,13 @@ def write_docx(path: Path, paragraphs: Sequence[str]) -> None:
             archive.writestr(name, text)
 
 
-def write_xlsx(path: Path, rows: Sequence[Sequence[object]]) -> None:
-    """A workbook of one sheet."""
+def write_xlsx(path: Path, rows: Sequence[Sequence[object]], *, empty: Sequence[str] = ()) -> None:
+    """A workbook of one sheet, and of empty sheets of these names."""
     from openpyxl import Workbook
 
     book = Workbook()
+    for name in empty:
+        book.create_sheet(name)
     for row in rows:
         book.active.append(row)
     book.save(path)
@@ -103,13 +109,17 @@ def _record(kind: int, data: bytes) -> bytes:
     return struct.pack("<2H", kind, len(data)) + data
 
 
-def write_pptx(path: Path, titles: Sequence[str]) -> None:
-    """A presentation with a slide for each title."""
+def write_pptx(path: Path, titles: Sequence[str], *, picture: str | None = None) -> None:
+    """A presentation with a slide for each title, and with a picture of this description on each of them."""
     from pptx import Presentation
 
     show = Presentation()
     for title in titles:
-        show.slides.add_slide(show.slide_layouts[5]).shapes.title.text = title
+        shapes = show.slides.add_slide(show.slide_layouts[5]).shapes
+        shapes.title.text = title
+        if picture is not None:
+            shown = shapes.add_picture(BytesIO(b64decode(_PNG)), 0, 10_000_000)
+            shown._element.nvPicPr.cNvPr.set("descr", picture)
     show.save(path)
 
 
@@ -133,6 +143,23 @@ def write_eml(path: Path, *, html: str = "", text: str = "", attachment: str = "
     if attachment:
         message.add_attachment(b"x", maintype="application", subtype="octet-stream", filename=attachment)
     path.write_bytes(message.as_bytes())
+
+
+def write_mhtml(path: Path, html: str, *, charset: str = "", address: str = "https://tea.example/brewing") -> None:
+    """A web page with an image, in a single file as a browser saves it; ``charset`` is stated if it is given."""
+    stated = f"; charset={charset}" if charset else ""
+    encoded = quopri.encodestring(html.encode(charset or "utf-8")).decode()
+    parts = [
+        f"Content-Type: text/html{stated}\nContent-ID: <frame@mhtml.blink>\n"
+        f"Content-Transfer-Encoding: quoted-printable\nContent-Location: {address}\n\n{encoded}\n",
+        f"Content-Type: image/png\nContent-Transfer-Encoding: base64\nContent-Location: {address}/pot.png\n\n{_PNG}\n",
+    ]
+    head = (
+        f"From: <Saved by Blink>\nSnapshot-Content-Location: {address}\nSubject: Tea\nMIME-Version: 1.0\n"
+        'Content-Type: multipart/related;\n\ttype="text/html";\n\tboundary="----Boundary--7"\n\n\n'
+    )
+    text = head + "".join(f"------Boundary--7\n{part}" for part in parts) + "------Boundary--7--\n"
+    path.write_bytes(text.replace("\n", "\r\n").encode())
 
 
 def write_msg(path: Path, *, subject: str, sender: str, body: str) -> None:

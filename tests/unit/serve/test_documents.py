@@ -6,7 +6,6 @@ import asyncio
 import json
 import tempfile
 import threading
-from functools import partial
 
 import httpx
 import pytest
@@ -233,21 +232,35 @@ def test_files_are_read_as_the_command_reads_them(served, docs):
     assert served.get(f"{docs}/documents/rows.jsonl/r1").json()["text"] == "a row"
 
 
-def test_files_of_an_older_collection_are_read_as_its_version_read_them(tiny_model, tmp_path, monkeypatch):
-    model, text = tiny_model("bert"), f"![A pot](data:image/png;base64,{'A' * 120})"
+URI = f"data:image/png;base64,{'A' * 120}"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "name", "text", "read"),
+    [
+        (None, "tea.md", f"![A pot]({URI})", "![A pot](data:image/png;base64...)"),
+        (2, "tea.log", "\x1b[36mtea\x1b[0m is hot", "tea is hot"),
+    ],
+)
+def test_files_of_an_older_collection_are_read_as_its_version_read_them(
+    recorded, name, text, read, tiny_model, tmp_path, monkeypatch
+):
+    model, version = tiny_model("bert"), recorded or 1
+    payload = {"path": name, "format": "markdown" if name == "tea.md" else "text"}
     with monkeypatch.context() as older:
-        older.setattr(opening, "NEWEST_READING", None)
+        older.setattr(opening, "NEWEST_READING", recorded)
         with Collection.open("docs", tmp_path / "store", encoder=Encoder(model)) as collection:
-            collection.ingest([Document("tea.md", text, payload={"path": "tea.md", "format": "markdown"})])
+            collection.ingest([Document(name, text, payload=payload)])
+    files = [("files", (name, text.encode()))]
     with TestClient(create_app(settings_of(model, tmp_path)), base_url=ADDRESS) as client:
-        upload = partial(client.post, "/v1/collections/docs/documents", files=[("files", ("tea.md", text.encode()))])
-        assert upload().json()["unchanged"] == 1
-        assert client.get("/v1/collections/docs").json()["reading"] == 1
+        assert client.post("/v1/collections/docs/documents", files=files).json()["unchanged"] == 1
+        assert client.get("/v1/collections/docs").json()["reading"] == version
     with Collection.open("docs", tmp_path / "store") as collection:
         collection.reindex()
     with TestClient(create_app(settings_of(model, tmp_path)), base_url=ADDRESS) as client:
-        upload = partial(client.post, "/v1/collections/docs/documents", files=[("files", ("tea.md", text.encode()))])
-        assert upload().json()["updated"] == 1
+        assert client.post("/v1/collections/docs/documents", files=files).json()["updated"] == 1
+        assert client.get("/v1/collections/docs").json()["reading"] == 3
+        assert client.get(f"/v1/collections/docs/documents/{name}").json()["text"] == read
 
 
 def test_files_have_the_names_that_files_of_a_folder_may_have(served, docs):

@@ -76,7 +76,7 @@ def complain_of_empty(roots: Iterable[Root]) -> None:
             complain(f"twinvec: no documents found in {printable(root.path)}")
             continue
         wanted = f"files that match {', '.join(root.include)}" if root.include else "all files"
-        left_out = ["hidden files", "caches", "virtual environments", "node_modules"]
+        left_out = ["hidden files", "lock files of Office", "caches", "virtual environments", "node_modules"]
         left_out += ["what .gitignore names"] if root.gitignore else []
         left_out += [f"what matches {', '.join(root.exclude)}"] if root.exclude else []
         complain(

@@ -1,10 +1,17 @@
-"""Front matter: the YAML block at the top of a Markdown file, which describes the text and does not belong to it."""
+"""Front matter: the block at the top of a Markdown file, which describes the text and does not belong to it.
+
+The block is YAML between lines of "---", or TOML between lines of "+++", as Hugo writes it.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from collections.abc import Callable
 from typing import Any
+
+from twinvec.errors import DocumentError
 
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 """Endings of the names of Markdown files."""
@@ -16,36 +23,73 @@ MAX_DEPTH = 20
 """How deep the lists and mappings of a front matter may be nested."""
 
 
-def split_front_matter(text: str, tell: Callable[[str], None] | None = None) -> tuple[dict[str, Any], str]:
+_TOO_LARGE = f"more than the limit of {MAX_BYTES:,} bytes"
+_TOO_DEEP = f"more than {MAX_DEPTH} levels"
+_MOST_DOTS = 500  # of a line: tomllib needs time that is quadratic in the parts of a dotted key
+_TOML_RULE = re.compile(r"^\+{3,}\s*$", re.MULTILINE)
+_TOML_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
+
+
+def split_front_matter(
+    text: str, tell: Callable[[str], None] | None = None, *, toml: bool = False
+) -> tuple[dict[str, Any], str]:
     """Return the front matter's values as plain JSON (dates as strings, sets as lists), and the text below it.
 
     A block that is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, or has aliases stays part of the text: a
-    few lines of aliases can expand to gigabytes. ``tell`` then gets the line and the reason. It is not called for prose
-    between two rules, which begins with a blank line or is valid YAML of another kind.
+    few lines of aliases can expand to gigabytes. With ``toml``, a block between lines of "+++" is TOML with the same
+    limits. ``tell`` gets the line and the reason of a block that stays. It is not called for prose between two rules,
+    which begins with a blank line or is valid YAML of another kind.
     """
-    if not text.startswith("---"):
+    is_toml = toml and _TOML_RULE.match(text) is not None
+    if not is_toml and not text.startswith("---"):
         return {}, text
-    from frontmatter.default_handlers import YAMLHandler
+    from frontmatter.default_handlers import BaseHandler, YAMLHandler
 
     try:
-        block, body = YAMLHandler().split(text)
+        block, body = (BaseHandler(_TOML_RULE) if is_toml else YAMLHandler()).split(text)
     except ValueError:  # no line ends the block
         return {}, text
     try:
-        values = _values(block)
+        values = (_toml_values if is_toml else _yaml_values)(block)
     except Exception as error:  # bad values make YAML's constructors raise AttributeError, OverflowError and others
         if tell is not None and text.split("\n", 2)[1].strip():
-            tell(_reason(error, block, text.count("\n", 0, text.index(block)) + 1))
+            tell((_toml_reason if is_toml else _yaml_reason)(error, block, text.count("\n", 0, text.index(block)) + 1))
         return {}, text
     return ({}, text) if values is None else (values, body.lstrip("\r\n"))
 
 
-def _values(block: str) -> dict[str, Any] | None:
+def _toml_values(block: str) -> dict[str, Any]:
+    """Return the values of a block of TOML."""
+    if len(block.encode()) > MAX_BYTES:
+        raise DocumentError(_TOO_LARGE)
+    if any(line.count(".") > _MOST_DOTS for line in block.splitlines()):
+        raise DocumentError(_TOO_DEEP)
+    try:
+        values = tomllib.loads(block)
+    except RecursionError as error:
+        raise DocumentError(_TOO_DEEP) from error
+    level: list[Any] = [values]
+    for _ in range(MAX_DEPTH):
+        children = (child for each in level for child in (each.values() if isinstance(each, dict) else each))
+        level = [child for child in children if isinstance(child, (dict, list))]
+    if level:
+        raise DocumentError(_TOO_DEEP)
+    plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    return plain
+
+
+def _toml_reason(error: Exception, _block: str, first: int) -> str:
+    """Return the reason why a block of TOML cannot be read, as ``_yaml_reason`` does for YAML."""
+    found = _TOML_LINE.fullmatch(str(error))
+    return f"line {first - 1 + int(found[2])}: {found[1]}" if found else str(error)
+
+
+def _yaml_values(block: str) -> dict[str, Any] | None:
     """Return the values of a block; None if it is YAML, but not a mapping."""
     import yaml
 
     if len(block.encode()) > MAX_BYTES:
-        raise yaml.YAMLError(f"more than the limit of {MAX_BYTES:,} bytes")
+        raise yaml.YAMLError(_TOO_LARGE)
     _check_plain(block)
     values = yaml.load(block, Loader=_loader()) or {}
     if not isinstance(values, dict):
@@ -76,10 +120,10 @@ def _check_plain(block: str) -> None:
         if isinstance(event, yaml.AliasEvent):
             raise yaml.MarkedYAMLError(problem="aliases (*name) are not read", problem_mark=mark)
         if depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(problem=f"more than {MAX_DEPTH} levels", problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=mark)
 
 
-def _reason(error: Exception, block: str, first: int) -> str:
+def _yaml_reason(error: Exception, block: str, first: int) -> str:
     """Return the reason why a block cannot be read, with the line of the file if it is known.
 
     The block begins in line ``first`` of the file.

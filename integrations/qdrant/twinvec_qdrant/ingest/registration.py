@@ -72,11 +72,14 @@ def _reading_version(catalog: Catalog, *, is_old: Callable[[Iterable[str]], bool
     """Return the version of the reading that the collection uses.
 
     A collection that an older version of twinvec made records none. Then ``is_old`` says, from the ids of the
-    documents, whether their files were read by version 1, and the answer is recorded if ``write``.
+    documents, whether their files were read by version 1. Version 2 reads all other files as version 1 does. The
+    answer is recorded if ``write``.
     """
     version = stored_description(catalog.backend).reading
     if version is None:
-        version = 1 if is_old(catalog.sources()) else NEWEST_READING
+        version = NEWEST_READING
+        if next(catalog.sources(), None) is not None:
+            version = 1 if is_old(catalog.sources()) else 2
         if write:
             with catalog.backend.writing:
                 catalog.backend.write_metadata({"reading": version})

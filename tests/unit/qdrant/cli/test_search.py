@@ -12,9 +12,10 @@ import office_files
 from cases import slow
 from twinvec import Encoder, Hit
 from twinvec.retrieval import Passage
-from twinvec_qdrant import Collection, search_collections
+from twinvec_qdrant import Collection, opening, search_collections
 from twinvec_qdrant.asking import Asked, FoundHit, search_as_asked
 from twinvec_qdrant.cli.results.hits import ShownHit, rendered, safe
+from twinvec_qdrant.settings import NEWEST_READING
 
 GUIDE = """# Guide
 
@@ -123,6 +124,34 @@ def test_places_only(twinvec, filled, folder, monkeypatch):
     assert twinvec(*search).out.splitlines()[0] == "guide.md", "lines are those of the file as it is now"
     (folder / "guide.md").unlink()
     assert twinvec(*search).out.splitlines()[0] == "guide.md"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, NEWEST_READING])
+def test_lines_of_files_that_are_read_without_parts_of_them(version, twinvec, tmp_path, tiny_model, monkeypatch):
+    """An older collection reads a web archive as text; its own ingest, and the places of its hits, stay so."""
+    folder, store = tmp_path / "files", ("--path", tmp_path / "store")
+    folder.mkdir()
+    ships = "".join(f"\x1b[36m{row}\x1b[0m A ship sails to the other side of the sea.\n\n" for row in range(30))
+    log = f"{ships}\x1b[31mThe \x1b[1mharbour\x1b[0m opens at noon{', and it closes at night' * 6}.\n\n{ships}"
+    (folder / "a.log").write_text(log)
+    (folder / "b.md").write_text("+++\n# a comment\ntitle = 'Tea'\n+++\n\n## Zebra\n\nYes.\n\n## Zoo\n\nYes.\n")
+    office_files.write_mhtml(folder / "c.mhtml", "<h1>Milk</h1><p>A cow is milked by hand.</p>")
+    with monkeypatch.context() as older:
+        older.setattr(opening, "NEWEST_READING", version)
+        assert twinvec("ingest", folder, *NOTES[:2], *store, "--model", tiny_model("bert")).code == 0
+    assert figures(twinvec("ingest", folder, *NOTES[:2], *store, "--json"))["unchanged"] == 3
+    assert figures(twinvec("info", *NOTES[:2], *store, "--json"))["reading"] == version
+    found = twinvec("search", "noon", "zebra", "cow", *NOTES, *store, "--files", "--limit", 1).out
+    lines = found.replace(f"{folder}/", "").splitlines()
+    numbered = enumerate((folder / "c.mhtml").read_text().splitlines(), 1)
+    line = next(number for number, text in numbered if "cow" in text)
+    assert lines[0] == "a.log:61"
+    assert lines[1] == "b.md:8"
+    assert lines[2] == ("c.mhtml" if version > 2 else f"c.mhtml:{line}")
+    shown = twinvec("get", "c.mhtml", *NOTES[:2], *store).out
+    assert "A cow is milked by hand." in shown
+    assert ("Content-Type" in shown) == (version == 2)
 
 
 @pytest.mark.slow
@@ -367,7 +396,7 @@ def rude(twinvec, tmp_path, tiny_model):
     """Options that name a collection of documents whose names or texts hold what a terminal takes as an order."""
     folder = tmp_path / "rude"
     folder.mkdir()
-    (folder / "text.txt").write_text(f"The zebra {ORDER}sleeps.")
+    (folder / "rows.jsonl").write_text(json.dumps({"id": "text", "text": f"The zebra {ORDER}sleeps."}))
     (folder / "new\nline.md").write_text("The walrus sleeps.")
     (folder / f"it's{ORDER}.md").write_text("The badger sleeps.")
     (folder / "two  blanks.txt").write_text("The otter sleeps.")
@@ -398,7 +427,7 @@ def test_names_are_one_line_and_can_be_copied_into_a_shell(twinvec, rude, tmp_pa
 
 @pytest.mark.slow
 def test_get_cleans_texts_for_a_terminal_only(twinvec, on_terminal, rude):
-    ids = ("text.txt", f"it's{ORDER}.md")
+    ids = ("rows.jsonl/text", f"it's{ORDER}.md")
     assert f"The zebra {ORDER}sleeps." in twinvec("get", *ids, *rude).out, "a pipe gets what is stored"
     for command in (("get", *ids), ("delete", "--filter", f"id={ids[1]}", "--dry-run")):
         shown = on_terminal(80, *command, *rude)

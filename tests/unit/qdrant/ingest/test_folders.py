@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import office_files
 from cases import slow
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection, read_source
@@ -73,6 +74,20 @@ def test_a_file_that_breaks_keeps_its_older_version_also_with_prune(store, folde
     assert (report.failed, report.deleted) == (2, 0)
     with Collection.open("notes", store, encoder=encoder) as collection:
         assert "As hot as it gets." in collection.get(["guide.md"])[0].text
+
+
+def test_a_document_that_is_open_in_an_office_program_changes_nothing(store, folder):
+    """Word keeps a lock file beside it, which is no document, and hides none from pruning."""
+    encoder = WordEncoder(max_tokens=256)
+    (folder / "picture.png").unlink()
+    office_files.write_docx(folder / "report.docx", ["The tea is hot."])
+    ingest(store, folder, encoder)
+    (folder / "~$report.docx").write_bytes(b"\x05Ann Bee" + bytes(154))
+    (folder / "latin.txt").unlink()
+    report = ingest(store, folder, encoder, prune=True)
+    assert (report.new, report.unchanged, report.deleted, report.failed) == (0, 3, 1, 0)
+    with Collection.open("notes", store, encoder=encoder) as collection:
+        assert sorted(collection.find()) == ["deep/bread.txt", "guide.md", "report.docx"]
 
 
 def test_the_folder_is_not_taken_in_with_another_model(store, folder):

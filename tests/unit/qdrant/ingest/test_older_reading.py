@@ -9,6 +9,7 @@ import pytest
 import office_files
 from reading_ahead import read_ahead
 from twinvec.retrieval.base import Hit
+from twinvec.retrieval.documents import Document
 from twinvec_qdrant import Collection, Root, opening, read_source
 from twinvec_qdrant.cli.results.places import Places
 from twinvec_qdrant.ingest.reading.results import PagedDocument
@@ -16,25 +17,47 @@ from twinvec_qdrant.stored_roots import StoredRoot
 from words import WordEncoder
 
 URI = f"data:image/png;base64,{'A' * 120}"
-NEW, OLD = 2, 1
-READ = {  # of each version: the texts by path
+NEW, MIDDLE, OLD = 3, 2, 1
+HUGO = '+++\ntitle = "Leaves"\ndate = 2024-03-01\n+++\nGreen leaves.'
+READ = {  # of each version: the texts by path, where they differ from those of the version before
     OLD: {
         "a.pdf": "tea is brewed with boil-\ning water\n\n\x0cmilk is cold\n\n",
-        "b.html": "[All of the book](all.html)\n\nSet brew\\_time to 4 \\* 60.",
+        "b.html": "[All of the book](all.html)\n\nSet brew\\_time to 4 \\* 60.\n\nHow long?Four minutes.",
         "c.docx": "the leaf\\_size of tea",
         "d.md": f"# Tea\n\n![A pot]({URI})",
         "e.eml": "a pot\\_of tea",
         "f.txt": f"a_b {URI}",
+        "g.log": "\x1b[36mdeploy\x1b[0m started\nend",
+        "h.mhtml": None,  # as the file is
+        "i.pptx": "<!-- Slide number: 1 -->\n# All about tea\n\n![Picture 2](Picture2.jpg)\n\n"
+        "<!-- Slide number: 2 -->\n# Water\n\n![Picture 2](Picture2.jpg)",
+        "j.xlsx": "## Sheet\n| tea | price |\n| --- | --- |\n| green | 7 |\n\n## Empty\n|\n|  |",
+        "k.md": HUGO,
     },
-    NEW: {
+    MIDDLE: {
         "a.pdf": "tea is brewed with boiling water\n\nmilk is cold",
-        "b.html": "Set brew_time to 4 * 60.",
+        "b.html": "Set brew_time to 4 * 60.\n\nHow long?Four minutes.",
         "c.docx": "the leaf_size of tea",
         "d.md": "# Tea\n\n![A pot](data:image/png;base64...)",
         "e.eml": "a pot_of tea",
-        "f.txt": f"a_b {URI}",
+    },
+    NEW: {
+        "b.html": "Set brew_time to 4 * 60.\n\nHow long?\n\nFour minutes.",
+        "g.log": "deploy started\nend",
+        "h.mhtml": "# Milk\n\nMilk is cold.",
+        "i.pptx": "# All about tea\n\n# Water",
+        "j.xlsx": "## Sheet\n| tea | price |\n| --- | --- |\n| green | 7 |",
+        "k.md": "Green leaves.",
     },
 }
+CHANGED = {OLD: 10, MIDDLE: len(READ[NEW])}  # documents that the newest version reads differently
+
+
+def texts(folder, version):
+    """The texts of the folder's documents, as a version reads them."""
+    found = {name: text for each in range(OLD, version + 1) for name, text in READ[each].items()}
+    as_it_is = (folder / "h.mhtml").read_bytes().decode()
+    return {name: as_it_is if text is None else text for name, text in found.items()}
 
 
 @pytest.fixture
@@ -42,11 +65,19 @@ def folder(tmp_path):
     folder = tmp_path / "notes"
     folder.mkdir()
     office_files.write_pdf(folder / "a.pdf", [["tea is brewed with boil-", "ing water"], ["milk is cold"]])
-    (folder / "b.html").write_text('<nav><a href="all.html">All of the book</a></nav><p>Set brew_time to 4 * 60.</p>')
+    (folder / "b.html").write_text(
+        '<nav><a href="all.html">All of the book</a></nav><p>Set brew_time to 4 * 60.</p>'
+        "<details><summary>How long?</summary>Four minutes.</details>"
+    )
     office_files.write_docx(folder / "c.docx", ["the leaf_size of tea"])
     (folder / "d.md").write_text(f"# Tea\n\n![A pot]({URI})")
     office_files.write_eml(folder / "e.eml", html="<p>a pot_of tea</p>", subject="Tea", **{"from": "a@example.org"})
     (folder / "f.txt").write_text(f"a_b {URI}")
+    (folder / "g.log").write_text("\x1b[36mdeploy\x1b[0m started\nend")
+    office_files.write_mhtml(folder / "h.mhtml", "<h1>Milk</h1><p>Milk is cold.</p>")
+    office_files.write_pptx(folder / "i.pptx", ["All about tea", "Water"], picture="")
+    office_files.write_xlsx(folder / "j.xlsx", [["tea", "price"], ["green", 7]], empty=["Empty"])
+    (folder / "k.md").write_text(HUGO)
     return folder
 
 
@@ -54,19 +85,21 @@ def opened(tmp_path):
     return Collection.open("notes", tmp_path / "store", encoder=WordEncoder(), chunking=False)
 
 
-@pytest.fixture
-def old(folder, tmp_path, monkeypatch):
-    """A collection as an older version made it: its description has no reading."""
-    with monkeypatch.context() as patched, opened_by_older(patched, tmp_path) as collection:
+@pytest.fixture(params=[OLD, MIDDLE])
+def old(folder, tmp_path, monkeypatch, request):
+    """A collection as an older version made it, and the version of its reading, which the first one does not record."""
+    recorded = {} if request.param == OLD else {"reading": request.param}
+    with monkeypatch.context() as patched, opened_by_older(patched, tmp_path, recorded.get("reading")) as collection:
         reading = read_source(folder)
-        reading.read_by(OLD)
+        reading.read_by(request.param)
         collection.ingest(list(reading))
-        assert "reading" not in collection._backend.read_metadata()
-        yield collection
+        assert recorded.items() <= collection._backend.read_metadata().items()
+        assert bool(recorded) == ("reading" in collection._backend.read_metadata())
+        yield collection, request.param
 
 
-def opened_by_older(patched, tmp_path):
-    patched.setattr(opening, "NEWEST_READING", None)
+def opened_by_older(patched, tmp_path, version=None):
+    patched.setattr(opening, "NEWEST_READING", version)
     return opened(tmp_path)
 
 
@@ -75,63 +108,98 @@ def points(collection):
     return {each.id: each.payload for each in collection._backend.scroll([]) if each.payload["kind"] != "note"}
 
 
+def stored_texts(collection):
+    """Return the texts of all documents by id, without the titles that are stored above them."""
+    titles = {"e.eml": "Tea\n\n", "k.md": "Leaves\n\n"}
+    return {each.id: each.text.removeprefix(titles.get(each.id, "")) for each in collection.get(collection.find())}
+
+
 def counts(report):
     return report.new, report.updated, report.unchanged, report.deleted, report.encoded
 
 
-@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize("version", [OLD, MIDDLE, NEW])
 def test_a_version_reads_files_in_its_way(folder, version):
-    reading = Root(str(folder)).read(read_ahead)
-    reading.read_by(version)
-    documents = {each.id: each for each in reading}
-    assert {name: each.text for name, each in documents.items()} == READ[version]
-    pdf = documents["a.pdf"]
+    for options in ((), (read_ahead,)):
+        reading = Root(str(folder)).read(*options)
+        reading.read_by(version)
+        documents = {each.id: each for each in reading}
+        assert {name: each.text for name, each in documents.items()} == texts(folder, version)
+    pdf, hugo = documents["a.pdf"], documents["k.md"]
     assert isinstance(pdf, PagedDocument)
     assert pdf.payload["format"] == ("markdown" if version == OLD else "text")
     assert [pdf.text[start:].lstrip("\x0c")[:4] for start in pdf.pages] == ["tea ", "milk"]
+    assert documents["h.mhtml"].payload["format"] == ("markdown" if version == NEW else "text")
+    assert (hugo.title, hugo.payload.get("date")) == (("Leaves", "2024-03-01") if version == NEW else ("", None))
 
 
 def test_files_are_read_in_the_newest_way_without_a_collection(folder):
-    assert {each.id: each.text for each in Root(str(folder))} == READ[NEW]
+    assert {each.id: each.text for each in Root(str(folder))} == texts(folder, NEW)
 
 
 def test_an_older_collection_is_unchanged_by_its_own_ingest(folder, old):
-    before = points(old)
+    collection, version = old
+    before = points(collection)
     for options in ({"dry_run": True}, {}, {"prune": True}):
-        assert counts(old.ingest(Root(str(folder)), **options)) == (0, 0, 6, 0, 0)
-        assert old._backend.read_metadata().get("reading") == (None if options.get("dry_run") else OLD)
-    assert counts(old.ingest(read_source(folder))) == (0, 0, 6, 0, 0)
-    assert points(old) == before
-    assert old.info()["reading"] == OLD
+        assert counts(collection.ingest(Root(str(folder)), **options)) == (0, 0, 11, 0, 0)
+        recorded = None if version == OLD and options.get("dry_run") else version
+        assert collection._backend.read_metadata().get("reading") == recorded
+    assert counts(collection.ingest(read_source(folder))) == (0, 0, 11, 0, 0)
+    assert points(collection) == before
+    assert collection.info()["reading"] == version
 
 
-@pytest.mark.parametrize("version", [OLD, NEW])
-def test_the_lines_of_a_hit_are_found_with_and_without_the_bytes_of_an_image(folder, version):
-    text = READ[version]["d.md"]
-    hit = Hit("d.md", text, 1.0, {}, {"source": "d.md", "format": "markdown"})
+LINES = {"d.md": ("# Tea", 1, 3), "g.log": ("deploy", 1, 2), "k.md": ("Green", 5, 5), "h.mhtml": ("Milk", None, None)}
+
+
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("version", [OLD, MIDDLE, NEW])
+def test_the_lines_of_a_hit_are_found_in_its_file_by_every_version(folder, version, name):
+    """Also without the bytes of an image, without escape sequences, and below a front matter."""
+    reading = read_source(folder)
+    reading.read_by(version)
+    (document,) = (each for each in reading if each.id == name)
+    hit = Hit(name, document.text, 1.0, {}, {"source": name, **document.payload})
     places = Places([StoredRoot("notes", True, str(folder), socket.gethostname())])
-    assert places.lines("d.md", hit, 0, len(text)) == (1, 3)
+    begin, first, last = LINES[name]
+    if version < NEW and name in ("h.mhtml", "k.md"):  # the whole file is the text
+        first, last = 1, document.text.count("\n") + 1
+    assert places.lines(name, hit, 0, len(document.text)) == (None if first is None else (first, last))
+    piece = document.text.index(begin)
+    found = places.lines(name, hit, piece, piece + len(begin))
+    assert found is None if first is None else found is not None and first <= found[0] == found[1] <= last
 
 
 @pytest.mark.slow
 def test_reindex_brings_an_older_collection_to_the_newest_reading(folder, old):
-    old.ingest(Root(str(folder)))
-    old.reindex(payload_indexes=False)
-    assert old.info()["reading"] == OLD
-    old.reindex()
-    assert old.info()["reading"] == NEW
-    report = old.ingest(Root(str(folder)))
-    assert (report.updated, report.unchanged) == (5, 1)
-    assert {each.id: each.text for each in old.get(old.find())}["b.html"] == READ[NEW]["b.html"]
-    assert counts(old.ingest(Root(str(folder)))) == (0, 0, 6, 0, 0)
+    collection, version = old
+    collection.ingest(Root(str(folder)))
+    collection.reindex(payload_indexes=False)
+    assert collection.info()["reading"] == version
+    collection.reindex()
+    assert collection.info()["reading"] == NEW
+    report = collection.ingest(Root(str(folder)))
+    assert (report.updated, report.unchanged) == (CHANGED[version], 11 - CHANGED[version])
+    assert stored_texts(collection) == texts(folder, NEW)
+    assert counts(collection.ingest(Root(str(folder)))) == (0, 0, 11, 0, 0)
 
 
-def test_an_older_collection_without_such_files_reads_them_in_the_newest_way(folder, tmp_path, monkeypatch):
+def test_an_older_collection_without_such_files_reads_them_as_before_the_third_version(folder, tmp_path, monkeypatch):
+    """An older version may have stored the escape sequences of a text."""
     with monkeypatch.context() as patched, opened_by_older(patched, tmp_path) as collection:
-        collection.ingest([{"id": "f.txt", "text": "of an older version"}])
+        log = {"path": "g.log", "format": "text"}
+        collection.ingest([Document("g.log", READ[OLD]["g.log"], payload=log)])
+        report = collection.ingest(Root(str(folder)))
+        assert (report.new, report.unchanged) == (10, 1)
+        assert collection.info()["reading"] == MIDDLE
+        assert stored_texts(collection) == texts(folder, MIDDLE)
+
+
+def test_an_older_collection_without_documents_reads_in_the_newest_way(folder, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched, opened_by_older(patched, tmp_path) as collection:
         collection.ingest(Root(str(folder)))
         assert collection.info()["reading"] == NEW
-        assert {each.id: each.text for each in collection.get(["b.html"])} == {"b.html": READ[NEW]["b.html"]}
+        assert stored_texts(collection) == texts(folder, NEW)
 
 
 def test_a_new_collection_records_the_newest_reading_which_a_copy_keeps(folder, tmp_path):
@@ -142,4 +210,4 @@ def test_a_new_collection_records_the_newest_reading_which_a_copy_keeps(folder, 
         collection.push(tmp_path / "other")
     with Collection.open("notes", tmp_path / "other", encoder=WordEncoder()) as copy:
         assert copy.info()["reading"] == NEW
-        assert counts(copy.ingest(Root(str(folder)))) == (0, 0, 6, 0, 0)
+        assert counts(copy.ingest(Root(str(folder)))) == (0, 0, 11, 0, 0)

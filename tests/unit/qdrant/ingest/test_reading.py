@@ -341,6 +341,104 @@ def test_front_matter_may_be_large_and_deep():
     assert (set(values), text) == ({"x", "y"}, "text")
 
 
+HUGO = """+++
+title = 'Tea'
+tags = ["hot", "green"]
+date = 2024-03-01
+published = 2024-03-01T10:00:00Z
+[params]
+weight = 3
++++
+
+# Brewing
+
+Hot.
+"""
+
+
+def test_a_front_matter_of_toml_is_payload_and_not_text(folder):
+    (folder / "a.md").write_text(HUGO)
+    (folder / "b.md").write_bytes(HUGO.replace("\n", "\r\n").encode())
+    (folder / "c.txt").write_text(HUGO)
+    (folder / "d.md").write_text("+++ not a rule\n+++\na = 1\n+++\ntext")
+    (folder / "e.md").write_text("+++\na = 1\n\ntext")
+    (folder / "f.md").write_text("+++\n+++\ntext")
+    found = {each.id: each for each in read_source(folder)}
+    payload = {
+        "tags": ["hot", "green"],
+        "date": "2024-03-01",
+        "published": "2024-03-01 10:00:00+00:00",
+        "params": {"weight": 3},
+        "format": "markdown",
+    }
+    for name in ("a.md", "b.md"):
+        assert found[name].title == "Tea"
+        assert found[name].text.replace("\r", "") == "# Brewing\n\nHot.\n"
+        assert found[name].payload == {"path": name, **payload}
+    for name in ("c.txt", "d.md", "e.md"):
+        assert found[name].text == (folder / name).read_text(), name
+        assert set(found[name].payload) == {"path", "format"}, name
+    assert found["f.md"].text == "text"
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        ("tags = 1\ntitle = x: y", "line 3: Invalid value"),
+        ("\n\na = 1\na = 2", None),  # as prose between two rules begins
+        ("a = 1\n\na = 2", "line 4: Cannot overwrite a value"),
+        ("date = 2024-02-30", "line 2: Invalid date"),
+        ("x = " + "[" * 40_000, "more than 20 levels"),
+        ("x = " + "[" * 20 + "]" * 20, "more than 20 levels"),
+        ("a." * 20 + "a = 1", "more than 20 levels"),
+        ("a." * 30_000 + "a = 1", "more than 20 levels"),
+        ("x = " + "{a = " * 10_000, "more than 20 levels"),
+        (f"x = '{'y' * MAX_BYTES}'", "more than the limit of 65,536 bytes"),
+        (f"x = 0x{'f' * 6000}", "Exceeds the limit"),
+    ],
+)
+def test_why_a_front_matter_of_toml_is_text_is_told_with_the_line(block, reason, folder, caplog):
+    text = f"+++\n{block}\n+++\ntext"
+    (folder / "b.md").write_text(text)
+    assert read(folder)["b.md"] == text
+    start = f"b.md: the front matter cannot be read and stays text: {reason}"
+    assert [told.startswith(start) for told in caplog.messages] == ([] if reason is None else [True])
+
+
+def test_a_front_matter_of_toml_may_be_large_and_deep():
+    block = f"x = {'[' * (MAX_DEPTH - 1)}{']' * (MAX_DEPTH - 1)}\ny = '{'v' * (MAX_BYTES - 200)}'"
+    values, text = split_front_matter(f"+++\n{block}\n+++\ntext", toml=True)
+    assert (set(values), text) == ({"x", "y"}, "text")
+
+
+def test_only_the_newest_reading_knows_toml():
+    assert split_front_matter(HUGO) == ({}, HUGO)
+
+
+@pytest.mark.parametrize(
+    ("shown", "plain"),
+    [
+        ("\x1b[36mdeploy\x1b[0m started\r\n", "deploy started\r\n"),
+        ("\x1b[1;38;2;9;9;9mtea\x1b[m\x1b[2K\x1b[?25l", "tea"),
+        ("\x1b]0;a title\x07tea\n", "tea\n"),
+        ("\x1b]8;;https://tea.example\x1b\\tea\x1b]8;;\x1b\\", "tea"),
+        ("\x1b(B\x1b[mtea\x1b7\x1bM", "tea"),
+        ("\x1b]0;without an end\ntea", "0;without an end\ntea"),
+        ("\x1b[\ntea\x1b", "\ntea\x1b"),
+        ("[36m tea", "[36m tea"),
+    ],
+)
+def test_escape_sequences_of_terminals_are_no_text(folder, shown, plain):
+    (folder / "a.log").write_bytes(f"tea\n{shown}".encode())
+    assert read(folder)["a.log"] == f"tea\n{plain}"
+    assert shown.count("\n") == plain.count("\n")
+
+
+def test_a_log_of_escape_sequences_alone_holds_no_text(folder):
+    (folder / "a.log").write_text("\x1b[2J\x1b[H\n")
+    assert read(folder)["a.log"] == "holds no text"
+
+
 def test_standard_input_is_json_lines(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps({"id": "a", "text": "b"}).encode())))
     assert read("-") == {"a": "b"}

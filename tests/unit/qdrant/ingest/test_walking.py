@@ -155,6 +155,22 @@ def test_a_pattern_names_the_files_that_it_matches(folder, monkeypatch):
     assert [each.id for each in Root.named("[a].txt").read()] == ["[a].txt"]
 
 
+def test_lock_files_of_open_documents_are_left_out(folder):
+    for name in ("~$report.docx", "docs/~$prices.xlsx", "docs/.~lock.prices.ods#", "~notes.md", "$notes.md", "a~$b.md"):
+        (folder / name).write_bytes(b"text" if name.endswith(".md") else b"\x05Ann Bee" + bytes(150))
+    (folder / "~$folder").mkdir()
+    (folder / "~$folder" / "h.md").write_text("text")
+    found = ids(folder)
+    assert sorted(found) == sorted([*FILES, "~notes.md", "$notes.md", "a~$b.md", "~$folder/h.md"])
+    assert length_hint(read_source(folder)) == len(found)
+    root = Root(str(folder))
+    assert not root.follows(folder / "~$report.docx")
+    assert root.follows(folder / "~$folder" / "h.md")
+    assert Root(str(folder), include=("~$*.docx",)).is_empty()
+    (alone,) = read_source(folder / "~$report.docx")
+    assert isinstance(alone, Failure), "who names it has it read"
+
+
 def test_a_root_follows_what_it_reads(folder, tmp_path):
     (folder / ".gitignore").write_text("*.log\nlog/\n")
     (folder / "env").mkdir()

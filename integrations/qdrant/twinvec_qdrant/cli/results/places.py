@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from twinvec.errors import DocumentError
 from twinvec.retrieval.base import Hit, body_start, pages_of
@@ -14,8 +15,9 @@ from twinvec.retrieval.windows import whole_lines
 from twinvec_qdrant.asking import FoundHit
 from twinvec_qdrant.cli.results.hits import ShownHit
 from twinvec_qdrant.ingest.cutting.markdown import is_markdown, located_sections, with_line_feeds
-from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris
+from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
+from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES
 from twinvec_qdrant.stored_roots import StoredRoot, owner
 
 RootsOf = Mapping[str, Iterable[StoredRoot]]
@@ -29,7 +31,7 @@ class Places:
 
     def __init__(self, roots: Iterable[StoredRoot]) -> None:
         self._roots = {root.name: root for root in roots}
-        self.text = cache(_read)
+        self._read = cache(_read)
 
     def described(self, source: str) -> str:
         """Return what the source of a document holds, in the user's words, or ""."""
@@ -48,15 +50,27 @@ class Places:
         except (OSError, ValueError):  # an id may be no path at all
             return None
 
+    def text(self, path: Path, payload: Mapping[str, Any]) -> str | None:
+        """Return the text of a document's file, with lines that end in \\n as in chunks; None if the file is no text.
+
+        What was converted when it was read, such as a PDF or a web page, is no text for people, although its bytes may
+        be. Older collections have read web archives as text.
+        """
+        suffix = path.suffix.lower()
+        if suffix in SLOW_SUFFIXES and (suffix not in ARCHIVES or payload.get("format") != "text"):
+            return None
+        return self._read(path)
+
     def lines(self, source: str, hit: Hit, start: int, end: int) -> tuple[int, int] | None:
         """Return the first and the last line of ``hit.text[start:end]`` in its file, from 1; None if not found."""
         path = self.file(source)
-        text = None if path is None else self.text(path)
+        text = None if path is None else self.text(path, hit.payload)
         if text is None or start == end:
             return None
         body = body_start(hit)
         before, passage = with_line_feeds(hit.text[body:start]), with_line_feeds(hit.text[start:end])
-        for read in dict.fromkeys((without_data_uris(text), text)):  # older collections keep data URIs
+        plain = without_escapes(text)
+        for read in dict.fromkeys((without_data_uris(plain), plain, without_data_uris(text), text)):  # of all versions
             at = _only_place(read, with_line_feeds(hit.text[body:]), source, hit)
             found = _only_place(read, passage, source, hit) if at is None else at + len(before)
             if found is not None:
@@ -100,21 +114,18 @@ def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
     if not is_markdown(Document(source, "", payload=hit.payload)):
         return [range(len(text))]
     starts = [0, *(each.end() for each in re.finditer("\n", text)), len(text) + 1]
-    sections = located_sections(text, [title] if title else [])
-    below = [(" > ".join(path), range(starts[first], starts[end])) for path, first, end in sections]
-    found = [each for whole, each in below if whole == heading]
+    below: list[tuple[str, range]] = []
+    found: list[range] = []
+    for toml in (False, True):  # older collections read a front matter of TOML as text
+        sections = located_sections(text, [title] if title else [], toml=toml)
+        below = [(" > ".join(path), range(starts[first], starts[end])) for path, first, end in sections]
+        found = found or [each for whole, each in below if whole == heading]
     if not found and heading:  # a long heading path has lost its beginning in the chunk
         found = [each for whole, each in below if whole.endswith(f" > {heading}")]
     return found or [range(len(text))]
 
 
 def _read(path: Path) -> str | None:
-    """Return the text of a file, with lines that end in \\n as in chunks; None for a file that is no text.
-
-    What is converted when it is read, such as a PDF or a web page, is no text for people, although its bytes may be.
-    """
-    if path.suffix.lower() in SLOW_SUFFIXES:
-        return None
     try:
         if path.stat().st_size > _LARGEST:
             return None

@@ -101,7 +101,7 @@ def _found(place: CollectionPlace, identity: str) -> FoundDocument | None:
     document = Document(first["id"], first["text"], payload=first["payload"])
     places = Places(map(StoredRoot.of_fields, found.get("roots", [])))  # an older server tells no roots
     file = places.file(document.id)
-    text = None if file is None else places.text(file)
+    text = None if file is None else places.text(file, document.payload)
     return FoundDocument(document, text or document.text, file, places.described(document.id))
 
 

@@ -35,11 +35,14 @@ def markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str]
     return [(path, "\n".join(lines[first:end])) for path, first, end in located_sections(text, title)]
 
 
-def located_sections(text: str, title: list[str]) -> list[Section]:
-    """Return the sections of a text whose lines end in \\n; those of a front matter are in none."""
+def located_sections(text: str, title: list[str], *, toml: bool = False) -> list[Section]:
+    """Return the sections of a text whose lines end in \\n; those of a front matter are in none.
+
+    With ``toml``, a front matter may be TOML too, as in the file of a document whose text has none.
+    """
     from markdown_it import MarkdownIt
 
-    _, body = split_front_matter(text)
+    _, body = split_front_matter(text, toml=toml)
     tokens = MarkdownIt("commonmark").disable("inline").parse(body)
     before = text.count("\n", 0, len(text) - len(body))  # a front matter goes from the beginning
     sections: list[Section] = []

@@ -1,7 +1,7 @@
 """Converting: the bytes of a document in an office or web format -> Markdown, by the extra ``documents``.
 
-markitdown converts all formats but workbooks (``spreadsheets``) and PDFs (``pdf_pages``). A web page is freed before
-from what leads elsewhere: navigation, tables of contents, the addresses of images and of pages of the same site.
+markitdown converts all formats but workbooks (``spreadsheets``) and PDFs (``pdf_pages``). Web pages are made ready for
+it before (``web_pages``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from twinvec.errors import DocumentError, MissingExtraError, TwinvecError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
+from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES, PAGES, cleaned, page_of_archive
 from twinvec_qdrant.settings import NEWEST_READING
 
 CONVERTED = frozenset({".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"})
@@ -28,16 +29,11 @@ _BEGINNINGS = {
     **dict.fromkeys((".msg", ".xls"), _OLE),
     ".ipynb": b"{",
 }
-_PAGES = (".htm", ".html")
-_NAVIGATION = re.compile(
-    r"(?:doc-?|site-?)?nav(?:bar|header|footer|igation|-panel)?|toc|toctree-wrapper|table-of-contents|breadcrumbs?"
-    r"|pagination"
-)
-_CONTENT = ("html", "body", "main", "article", "h1")  # no navigation, whatever is said of them
-_LISTS = ("ul", "ol", "dl")
-_ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")  # how the address of another site begins
-_HEADING = re.compile(r"h[1-6]$")
-_WORD = re.compile(r"\w")
+_SLIDES = ".pptx"
+_SLIDE_NUMBER = re.compile(r"^<!-- Slide number: \d+ -->$", re.MULTILINE)
+_PICTURE = re.compile(r"^!\[([^\]\n]*)\]\((\w*)\.jpg\)$", re.MULTILINE)
+_NO_WORD = re.compile(r"\W")
+_BLANK_LINES = re.compile(r"\n{3,}")
 _UNESCAPED = {"escape_asterisks": False, "escape_underscores": False}  # names such as a_b are found as they are
 _LONGEST_REASON = 500
 
@@ -45,7 +41,8 @@ _LONGEST_REASON = 500
 def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     """Return the Markdown of a document; ``suffix`` is the ending of its name.
 
-    By version 1 of the reading, a PDF has a Markdown too, and a web page is converted as it is.
+    By version 1 of the reading, a PDF has a Markdown too, and a web page is converted as it is. Web archives are for
+    version 3.
 
     Raises:
         DocumentError: the document is broken, or is of another format than its name says.
@@ -53,20 +50,25 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     """
     _check_format(data, suffix)
     try:
-        return read_workbook(data, suffix) if suffix in SPREADSHEETS else _by_markitdown(data, suffix, version)
+        if suffix in SPREADSHEETS:
+            return read_workbook(data, suffix, version)
+        markdown = _by_markitdown(data, suffix, version)
     except TwinvecError:
         raise
     except Exception as error:  # the many converters raise many types, and one broken file must not stop the reading
         raise DocumentError(f"cannot be converted: {_in_one_line(_first_reason(error))}") from error
+    return _without_placeholders(markdown) if suffix == _SLIDES and version > 2 else markdown
 
 
 def _by_markitdown(data: bytes, suffix: str, version: int) -> str:
     purpose = f"reading {suffix} files"
     telemetry.switch_off()  # markitdown uses ONNX Runtime
     package = import_extra("markitdown", "documents", purpose, "twinvec-qdrant")
-    is_page = suffix in _PAGES and version > 1
-    info = package.StreamInfo(extension=suffix, charset="utf-8" if is_page else None)
-    stream = BytesIO(_without_navigation(data) if is_page else data)
+    is_page = suffix in (*PAGES, *ARCHIVES) and version > 1
+    extension = PAGES[0] if suffix in ARCHIVES else suffix
+    info = package.StreamInfo(extension=extension, charset="utf-8" if is_page else None)
+    page = page_of_archive(data) if suffix in ARCHIVES else (data, "")
+    stream = BytesIO(cleaned(*page, version) if is_page else data)
     try:
         converter = package.MarkItDown(enable_plugins=False)
         return str(converter.convert_stream(stream, stream_info=info, **(_UNESCAPED if version > 1 else {})).markdown)
@@ -76,54 +78,13 @@ def _by_markitdown(data: bytes, suffix: str, version: int) -> str:
         raise
 
 
-def _without_navigation(data: bytes) -> bytes:
-    """Return a web page, in UTF-8, without what leads elsewhere; a page without headings has its title as heading."""
-    from bs4 import BeautifulSoup
+def _without_placeholders(markdown: str) -> str:
+    """Return the Markdown of slides without their numbers, and without the pictures that have no description.
 
-    page = BeautifulSoup(data, "html.parser", from_encoding="utf-8" if _is_utf8(data) else None)
-    for image in page.find_all("img"):
-        image.replace_with(str(image.get("alt") or ""))
-    for element in page.find_all(True):
-        if _is_navigation(element):
-            element.extract()
-    for link in page.find_all("a", href=True):
-        del link["title"]
-        if not _ELSEWHERE.match(str(link["href"])):
-            link.unwrap()
-    body = page.body or page
-    if not body.get_text(strip=True):
-        return data  # it is nothing else
-    if page.title and not body.find(_HEADING):
-        heading = page.new_tag("h1")
-        heading.string = " ".join(page.title.extract().get_text().split())
-        body.insert(0, heading)
-    return bytes(page.encode("utf-8"))
-
-
-def _is_navigation(element: Any) -> bool:
-    """Return whether an element of a page only leads elsewhere, such as a list of the page's own headings."""
-    names = [*element.get_attribute_list("class"), element.get("id"), element.get("role")]
-    if element.name == "nav" or any(name and _NAVIGATION.fullmatch(name) for name in names):
-        return element.name not in _CONTENT and element.find(_CONTENT) is None
-    if element.name == "a":  # the sign beside a heading
-        return _is_inner(element) and not _WORD.search(element.get_text())
-    if element.name in _LISTS and element.a is not None:
-        linked = sum(len(link.get_text(strip=True)) for link in element.find_all("a") if _is_inner(link))
-        return bool(linked == len(element.get_text(strip=True)))
-    return False
-
-
-def _is_inner(link: Any) -> bool:
-    """Return whether a link leads to another place of its page."""
-    return str(link.get("href") or "").startswith("#")
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+    markitdown writes the name of such a picture in place of the description, or nothing. A blank line separates slides.
+    """
+    text = _PICTURE.sub(lambda found: "" if _NO_WORD.sub("", found[1]) in ("", found[2]) else found[0], markdown)
+    return _BLANK_LINES.sub("\n\n", _SLIDE_NUMBER.sub("", text)).strip()
 
 
 def _check_format(data: bytes, suffix: str) -> None:

@@ -25,12 +25,24 @@ _MARKS = {  # those of UTF-32 first: one of them begins with a mark of UTF-16
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))  # control characters that no text has
 _DATA_URI = re.compile(r"(data:[\w.+-]+/[\w.+-]+(?:;[\w.=+-]+)*;base64),[A-Za-z0-9+/=_-]{100,}")
+_ESCAPE = re.compile(  # ECMA-48, as terminals read it: of 7 bits, and without line ends
+    r"\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # a control sequence, such as a colour or a place of the cursor
+    r"|[\]PX^_][^\x07\x1b\r\n]*(?:\x07|\x1b\\)"  # a control string, such as the title of the window
+    r"|[ -/]*[0-~]"  # every other function, such as a set of characters
+    r")"
+)
 _SAMPLE = 64 * 1024  # bytes of lines that are not ASCII: more of them make no better guess
 
 
 def without_data_uris(markdown: str) -> str:
     """Return Markdown without the bytes of the images in it: ``data:image/png;base64...``, as markitdown writes it."""
     return _DATA_URI.sub(r"\1...", markdown)
+
+
+def without_escapes(text: str) -> str:
+    """Return a text without the escape sequences of terminals, such as ``\\x1b[36m``; its lines stay as they are."""
+    return _ESCAPE.sub("", text) if "\x1b" in text else text
 
 
 def decode(data: bytes) -> tuple[str, str]:

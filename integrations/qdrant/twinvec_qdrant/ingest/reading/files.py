@@ -22,7 +22,7 @@ from twinvec.retrieval.documents import Document, as_document
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
 from twinvec_qdrant.ingest.reading.converting import CONVERTED, convert
-from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris
+from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.mail import MAIL_SUFFIX, read_mail
 from twinvec_qdrant.ingest.reading.older.pdf import read_pdf_of_version_1
 from twinvec_qdrant.ingest.reading.pdf_pages import read_pdf
@@ -36,17 +36,18 @@ from twinvec_qdrant.ingest.reading.results import (
     is_unchanged,
     printable,
 )
+from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES
 from twinvec_qdrant.settings import NEWEST_READING
 
 _NO_TEXT_IN_PDF = "holds no text, perhaps only images; recognise its text first (OCR)"
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 
-SLOW_SUFFIXES = CONVERTED | {MAIL_SUFFIX}
+SLOW_SUFFIXES = frozenset({*CONVERTED, MAIL_SUFFIX, *ARCHIVES})
 """Endings of the names of files that take longer to parse than to send to another process; text files do not."""
 
-VERSIONED_SUFFIXES = (*SLOW_SUFFIXES, *MARKDOWN_SUFFIXES)
-"""Endings of the names of files that versions of the reading read differently."""
+VERSIONED_SUFFIXES = (*CONVERTED, MAIL_SUFFIX, *MARKDOWN_SUFFIXES)
+"""Endings of the names of files that versions 1 and 2 of the reading read differently."""
 
 T = TypeVar("T")
 
@@ -60,6 +61,11 @@ class FileBytes(NamedTuple):
     suffix: str
     data: bytes
     version: int = NEWEST_READING
+
+
+def is_slow(suffix: str, version: int) -> bool:
+    """Return whether a file whose name ends so is slow to parse; versions 1 and 2 of the reading know no archives."""
+    return suffix in SLOW_SUFFIXES and (version > 2 or suffix not in ARCHIVES)
 
 
 def read_file(path: Path, identity: str, version: int = NEWEST_READING) -> Document | Failure:
@@ -77,7 +83,7 @@ def take_file(path: Path, identity: str, version: int = NEWEST_READING) -> FileB
     if identity != printable(identity):
         return Failure(printable(identity), NOT_UTF8)
     suffix = path.suffix.lower()
-    limit = _MAX_CONVERTED_BYTES if suffix in SLOW_SUFFIXES else MAX_TEXT_BYTES
+    limit = _MAX_CONVERTED_BYTES if is_slow(suffix, version) else MAX_TEXT_BYTES
     return _or_failure(identity, lambda: FileBytes(identity, suffix, read_bytes(path, limit), version))
 
 
@@ -127,7 +133,7 @@ def _document(file: FileBytes) -> Document:
     identity, suffix, data, version = file
     if suffix == ".pdf":
         return _of_pdf(file)
-    if suffix in CONVERTED:
+    if suffix in CONVERTED or (suffix in ARCHIVES and version > 2):
         text = _without_data_uris(convert(data, suffix, version), version)
         return Document(identity, text, payload={"path": identity, "format": "markdown"})
     if suffix == MAIL_SUFFIX:
@@ -135,11 +141,13 @@ def _document(file: FileBytes) -> Document:
         own = {"path": identity, "format": "markdown" if letter.is_markdown else "text"}
         return Document(identity, letter.body, letter.subject, letter.payload | own)
     text, encoding = decode(data)
+    if version > 2:
+        text = without_escapes(text)
     is_markdown = suffix in MARKDOWN_SUFFIXES
     payload: dict[str, Any] = {}
     if is_markdown:
         tell = partial(logger.warning, _UNREAD_FRONT_MATTER, printable(identity))
-        payload, text = split_front_matter(_without_data_uris(text, version), tell)
+        payload, text = split_front_matter(_without_data_uris(text, version), tell, toml=version > 2)
     payload |= {"path": identity, "format": "markdown" if is_markdown else "text"}
     if encoding:
         payload["encoding"] = encoding

@@ -18,7 +18,7 @@ from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document
 from twinvec.support.checks import check_settings, path_text
 from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
-from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, FileBytes, parse_file, read_file, take_file
+from twinvec_qdrant.ingest.reading.files import FileBytes, is_slow, parse_file, read_file, take_file
 from twinvec_qdrant.ingest.reading.patterns import Selection, pattern_list
 from twinvec_qdrant.ingest.reading.records import RECORDS_SUFFIX, count_lines, read_lines, read_records
 from twinvec_qdrant.ingest.reading.results import NOT_UTF8, Failure, HelperCall, Read, WithResults, printable
@@ -109,7 +109,7 @@ class Root:
     def read(self, with_results: WithResults | None = None) -> Reading:
         """Return the documents, as ``read_source`` does.
 
-        By ``with_results``, other processes parse the files that are slow to parse (``SLOW_SUFFIXES``): this process
+        By ``with_results``, other processes parse the files that are slow to parse (``is_slow``): this process
         reads their bytes, some files ahead. It reads all other files and records itself, each when its turn comes, so
         that the documents come in the same order.
 
@@ -229,7 +229,7 @@ class Root:
 
 def _with_call(found: FoundFile | Failure, version: int) -> FoundFile | Failure | Read | HelperCall:
     """Return the call that parses a file that is slow to parse, or the failure to read its bytes; else ``found``."""
-    if isinstance(found, Failure) or found.path.suffix.lower() not in SLOW_SUFFIXES:
+    if isinstance(found, Failure) or not is_slow(found.path.suffix.lower(), version):
         return found
     file = take_file(found.path, found.place, version)
     if isinstance(file, Failure):
@@ -261,8 +261,9 @@ def read_source(
     is ``path``, ``format`` ("markdown" or "text") and the front matter of a Markdown file, whose ``title`` becomes the
     document's title, or the sender, recipients and date of a letter. ``encoding`` is in the payload if it was guessed.
 
-    Hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections, links to folders and
-    links that leave the folder are skipped. A file that several links reach is one document, with the first path.
+    Hidden files and folders, Office's lock files, caches, virtual environments, ``node_modules``, embedded collections,
+    links to folders and links that leave the folder are skipped. A file that several links reach is one document, with
+    the first path.
 
     Args:
         source: The folder, the file, or "-".

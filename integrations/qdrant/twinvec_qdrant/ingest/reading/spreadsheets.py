@@ -17,6 +17,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 from twinvec.text import MAX_TEXT_BYTES
+from twinvec_qdrant.settings import NEWEST_READING
 
 SPREADSHEETS = frozenset({".xls", ".xlsx"})
 """Endings of the names of workbooks."""
@@ -34,8 +35,10 @@ Sheets = Iterator[tuple[str, Iterable[Sequence[Any]]]]
 """The name of each sheet, and its rows of values; an empty cell is None or ""."""
 
 
-def read_workbook(data: bytes, suffix: str) -> str:
+def read_workbook(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     """Return the Markdown of a workbook; ``suffix`` is the ending of its name. The first filled row is the header.
+
+    Sheets without cells are left out from version 3 of the reading on.
 
     Raises:
         DocumentError: more text than the limit of a document.
@@ -43,11 +46,11 @@ def read_workbook(data: bytes, suffix: str) -> str:
         Exception: of the library, if the workbook is damaged.
     """
     try:
-        return _markdown(data, suffix)
+        return _markdown(data, suffix, version)
     except TypeError as error:
         if "showZeroes" not in str(error):
             raise
-        return _markdown(_respelt(data), suffix)
+        return _markdown(_respelt(data), suffix, version)
 
 
 def _respelt(data: bytes) -> bytes:
@@ -61,13 +64,14 @@ def _respelt(data: bytes) -> bytes:
     return made.getvalue()
 
 
-def _markdown(data: bytes, suffix: str) -> str:
+def _markdown(data: bytes, suffix: str, version: int) -> str:
     parts: list[str] = []
     room = MAX_TEXT_BYTES
     for name, rows in (_xlsx_sheets if suffix == ".xlsx" else _xls_sheets)(data):
         filled = list(_filled(rows, room))
         room -= sum(map(_size, filled))
-        parts.append(f"## {name}\n{_table(filled)}")
+        if filled or version < 3:
+            parts.append(f"## {name}\n{_table(filled)}")
     return "\n\n".join(parts)
 
 

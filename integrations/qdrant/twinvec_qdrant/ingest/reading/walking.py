@@ -1,8 +1,8 @@
 """Walking: a folder -> its files, in the order of their names.
 
-Left out are hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections, what the
-patterns leave out, links to folders, and links to files outside the folder. A file that is reached by several links is
-found once, by the first path.
+Left out are hidden files and folders, Office's lock files, caches, virtual environments, ``node_modules``, embedded
+collections, what the patterns leave out, links to folders, and links to files outside the folder. A file that is
+reached by several links is found once, by the first path.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from twinvec_qdrant.ingest.reading.results import Failure, hiding, printable
 
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
 _FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # files that mark a cache and a virtual environment
+_LOCK_FILE = "~$"  # how the name of the file begins that Word and Excel keep beside an open document
 _STORE_MARKS = {"collection.json", "lock", "owner"}  # files of an embedded collection, perhaps the one to be filled
 
 
@@ -118,6 +119,8 @@ class Walk:
 
     def _leaves_out(self, name: str, place: str, ignored: tuple[Ignored, ...]) -> bool:
         if name.startswith(".") or name in _SKIPPED_FOLDERS:
+            return True
+        if name.startswith(_LOCK_FILE) and not place.endswith("/"):
             return True
         return is_ignored(place, ignored) or self._selection.leaves_out(place)
 
