@@ -194,6 +194,20 @@ def test_damaged_weights_of_words_cost_no_document(folder, wanted, damage, name)
         assert answers(collection) == wanted
 
 
+def test_files_that_no_repair_can_read_are_kept(folder, caplog):
+    (file,) = (path for path in files(folder) if path.name == "mutable_id_tracker.mappings")
+    inverted(file, random.Random(0))
+    damaged = file.read_bytes()
+    with opened(folder, repair=True) as collection:
+        collection.verify(repair=True)
+    (kept,) = (folder / "notes" / "unreadable").rglob("mutable_id_tracker.mappings")
+    assert kept.read_bytes() == damaged
+    assert f"cannot be read; its files are kept in {kept.parent}" in caplog.text
+    with opened(folder) as collection:
+        assert collection.ingest(DOCUMENTS.values()).failed == 0
+        assert collection.verify().sound
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_random_damage_goes_unnoticed_and_every_one_is_repaired(whole, wanted, tmp_path, seed):

@@ -2,14 +2,15 @@
 
 A damaged file can end the process that reads it, so another process reads (``salvage_worker``), first the engine's log
 alone, then all files, and if that fails, each segment by itself. A segment that cannot be opened is read without parts
-that ``verify`` makes anew from the texts: first without indexes and weights of words, then without any vectors. The new
-files replace the old ones together with a note of the damage. Until ``verify`` has marked what is lost and removed the
-note, the collection opens for repair only.
+that ``verify`` makes anew from the texts: first without indexes and weights of words, then without any vectors. One
+that cannot be read at all is kept in the folder ``unreadable``. The new files replace the old ones together with a note
+of the damage. Until ``verify`` has marked what is lost and removed the note, the collection opens for repair only.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from twinvec.support.atomic import atomic_write, sync_files
 from twinvec_qdrant.stores.base import Damage
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from twinvec_qdrant.stores.points import SPARSE
+
+logger = logging.getLogger(__name__)
 
 _NOTE = "damage.json"
 _MADE_ANEW: tuple[tuple[str, ...], ...] = (
@@ -58,7 +61,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
     log_is_whole = not _reaches(damage, "wal/")
     aside = folder.path / "shard.copy-read"
     segments = sorted(path.name for path in (folder.shard / "segments").glob("*") if path.is_dir())
-    new_files = {path.name: path for name in ("version.info", _SETTINGS) for path in empty.rglob(name)}
+    new_files = [path for name in ("version.info", _SETTINGS) for path in empty.rglob(name)]
     target = folder.path / "shard.copy-salvaged"
     shutil.copytree(empty, target)
 
@@ -72,14 +75,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
         if chosen:
             shutil.rmtree(aside / "segments")
         for name in chosen:
-            copy = shutil.copytree(folder.shard / "segments" / name, aside / "segments" / name)
-            for path in new_files.values():
-                if not (copy / path.name).is_file() or _reaches(damage, f"{name}/{path.name}"):
-                    shutil.copy(path, copy)
-            for part in {path for pattern in without for path in copy.glob(pattern)}:
-                shutil.rmtree(part)
-            if _reaches(damage, f"{name}/{_VERSIONS}"):  # the engine drops the points that have none
-                (copy / _VERSIONS).write_bytes(bytes((copy / _POINTS).stat().st_size))
+            _copy_segment(folder.shard / "segments" / name, aside / "segments" / name, new_files, without, damage)
         if chosen and (folder.shard / "edge_config.json").is_file():
             shutil.copy(folder.shard / "edge_config.json", aside)
         options = {"vectors": bool(damage.files) and not _reaches(damage, "vector_storage", "wal/")}
@@ -90,11 +86,31 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
         read(())
     if segments and not read(segments):
         for name in segments:
-            any(read([name], without) for without in _MADE_ANEW)
+            if not any(read([name], without) for without in _MADE_ANEW):
+                _keep(folder, name)
     shutil.rmtree(aside, ignore_errors=True)
     atomic_write(target / _NOTE, json.dumps(asdict(damage)))
     sync_files(target)
     folder.put_copy_in_place(target)
+
+
+def _copy_segment(segment: Path, copy: Path, new_files: Sequence[Path], without: Sequence[str], damage: Damage) -> None:
+    """Copy a segment without these parts; new files take the place of its small ones that are damaged."""
+    shutil.copytree(segment, copy)
+    for path in new_files:
+        if not (copy / path.name).is_file() or _reaches(damage, f"{segment.name}/{path.name}"):
+            shutil.copy(path, copy)
+    for part in {path for pattern in without for path in copy.glob(pattern)}:
+        shutil.rmtree(part)
+    if _reaches(damage, f"{segment.name}/{_VERSIONS}") and (copy / _POINTS).is_file():
+        (copy / _VERSIONS).write_bytes(bytes((copy / _POINTS).stat().st_size))  # the engine drops points without one
+
+
+def _keep(folder: CollectionFolder, segment: str) -> None:
+    """Copy a segment that cannot be read to a folder beside the engine's files: another tool may know better."""
+    kept = folder.path / "unreadable" / segment
+    shutil.copytree(folder.shard / "segments" / segment, kept, dirs_exist_ok=True)
+    logger.warning("%s: a part of the documents cannot be read; its files are kept in %s", folder.path, kept)
 
 
 def _reaches(damage: Damage, *parts: str) -> bool:
