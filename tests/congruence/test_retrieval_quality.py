@@ -51,4 +51,4 @@ def test_scifact(encoder, data, tmp_path):
         # a collection corrects the spelling of texts, and knows its own scale of scores and weight of words
         assert ndcg(collection, mode="dense") == pytest.approx(64.9, abs=0.1)
         assert ndcg(collection, mode="sparse") == pytest.approx(68.6, abs=0.3)
-        assert ndcg(collection, mode="hybrid") == pytest.approx(hybrid + 0.85, abs=0.2)
+        assert ndcg(collection, mode="hybrid") == pytest.approx(hybrid + 0.6, abs=0.2)

@@ -52,7 +52,9 @@ def train(
         show_json(asdict(report))
         return
     done = f"{report.steps} steps over {report.rows:,} {unit_of(checked)} in {report.seconds:,.0f} s"
-    typer.echo(f"{report.folder}: {done}{_end(checked, report)}")
+    typer.echo(f"{report.folder}: {done}")
+    if end := _end(checked, report):
+        typer.echo(f"  {end}")
     for name, score in report.after.items():
         typer.echo(f"  {name}: {report.before[name]:.2f} -> {score:.2f}")
 
@@ -65,8 +67,8 @@ def _end(config: TrainConfig, report: TrainReport) -> str:
     if measured is None or measured.every is None:
         return ""
     waited = measured.patience is not None and report.steps - report.best_step == measured.patience * measured.every
-    patience = "; patience ended the run" if waited and report.steps != config.schedule.steps else ""
-    return f"{patience}; {kept_step(report)}"
+    patience = "patience ended the run; " if waited and report.steps != config.schedule.steps else ""
+    return f"{patience}{kept_step(report)}"
 
 
 def mine(

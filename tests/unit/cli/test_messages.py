@@ -82,7 +82,7 @@ def test_no_library_reaches_the_terminal(folder, tiny_model, on_terminal, monkey
     for command in ("train cross.yaml -o again", "encode texts.txt -o w.npy", "mine pairs.jsonl -o w.jsonl"):
         shown = on_terminal(80, *command.split(), *(() if "train" in command else ("--model", tiny_model("mpnet"))))
         lines = [line for line in re.split(r"[\r\n]+", shown) if line.strip()]
-        ours = re.compile(rf"{BARS}|twinvec: |again: 4 steps|  pairs\.|w\.npy: |w\.jsonl: ")
+        ours = re.compile(rf"{BARS}|twinvec: |again: 4 steps|  the model is that of|  pairs\.|w\.npy: |w\.jsonl: ")
         assert [line for line in lines if not ours.match(line)] == []
         assert any(re.match(BARS, line) for line in lines)
         assert max(map(len, lines)) <= 80
