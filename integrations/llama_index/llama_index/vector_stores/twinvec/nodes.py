@@ -20,7 +20,7 @@ from twinvec.text import is_list
 from twinvec_qdrant import Failure
 
 NO_DOCUMENT = "None"
-"""What LlamaIndex's layout has as ``ref_doc_id`` of a node without a source document."""
+"""The ``ref_doc_id`` of a node without a source document, in LlamaIndex's layout."""
 
 
 def checked_nodes(nodes: object) -> list[BaseNode]:

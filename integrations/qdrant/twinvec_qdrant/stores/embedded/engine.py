@@ -181,7 +181,8 @@ class SharedEngine:
 
     def is_gone(self) -> bool:
         """Return whether the folder that this process has opened was removed, or replaced by another one."""
-        return self._identity is not None and self._original.identity() != self._identity
+        is_known = self._identity is not None and self._copy is None  # a copy is compared with its original
+        return is_known and self._original.identity() != self._identity
 
     def abandon(self) -> None:
         """Leave a folder that is gone: nothing is written where it was."""
