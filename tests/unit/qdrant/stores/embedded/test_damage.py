@@ -183,10 +183,22 @@ def test_what_a_repair_cannot_save_is_encoded_again(folder, wanted):
 
 
 @pytest.mark.parametrize(
-    ("damage", "name"), [(deleted, "page_0.dat"), slow(inverted, "page_0.dat"), (zeroed, "tracker.dat")]
+    ("damage", "name"),
+    [
+        (deleted, "vector_storage-sparse/store/page_0.dat"),
+        slow(inverted, "vector_storage-sparse/store/page_0.dat"),
+        slow(zeroed, "vector_storage-sparse/store/tracker.dat"),
+        slow(inverted, "payload_index/config.json"),
+        (deleted, "mutable_id_tracker.versions"),
+        slow(cut, "mutable_id_tracker.versions"),
+        slow(inverted, "segment.json"),
+        slow(deleted, "payload_storage/config.json"),
+        slow(deleted, "payload_storage/bitmask.dat"),
+        slow(inverted, "payload_storage/gaps.dat"),
+    ],
 )
-def test_damaged_weights_of_words_cost_no_document(folder, wanted, damage, name):
-    (file,) = (path for path in files(folder) if path.as_posix().endswith(f"vector_storage-sparse/store/{name}"))
+def test_damage_to_what_can_be_made_anew_costs_no_document(folder, wanted, damage, name):
+    (file,) = (path for path in files(folder) if path.as_posix().endswith(name))
     damage(file, random.Random(0))
     with opened(folder, repair=True) as collection:
         report = collection.verify(repair=True)

@@ -32,7 +32,12 @@ _MADE_ANEW: tuple[tuple[str, ...], ...] = (
     ("payload_index", "vector_*"),
 )
 """What a segment is read without, one attempt after the other: what is made quickly, and then all vectors too."""
-_SETTINGS = "segment.json"
+_OF_ANY = (
+    "version.info",
+    "segment.json",
+    *(f"payload_storage/{name}" for name in ("config.json", "bitmask.dat", "gaps.dat")),
+)
+"""Files of a segment that those of an empty one can replace: settings, and where there is room for more texts."""
 _POINTS = "mutable_id_tracker.mappings"
 _VERSIONS = "mutable_id_tracker.versions"
 _WORKER = Path(__file__).with_name("salvage_worker.py")
@@ -61,7 +66,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
     log_is_whole = not _reaches(damage, "wal/")
     aside = folder.path / "shard.copy-read"
     segments = sorted(path.name for path in (folder.shard / "segments").glob("*") if path.is_dir())
-    new_files = [path for name in ("version.info", _SETTINGS) for path in empty.rglob(name)]
+    new = next((empty / "segments").iterdir())
     target = folder.path / "shard.copy-salvaged"
     shutil.copytree(empty, target)
 
@@ -75,7 +80,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
         if chosen:
             shutil.rmtree(aside / "segments")
         for name in chosen:
-            _copy_segment(folder.shard / "segments" / name, aside / "segments" / name, new_files, without, damage)
+            _copy_segment(folder.shard / "segments" / name, aside / "segments" / name, new, without, damage)
         if chosen and (folder.shard / "edge_config.json").is_file():
             shutil.copy(folder.shard / "edge_config.json", aside)
         options = {"vectors": bool(damage.files) and not _reaches(damage, "vector_storage", "wal/")}
@@ -94,12 +99,12 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
     folder.put_copy_in_place(target)
 
 
-def _copy_segment(segment: Path, copy: Path, new_files: Sequence[Path], without: Sequence[str], damage: Damage) -> None:
-    """Copy a segment without these parts; new files take the place of its small ones that are damaged."""
+def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], damage: Damage) -> None:
+    """Copy a segment without these parts; where they are damaged, files of a ``new`` segment take the place of its."""
     shutil.copytree(segment, copy)
-    for path in new_files:
-        if not (copy / path.name).is_file() or _reaches(damage, f"{segment.name}/{path.name}"):
-            shutil.copy(path, copy)
+    for name in _OF_ANY:
+        if not (copy / name).is_file() or _reaches(damage, f"{segment.name}/{name}"):
+            shutil.copy(new / name, copy / name)
     for part in {path for pattern in without for path in copy.glob(pattern)}:
         shutil.rmtree(part)
     if _reaches(damage, f"{segment.name}/{_VERSIONS}") and (copy / _POINTS).is_file():
