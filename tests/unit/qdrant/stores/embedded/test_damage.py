@@ -206,6 +206,17 @@ def test_damage_to_what_can_be_made_anew_costs_no_document(folder, wanted, damag
         assert answers(collection) == wanted
 
 
+@pytest.mark.slow
+def test_damaged_versions_of_indexed_points_cost_no_document(folder, wanted):
+    with opened(folder) as collection:
+        collection.reindex()
+    (file,) = (path for path in files(folder) if path.name == "id_tracker.versions")
+    deleted(file, random.Random(0))
+    with opened(folder, repair=True) as collection:
+        assert collection.verify(repair=True).lost == 0
+        assert answers(collection) == wanted
+
+
 def test_files_that_no_repair_can_read_are_kept(folder, caplog):
     (file,) = (path for path in files(folder) if path.name == "mutable_id_tracker.mappings")
     inverted(file, random.Random(0))

@@ -38,8 +38,7 @@ _OF_ANY = (
     *(f"payload_storage/{name}" for name in ("config.json", "bitmask.dat", "gaps.dat")),
 )
 """Files of a segment that those of an empty one can replace: settings, and where there is room for more texts."""
-_POINTS = "mutable_id_tracker.mappings"
-_VERSIONS = "mutable_id_tracker.versions"
+_TRACKERS = ("mutable_id_tracker", "id_tracker")  # of a segment that grows, and of one with an index
 _WORKER = Path(__file__).with_name("salvage_worker.py")
 
 
@@ -107,8 +106,10 @@ def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], 
             shutil.copy(new / name, copy / name)
     for part in {path for pattern in without for path in copy.glob(pattern)}:
         shutil.rmtree(part)
-    if _reaches(damage, f"{segment.name}/{_VERSIONS}") and (copy / _POINTS).is_file():
-        (copy / _VERSIONS).write_bytes(bytes((copy / _POINTS).stat().st_size))  # the engine drops points without one
+    for tracker in _TRACKERS:  # the engine drops the points that have no version
+        points, versions = (copy / f"{tracker}.{part}" for part in ("mappings", "versions"))
+        if points.is_file() and _reaches(damage, f"{segment.name}/{versions.name}"):
+            versions.write_bytes(bytes(points.stat().st_size))
 
 
 def _keep(folder: CollectionFolder, segment: str) -> None:
