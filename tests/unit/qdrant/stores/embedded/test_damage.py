@@ -207,11 +207,14 @@ def test_damage_to_what_can_be_made_anew_costs_no_document(folder, wanted, damag
 
 
 @pytest.mark.slow
-def test_damaged_versions_of_indexed_points_cost_no_document(folder, wanted):
+@pytest.mark.parametrize(
+    "name", ["id_tracker.versions", "segment.json", "vector_index-dense/graph.bin", "payload_index/config.json"]
+)
+def test_damage_to_an_indexed_segment_costs_no_document(folder, wanted, name):
     with opened(folder) as collection:
         collection.reindex()
-    (file,) = (path for path in files(folder) if path.name == "id_tracker.versions")
-    deleted(file, random.Random(0))
+    (indexed,) = (path.parent for path in files(folder) if path.name == "id_tracker.mappings")
+    cut(indexed / name, random.Random(0))
     with opened(folder, repair=True) as collection:
         assert collection.verify(repair=True).lost == 0
         assert answers(collection) == wanted

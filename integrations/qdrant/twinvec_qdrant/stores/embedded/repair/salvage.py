@@ -32,13 +32,10 @@ _MADE_ANEW: tuple[tuple[str, ...], ...] = (
     ("payload_index", "vector_*"),
 )
 """What a segment is read without, one attempt after the other: what is made quickly, and then all vectors too."""
-_OF_ANY = (
-    "version.info",
-    "segment.json",
-    *(f"payload_storage/{name}" for name in ("config.json", "bitmask.dat", "gaps.dat")),
-)
+_SETTINGS = "segment.json"
+_OF_ANY = ("version.info", *(f"payload_storage/{name}" for name in ("config.json", "bitmask.dat", "gaps.dat")))
 """Files of a segment that those of an empty one can replace: settings, and where there is room for more texts."""
-_TRACKERS = ("mutable_id_tracker", "id_tracker")  # of a segment that grows, and of one with an index
+_TRACKERS = ("mutable_id_tracker", "id_tracker")  # of a segment that grows, and of one with an index, which does not
 _WORKER = Path(__file__).with_name("salvage_worker.py")
 
 
@@ -101,15 +98,24 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
 def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], damage: Damage) -> None:
     """Copy a segment without these parts; where they are damaged, files of a ``new`` segment take the place of its."""
     shutil.copytree(segment, copy)
-    for name in _OF_ANY:
-        if not (copy / name).is_file() or _reaches(damage, f"{segment.name}/{name}"):
-            shutil.copy(new / name, copy / name)
+
+    def is_damaged(name: str) -> bool:
+        return not (copy / name).is_file() or _reaches(damage, f"{segment.name}/{name}")
+
+    for name in filter(is_damaged, _OF_ANY):
+        shutil.copy(new / name, copy / name)
     for part in {path for pattern in without for path in copy.glob(pattern)}:
         shutil.rmtree(part)
     for tracker in _TRACKERS:  # the engine drops the points that have no version
         points, versions = (copy / f"{tracker}.{part}" for part in ("mappings", "versions"))
-        if points.is_file() and _reaches(damage, f"{segment.name}/{versions.name}"):
+        if points.is_file() and is_damaged(versions.name):
             versions.write_bytes(bytes(points.stat().st_size))
+    if without or is_damaged(_SETTINGS):
+        settings = json.loads((new / _SETTINGS).read_text(encoding="utf-8"))  # they name no index
+        if (copy / f"{_TRACKERS[1]}.mappings").is_file():
+            for vector in settings["config"]["vector_data"].values():
+                vector["storage_type"] = "InRamMmap"  # of a segment that does not grow
+        (copy / _SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
 
 
 def _keep(folder: CollectionFolder, segment: str) -> None:
