@@ -13,6 +13,7 @@ from unicodedata import normalize
 
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, relevant, unknown_texts
+from twinvec.retrieval.documents import check_ids
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
 
@@ -254,11 +255,13 @@ def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = 
     Raises:
         TextError: as for ``Collection.get``.
     """
+    ids = check_ids(ids)
     found = opened.get(ids)
     missing = _missing(ids, [each.id for each in found])
     if forms := {form: each for each in missing for form in _other_forms(each)}:
-        found += (others := opened.get(list(forms)))
-        same = {forms[each.id] for each in others}
+        others = opened.get(list(forms))
+        same, there = {forms[each.id] for each in others}, {each.id for each in found}
+        found += [each for each in others if each.id not in there]
         missing = [each for each in missing if each not in same]
     described = opened.described([each.id for each in found])
     documents = [

@@ -140,14 +140,14 @@ class Serving:
         if words is not None:
             (read,) = yield from read_queries([words], self._bm25, self._known_words, syntax=False)
             sparse, right = self._bm25.queries([read.text], [read.right])[0], read.right
-            codes = self._bm25.analyzer.code_share(right)
+            codes = self._bm25.code_share(right)
             if not right.isascii():  # a model is not loaded for words that it almost certainly knows
                 (unknown,) = unknown_texts((yield from self._reader()), [right])
         found = yield from self._nearest(
             vector,
             space,
             lambda searcher, vector_D: searcher.search(
-                [QueryVectors(vector_D, sparse, unknown=unknown, codes=codes)], request
+                [QueryVectors(vector_D, sparse, unknown=unknown, code_share=codes)], request
             ),
         )
         return found if words is None else self._shown(right, found, request)
@@ -230,7 +230,7 @@ class Serving:
             encoder = yield from self._loaded(served)
             dense = list((yield from _dense(encoder, right, phrasings.answers)))
             if request.mode == "hybrid" and not phrasings.answers:
-                unknown, codes = unknown_texts(encoder, right), list(map(self._bm25.analyzer.code_share, right))
+                unknown, codes = unknown_texts(encoder, right), list(map(self._bm25.code_share, right))
         if request.mode != "dense":
             sparse = self._bm25.queries([each.text for each in read], right)
             if phrasings.words:
@@ -238,7 +238,7 @@ class Serving:
                 sparse = [led_terms(each, others) for each in sparse]
         queries = [
             QueryVectors(
-                vector_D, words, condition=each.condition, telling=each.telling, unknown=is_unknown, codes=share
+                vector_D, words, condition=each.condition, telling=each.telling, unknown=is_unknown, code_share=share
             )
             for each, vector_D, words, is_unknown, share in zip(read, dense, sparse, unknown, codes, strict=True)
         ]

@@ -78,8 +78,8 @@ _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{
 
 _CAPITALISED = re.compile(r"\b(?:[A-Z][a-z0-9]+|[a-z])[A-Z](?:[a-z0-9]+|[A-Z0-9]+)\b")
 
-# A year is no code: texts about the same year need not be about the same thing.
-_CODE = re.compile(r"(?=\D*\d)(?!(?:19|20)\d\ds?$)\S{4,}")
+# Years and ordinals are no codes: texts about the same year need not be about the same thing.
+_CODE = re.compile(r"(?=\D*\d)(?!(?:1[5-9]|20)\d\ds?$|\d+(?:st|nd|rd|th)$)\S{4,}")
 _CODE_COUNTS = 3
 
 # The stemmer of English knows no accents, so its words are folded first. Other stemmers rely on accents.
@@ -147,10 +147,11 @@ class Analyzer:
             asked = [some or every for some, every in zip(telling, asked, strict=True)]
         return [[term for term in each for _ in range(_CODE_COUNTS if _CODE.match(term) else 1)] for each in asked]
 
-    def code_share(self, query: str) -> float:
-        """Return the share of a query's terms that are numbers or codes, each counted three times; 0 by version 1."""
-        (terms,) = self.query_terms([query]) if self.version > 1 else ([],)
-        return sum(map(bool, map(_CODE.match, terms))) / len(terms) if terms else 0.0
+    def code_share(self, query_terms: Sequence[str]) -> float:
+        """Return the share of a query's terms that are numbers or codes, as ``query_terms`` repeats them."""
+        if self.version == 1 or not query_terms:
+            return 0.0
+        return sum(map(bool, map(_CODE.match, query_terms))) / len(query_terms)
 
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield each term of a text with the place in the text where it stands, start and end in characters."""

@@ -177,10 +177,13 @@ def _plain_value(value: Any) -> Any:
     """Return what JSON takes for a value that it lacks: dates and times as ISO text, scalars of NumPy as numbers."""
     if type(value).__name__ in ("NaTType", "NAType"):  # pandas' missing values; the first counts as a datetime
         _refuse_constant(str(value))
+    is_moment = getattr(getattr(value, "dtype", None), "kind", None) == "M"
     value = plain_scalar(value)
+    if value is None and is_moment:
+        _refuse_constant("NaT")
     if isinstance(value, (date, time)):
         return value.isoformat()
-    if value is None or isinstance(value, (str, int, float)):
+    if value is None or (isinstance(value, (str, int, float)) and not is_moment):
         return value
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 

@@ -72,7 +72,7 @@ def fuse(
     first: int | None = None,
     calibration: Calibration | None = None,
     unknown: bool = False,
-    codes: float = 0.0,
+    code_share: float = 0.0,
 ) -> FloatArray:
     """Fuse the scores of n candidates: shape (n,).
 
@@ -86,7 +86,7 @@ def fuse(
             candidates behind them do not change their scores.
         calibration: That of the collection; "adaptive" uses it.
         unknown: Whether the query consists mostly of words that the model does not know; "adaptive" uses it.
-        codes: Share of the query's terms that are numbers or codes (``Analyzer.code_share``); "adaptive" uses it.
+        code_share: Share of the query's terms that are numbers or codes (``Analyzer.code_share``); "adaptive" uses it.
 
     Raises:
         InputError: the two arrays differ in length, or a score is not finite.
@@ -105,7 +105,7 @@ def fuse(
         else:
             d, s = standardized(d, among_d), _evidence(among_s, terms) * s
         is_unknown = unknown or (calibration is not None and calibration.unknown_texts)
-        d = (UNKNOWN if is_unknown else max(1 - codes, UNKNOWN)) * d
+        d = (UNKNOWN if is_unknown else max(1 - code_share, UNKNOWN)) * d
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:

@@ -176,7 +176,7 @@ class MemoryIndex:
             for row, (query, words) in enumerate(zip(part, terms, strict=True)):
                 dense = dense_QN[row]
                 sparse = np.zeros_like(dense) if mode == "dense" else corpus.bm25.scores(words)[ranking.rows]
-                scores = _Scores(dense, sparse, len(words), unknown[row], self._analyzer.code_share(query))
+                scores = _Scores(dense, sparse, len(words), unknown[row], self._analyzer.code_share(words))
                 if feedback and mode != "sparse":
                     found[query] = ranking.hits(ranking.moved(vectors_QD[row], scores, feedback), asked=dense)
                 else:
@@ -296,13 +296,13 @@ def _fields(document: Document) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """The scores of one query, which has ``terms`` terms; ``unknown`` and ``codes`` as in ``fuse``."""
+    """The scores of one query, which has ``terms`` terms; ``unknown`` and ``code_share`` as in ``fuse``."""
 
     dense: FloatArray
     sparse: FloatArray
     terms: int
     unknown: bool
-    codes: float
+    code_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +368,7 @@ class _Ranking:
             terms=scores.terms,
             calibration=self.calibration,
             unknown=scores.unknown,
-            codes=scores.codes,
+            code_share=scores.code_share,
         )
         return self._top(fused, candidates, self.limit), fused
 
@@ -379,5 +379,7 @@ class _Ranking:
     def _hit(self, index: int, score: float, stages: dict[str, FloatArray], of_query: _Scores) -> Hit:
         document = self.corpus.documents[self.rows[index]]
         scores = {stage: float(values[index]) for stage, values in stages.items()}
-        found = relevance(scores, of_query.terms, self.judged_by, unknown=of_query.unknown, codes=of_query.codes)
+        found = relevance(
+            scores, of_query.terms, self.judged_by, unknown=of_query.unknown, code_share=of_query.code_share
+        )
         return Hit(document.id, document.full_text, score, scores, dict(document.payload), relevance=found)

@@ -36,8 +36,6 @@ PLACE = 10.0
 EVIDENCE_OF_A_TERM = 2.6
 """Log-odds of one unit of BM25 per term, in a hybrid search."""
 
-_MOSTLY = 0.5
-
 FULL_EVIDENCE = 3.0
 """Evidence above this counts as this much: a word found twice is no second reason."""
 
@@ -135,27 +133,30 @@ def relevance(
     calibration: Calibration | None,
     *,
     unknown: bool = False,
-    codes: float = 0.0,
+    code_share: float = 0.0,
 ) -> float | None:
     """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
 
     ``terms`` is the number of the query's terms. None if nothing is calibrated, or there is no score. If the query is
     ``unknown``, mostly of words that the model does not know, or the texts of the collection are, its dense scores say
-    nothing, and only words count. So it is if more than half of the query's terms are numbers or ``codes``.
+    nothing, and only words count. Of a query with numbers or codes, words alone count by ``code_share``, their share of
+    the terms.
     """
     if calibration is None:
         return None
     evidence = min(scores["sparse"] / terms, FULL_EVIDENCE) if "sparse" in scores and terms else None
-    if (unknown or codes > _MOSTLY or calibration.unknown_texts) and "sparse" in scores:
-        return logistic(_SPARSE + _EVIDENCE_ALONE * (evidence or 0.0))
+    by_words = _SPARSE + _EVIDENCE_ALONE * (evidence or 0.0)
+    if (unknown or calibration.unknown_texts) and "sparse" in scores:
+        return logistic(by_words)
     if "dense" not in scores:
-        return None if evidence is None else logistic(_SPARSE + _EVIDENCE_ALONE * evidence)
+        return None if evidence is None else logistic(by_words)
     if calibration.landmarks is None:
         return None
     place = calibration.place(scores["dense"])
     if evidence is None:
         return logistic(_DENSE + PLACE * place)
-    return logistic(_HYBRID + PLACE * place + EVIDENCE_OF_A_TERM * evidence)
+    by_both = _HYBRID + PLACE * place + EVIDENCE_OF_A_TERM * evidence
+    return logistic((1 - code_share) * by_both + code_share * by_words)
 
 
 def states_calibration(encoder: object, measured: Calibration | None = None) -> Calibration | None:

@@ -33,5 +33,7 @@ def test_a_document_is_found_by_an_id_that_looks_the_same(tmp_path):
         found = stored_documents(opened, [composed, "other", "none"])
         assert [each["id"] for each in found["documents"]] == ["other", apart]
         assert found["missing"] == ["none"]
+        assert [each["id"] for each in stored_documents(opened, [composed, apart])["documents"]] == [apart]
+        assert stored_documents(opened, [7])["missing"] == ["7"]
         opened.ingest([(composed, "another one")])
         assert [each["id"] for each in stored_documents(opened, [composed])["documents"]] == [composed]

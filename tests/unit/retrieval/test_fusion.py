@@ -104,12 +104,12 @@ def test_the_dense_part_counts_by_the_share_of_terms_that_are_no_codes():
         by_vectors = fuse(dense, 0 * sparse, terms=2, calibration=calibration)
         by_words = fuse(0 * dense, sparse, terms=2, calibration=calibration)
         for codes, share in ((0.0, 1.0), (0.75, 0.25), (1.0, 0.01)):
-            found = fuse(dense, 0 * sparse, terms=2, calibration=calibration, codes=codes)
+            found = fuse(dense, 0 * sparse, terms=2, calibration=calibration, code_share=codes)
             assert found == pytest.approx(share * by_vectors, abs=1e-6)
-            assert np.diff(fuse(0 * dense, sparse, terms=2, calibration=calibration, codes=codes)) == pytest.approx(
-                np.diff(by_words), abs=1e-6
-            )
-    assert (fuse(dense, sparse, method="rrf", codes=1.0) == fuse(dense, sparse, method="rrf")).all()
+            assert np.diff(
+                fuse(0 * dense, sparse, terms=2, calibration=calibration, code_share=codes)
+            ) == pytest.approx(np.diff(by_words), abs=1e-6)
+    assert (fuse(dense, sparse, method="rrf", code_share=1.0) == fuse(dense, sparse, method="rrf")).all()
 
 
 def test_an_unknown_method_is_refused():

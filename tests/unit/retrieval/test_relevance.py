@@ -116,13 +116,17 @@ def test_the_landmarks_of_maxsim_rise_with_those_of_the_cosine():
     assert states_calibration(encoder, Calibration(unrelated=0.98, near=0.99)).near < 1
 
 
-def test_words_alone_make_a_hit_of_a_query_of_codes_relevant():
-    by_words = relevance({"sparse": 4.0}, 2, SCALE)
-    assert relevance({"dense": 0.9, "sparse": 4.0}, 2, SCALE, codes=0.8) == by_words
-    assert relevance({"dense": 0.9, "sparse": 4.0}, 2, SCALE, codes=0.5) == relevance(
-        {"dense": 0.9, "sparse": 4.0}, 2, SCALE
+def test_words_count_alone_by_the_share_of_codes():
+    near, found = {"dense": 0.9, "sparse": 0.0}, {"dense": 0.3, "sparse": 4.0}
+    for scores in (near, found):
+        by_words = relevance({"sparse": scores["sparse"]}, 2, SCALE)
+        shares = [relevance(scores, 2, SCALE, code_share=share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        assert shares[0] == relevance(scores, 2, SCALE)
+        assert shares[-1] == pytest.approx(by_words)
+        assert shares in (sorted(shares), sorted(shares, reverse=True))
+    assert (
+        relevance(near, 2, SCALE, code_share=1.0) < DEFAULT_MIN_RELEVANCE < relevance(found, 2, SCALE, code_share=1.0)
     )
-    assert relevance({"dense": 0.9, "sparse": 0.0}, 2, SCALE, codes=0.8) < 0.1
 
 
 def test_words_alone_make_a_hit_of_an_unknown_query_relevant():

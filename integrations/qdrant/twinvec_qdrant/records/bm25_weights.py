@@ -77,6 +77,10 @@ class BM25Weights:
             for text, right, vector in zip(texts, instead, vectors, strict=True)
         ]
 
+    def code_share(self, query: str) -> float:
+        """Return the share of a query's terms that are numbers or codes."""
+        return self.analyzer.code_share(*self.analyzer.query_terms([query]))
+
     def written(self, texts: Iterable[str]) -> None:
         """Add chunks that have been written to the vocabulary."""
         if self.analyzer.version > 1:

@@ -33,8 +33,8 @@ class QueryVectors:
 
     ``asked`` is the dense vector before feedback moved it; None if none has. ``condition`` is what the syntax of the
     query demands of a text, and ``telling`` says whether only texts with a term of the query satisfy it. ``unknown``
-    says that the query consists mostly of words that the model does not know, and ``codes`` which share of its terms
-    are numbers or codes.
+    says that the query consists mostly of words that the model does not know, and ``code_share`` which share of its
+    terms are numbers or codes.
     """
 
     dense: FloatArray | None
@@ -43,7 +43,7 @@ class QueryVectors:
     condition: ParsedQuery | None = None
     telling: bool = False
     unknown: bool = False
-    codes: float = 0.0
+    code_share: float = 0.0
 
     @property
     def terms(self) -> int:
@@ -94,7 +94,7 @@ def rank(
             first=first or None,
             calibration=calibration,
             unknown=query.unknown,
-            codes=query.codes,
+            code_share=query.code_share,
         )
         final = fused[first:].tolist()
         columns.append([min(score, before[-1].score) for score in final] if before else final)

@@ -252,7 +252,7 @@ class Searcher:
         hits = []
         for query, candidates in found:
             judge = partial(
-                relevance, terms=query.terms, calibration=judged_by, unknown=query.unknown, codes=query.codes
+                relevance, terms=query.terms, calibration=judged_by, unknown=query.unknown, code_share=query.code_share
             )
             judged = ((each, judge(each.scores)) for each in candidates if each.id in points)
             of_query = [_hit(each, points[each.id].payload, named_by_source, found) for each, found in judged]

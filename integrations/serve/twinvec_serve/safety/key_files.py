@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import stat
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
 def _of_file(file: Path) -> list[tuple[str, SecretStr]]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
-        if file.stat().st_mode & stat.S_IROTH:
+        if os.name == "posix" and file.stat().st_mode & stat.S_IROTH:
             logger.warning("every user of this machine can read the keys in %s; chmod 600 closes the file", file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"

@@ -103,8 +103,9 @@ class TrainerOverrides:
 
     def start_clock(self: Any, checkpoint: Path | None) -> None:
         """Count ``seconds`` on from those of a checkpoint; earlier versions recorded none."""
-        unlogged = Path(checkpoint or "", _UNLOGGED.format(0))
-        before = json.loads(unlogged.read_text()).get("seconds", 0.0) if unlogged.is_file() else 0.0
+        before = 0.0
+        if checkpoint is not None and (unlogged := checkpoint / _UNLOGGED.format(0)).is_file():
+            before = json.loads(unlogged.read_text()).get("seconds", 0.0)
         self._started = time.monotonic() - before
 
     @property

@@ -99,7 +99,7 @@ class _Run:
             return self._parts.measure()
 
     def _train(self) -> float:
-        """Train to the end; return the seconds that it took, in all processes of the run."""
+        """Train to the end; return the seconds that it took, with the time before the run was resumed."""
         checkpoint = self._folder.last_checkpoint()
         if is_main_process():
             self._folder.drop_incomplete()

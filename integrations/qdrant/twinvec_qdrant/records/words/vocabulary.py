@@ -80,8 +80,8 @@ class Vocabulary:
         """Store what has been counted, at the end of a writer's work; count all chunks again if ``anew``.
 
         ``chunks`` is the number of chunks that the collection has now. If this writer has counted nothing, all chunks
-        are counted where another writer died between its last commit and this step. What is stored is not forced to the
-        disk: a power failure may take it, and then the next writer counts all chunks.
+        are counted where another writer died between its last commit and this step. Words that are not counted ``anew``
+        are not forced to the disk: a power failure may take them, and only queries are then corrected less well.
         """
         self._count(analyzer)
         stored = self._backend.retrieve([VOCABULARY]).get(VOCABULARY)
@@ -97,6 +97,8 @@ class Vocabulary:
         kept = dict(words.most_common(MAX_WORDS))
         point = _point(kept, chunks)
         self._backend.upsert([point])
+        if anew:
+            self._backend.flush()
         self._new, self._written = Counter(), 0
         self._stored, self._speller, self._is_read = point.payload, None, True
 

@@ -181,8 +181,12 @@ class SharedEngine:
 
     def is_gone(self) -> bool:
         """Return whether the folder that this process has opened was removed, or replaced by another one."""
-        is_known = self._identity is not None and self._copy is None  # a copy is compared with its original
-        return is_known and self._original.identity() != self._identity
+        if self._identity is None or self._copy is not None:  # a copy is compared with its original
+            return False
+        try:
+            return self._original.identity() != self._identity
+        except OSError:  # nobody can tell, as on a share that does not answer
+            return False
 
     def abandon(self) -> None:
         """Leave a folder that is gone: nothing is written where it was."""

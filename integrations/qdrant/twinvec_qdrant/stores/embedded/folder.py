@@ -65,7 +65,7 @@ class CollectionFolder:
         """Return what tells this folder from another one of the same name; None if there is no folder."""
         try:
             found = self.path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_dev, found.st_ino
 

@@ -220,6 +220,15 @@ def test_damage_to_an_indexed_segment_costs_no_document(folder, wanted, name):
         assert answers(collection) == wanted
 
 
+def test_a_folder_of_a_segment_without_files_does_not_stop_a_repair(folder, wanted):
+    (file,) = (path for path in files(folder) if path.as_posix().endswith("sparse/store/page_0.dat"))
+    deleted(file, random.Random(0))
+    (folder / "notes" / "shard" / "segments" / "left-over").mkdir()
+    with opened(folder, repair=True) as collection:
+        assert collection.verify(repair=True).lost == 0
+        assert answers(collection) == wanted
+
+
 def test_files_that_no_repair_can_read_are_kept(folder, caplog):
     (file,) = (path for path in files(folder) if path.name == "mutable_id_tracker.mappings")
     inverted(file, random.Random(0))

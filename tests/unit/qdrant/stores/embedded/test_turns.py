@@ -502,6 +502,14 @@ def test_a_collection_whose_folder_is_gone_refuses_every_call(tmp_path, is_repla
         assert not store.exists()
 
 
+def test_a_file_in_the_place_of_the_folder_is_told(tmp_path):
+    with opened(tmp_path / "store") as collection:
+        shutil.rmtree(tmp_path / "store")
+        (tmp_path / "store").write_text("a file")
+        with pytest.raises(StoreUnavailableError, match="removed or replaced"):
+            collection.search("note")
+
+
 MAKER = """
     import sys
     from words import WordEncoder

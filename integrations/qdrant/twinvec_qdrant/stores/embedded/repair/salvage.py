@@ -96,8 +96,9 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
 
 
 def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], damage: Damage) -> None:
-    """Copy a segment without these parts; where they are damaged, files of a ``new`` segment take the place of its."""
+    """Copy a segment without these parts; settings that are damaged are replaced by those of a ``new`` segment."""
     shutil.copytree(segment, copy)
+    (copy / "payload_storage").mkdir(exist_ok=True)
 
     def is_damaged(name: str) -> bool:
         return not (copy / name).is_file() or _reaches(damage, f"{segment.name}/{name}")
