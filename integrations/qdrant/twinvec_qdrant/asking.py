@@ -245,7 +245,7 @@ def _source(hit: Hit, chunks: bool) -> str:
 def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
     """Return ``documents`` by their ids, the ids that are ``missing``, and for the first of these the ``nearest`` ids.
 
-    An id may have its accents as other characters than the stored one (Unicode NFC or NFD), which look the same.
+    An accented letter is one character (Unicode NFC) or a letter and a mark (NFD). An id is found in either form.
 
     Args:
         opened: The collection.

@@ -60,7 +60,7 @@ def train(
 
 
 def _end(config: TrainConfig, report: TrainReport) -> str:
-    """Say whether patience ended a run that was measured on its way, and which step became the model."""
+    """Return which step became the model, and whether patience ended the run; "" if it was measured only at its end."""
     from twinvec.training.run.model_card import kept_step
 
     measured = config.evaluation

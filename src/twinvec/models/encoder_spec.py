@@ -235,7 +235,7 @@ def read_modules(root: Path) -> list[tuple[str, Path]]:
 
 
 def _check_is_bare(root: Path) -> None:
-    """Raise ModelIntegrityError for a folder without ``modules.json`` that has folders of modules ("1_Pooling")."""
+    """Raise ModelIntegrityError if a folder has folders of modules, such as "1_Pooling", but no ``modules.json``."""
     for module in sorted(root.glob("[0-9]*_*")):
         if module.is_dir() and module.name.partition("_")[2] in _HOMES:
             raise missing(root, "modules.json", f", though there is a folder {module.name}; copy the model again")

@@ -126,7 +126,7 @@ def check_documents(values: Iterable[object]) -> Iterable[object]:
 
 
 def replaced_warning(texts: int, *, would: bool = False) -> str:
-    """Return the warning that so many texts without ids have replaced stored texts, or ``would`` replace them."""
+    """Return the warning for a number of texts without ids that have replaced stored texts; ``would``: of a dry run."""
     counted = "1 text without an id" if texts == 1 else f"{texts:,} texts without ids"
     done = "would replace" if would else ("replaces" if texts == 1 else "replace")
     return (
@@ -248,12 +248,12 @@ def _checked_json(values: Mapping[str, Any]) -> dict[str, Any]:
     text = _PLAIN_JSON.encode(dict(values))
     plain: dict[str, Any] = _INT64_JSON.decode(text)
     check_text(text, "payload", MAX_PAYLOAD_BYTES)
-    if text.count("{") + text.count("[") > MAX_LEVELS and _is_deeper(plain, MAX_LEVELS):
+    if text.count("{") + text.count("[") > MAX_LEVELS and is_deeper(plain, MAX_LEVELS):
         raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
     return plain
 
 
-def _is_deeper(values: Mapping[str, Any], levels: int) -> bool:
+def is_deeper(values: Mapping[str, Any], levels: int) -> bool:
     """Return whether lists and mappings in ``values`` are nested more than ``levels`` deep."""
     outer: list[Any] = [values]
     for _ in range(levels + 1):
@@ -267,7 +267,7 @@ def _is_deeper(values: Mapping[str, Any], levels: int) -> bool:
 
 
 def _offence(values: Mapping[str, Any]) -> str:
-    """Return the first key whose value is refused, and the reason; "" if only all together are."""
+    """Return the first key whose value is refused, with the reason; "" if each value by itself is accepted."""
     for key, value in values.items():
         try:
             _checked_json({key: value})

@@ -37,7 +37,7 @@ def is_jsonl(path: Path) -> bool:
     return path.suffix.lower() in _JSON_LINES
 
 
-def is_table(path: Path) -> bool:
+def is_table_file(path: Path) -> bool:
     """Return whether the name of a file says that it holds a table."""
     return path.suffix.lower() in _TABLES
 
@@ -78,7 +78,7 @@ def read_texts(path: Path, field: str = "text", max_bytes: int = MAX_TEXT_BYTES)
 
     Raise InputError for a table, and, naming file and line, for a text that the input gate refuses.
     """
-    if is_table(path):
+    if is_table_file(path):
         raise InputError(
             f"{path}: a table; give a file with one text a line (.txt), or with one JSON object a line (.jsonl)"
         )

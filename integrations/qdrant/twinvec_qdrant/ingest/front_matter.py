@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twinvec.errors import DocumentError
+from twinvec.retrieval.documents import is_deeper
 
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 """Endings of the names of Markdown files."""
@@ -68,11 +69,7 @@ def _toml_values(block: str) -> dict[str, Any]:
         values = tomllib.loads(block)
     except RecursionError as error:
         raise DocumentError(_TOO_DEEP) from error
-    level: list[Any] = [values]
-    for _ in range(MAX_DEPTH):
-        children = (child for each in level for child in (each.values() if isinstance(each, dict) else each))
-        level = [child for child in children if isinstance(child, (dict, list))]
-    if level:
+    if is_deeper(values, MAX_DEPTH - 1):  # the block is a level, too
         raise DocumentError(_TOO_DEEP)
     plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
     return plain

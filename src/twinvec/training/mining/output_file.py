@@ -99,7 +99,10 @@ def vectors_path(output: Path, source: Path, space: str) -> Path:
 
 
 def remove_other_vectors(output: Path, kept: Path | None = None) -> None:
-    """Remove the vectors of runs into ``output`` with other pairs or another model, unless a process encodes them."""
+    """Remove the vectors that runs with other pairs or another model have left beside ``output``.
+
+    Files that a process is still writing stay, and so does ``kept``.
+    """
     own = re.compile(rf"({re.escape(output.name)}\.[0-9a-f]{{{_DIGITS}}})\.(npy|npy\.partial|lock)")
     found = [match[1] for path in output.parent.iterdir() if (match := own.fullmatch(path.name))]
     for stem in set(found) - {kept.stem if kept is not None else ""}:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import InputError
-from twinvec.support.lines import is_table, parse_object
+from twinvec.support.lines import is_table_file, parse_object
 from twinvec.text import check_text
 
 _EXPECTED = "mining reads one JSON object a line, with 'anchor' and 'positive' (.jsonl)"
@@ -46,7 +46,7 @@ def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, 
 
     Raise InputError for a table, and for a bad row.
     """
-    if is_table(path):
+    if is_table_file(path):
         raise InputError(f"{path}: a table; {_EXPECTED}")
     try:
         with path.open("rb") as lines:

@@ -146,7 +146,7 @@ def write_card(
 
 
 def kept_step(report: TrainReport) -> str:
-    """Say which step the model is of."""
+    """Return a clause that names the step whose weights the model has."""
     if report.best_step == report.steps:
         return "the model is that of the last step"
     return f"the model is that of step {report.best_step:,}, which scored best"

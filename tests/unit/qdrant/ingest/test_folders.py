@@ -77,7 +77,7 @@ def test_a_file_that_breaks_keeps_its_older_version_also_with_prune(store, folde
 
 
 def test_a_document_that_is_open_in_an_office_program_changes_nothing(store, folder):
-    """Word keeps a lock file beside it, which is no document, and hides none from pruning."""
+    """The lock file of an open Word document is no document, and no reason to keep others from being pruned."""
     encoder = WordEncoder(max_tokens=256)
     (folder / "picture.png").unlink()
     office_files.write_docx(folder / "report.docx", ["The tea is hot."])

@@ -185,7 +185,7 @@ def test_reindex_brings_an_older_collection_to_the_newest_reading(folder, old):
 
 
 def test_an_older_collection_without_such_files_reads_them_as_before_the_third_version(folder, tmp_path, monkeypatch):
-    """An older version may have stored the escape sequences of a text."""
+    """A collection of an older version keeps the escape sequences of its texts."""
     with monkeypatch.context() as patched, opened_by_older(patched, tmp_path) as collection:
         log = {"path": "g.log", "format": "text"}
         collection.ingest([Document("g.log", READ[OLD]["g.log"], payload=log)])

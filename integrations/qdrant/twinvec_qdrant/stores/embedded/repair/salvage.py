@@ -34,7 +34,7 @@ _MADE_ANEW: tuple[tuple[str, ...], ...] = (
 """What a segment is read without, one attempt after the other: what is made quickly, and then all vectors too."""
 _SETTINGS = "segment.json"
 _OF_ANY = ("version.info", *(f"payload_storage/{name}" for name in ("config.json", "bitmask.dat", "gaps.dat")))
-"""Files of a segment that those of an empty one can replace: settings, and where there is room for more texts."""
+"""Files of a segment that hold no documents: settings and maps of free room. Those of an empty segment replace them."""
 _TRACKERS = ("mutable_id_tracker", "id_tracker")  # of a segment that grows, and of one with an index, which does not
 _WORKER = Path(__file__).with_name("salvage_worker.py")
 
@@ -120,7 +120,7 @@ def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], 
 
 
 def _keep(folder: CollectionFolder, segment: str) -> None:
-    """Copy a segment that cannot be read to a folder beside the engine's files: another tool may know better."""
+    """Keep a copy of a segment that cannot be read; another tool may be able to read it."""
     kept = folder.path / "unreadable" / segment
     shutil.copytree(folder.shard / "segments" / segment, kept, dirs_exist_ok=True)
     logger.warning("%s: a part of the documents cannot be read; its files are kept in %s", folder.path, kept)
