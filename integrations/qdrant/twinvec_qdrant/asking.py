@@ -9,13 +9,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from unicodedata import normalize
 
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, relevant, unknown_texts
 from twinvec.retrieval.documents import check_ids
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
+from twinvec_qdrant.search.named_ids import named_ids, other_forms
 
 if TYPE_CHECKING:
     from twinvec.retrieval.filters import Filter
@@ -98,7 +98,8 @@ class FoundHit:
 class Answer(NamedTuple):
     """The hits of one query; the seconds are those of the search and, if a reranker followed, of the reranker.
 
-    ``unknown`` says whether the query consists mostly of words that the model does not know.
+    ``unknown`` says whether the query consists mostly of words that the model does not know. ``named`` has the ids of
+    documents whose id, or whose file's name, is the query; they may be among the hits too.
     """
 
     query: str
@@ -106,6 +107,11 @@ class Answer(NamedTuple):
     searched: float = 0.0
     reranked: float | None = None
     unknown: bool = False
+    named: tuple[str, ...] = ()
+
+    def named_elsewhere(self) -> tuple[str, ...]:
+        """Return the ids of ``named``, unless the best hit is one of these documents."""
+        return () if self.hits and self.hits[0].source in self.named else self.named
 
 
 def search_as_asked(
@@ -144,6 +150,7 @@ def joined_answers(found: Mapping[str, Answer], asked: Asked) -> Answer:
         sum(each.searched for each in found.values()),
         sum(reranked) if reranked else None,
         any(each.unknown for each in found.values()),
+        tuple(dict.fromkeys(identity for each in found.values() for identity in each.named)),
     )
 
 
@@ -177,7 +184,21 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
     sources = [_source(hit, asked.chunks) for hit in hits]
     described = opened.described(sources)
     found = [FoundHit(hit, source, described.get(source, "")) for hit, source in zip(hits, sources, strict=True)]
-    return Answer(query, found, searched, reranked, unknown)
+    return Answer(query, found, searched, reranked, unknown, _named(opened, text, asked.filter))
+
+
+def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, ...]:
+    """Return the id of the document that a query names, by looking up the ids that it may mean; no other is read."""
+    from twinvec_qdrant.ingest.reading.files import NAMED_SUFFIXES
+
+    if not named_ids(text, (), ()):
+        return ()
+    ids = named_ids(text, [root.prefix for root in opened.roots() if not root.first], NAMED_SUFFIXES)
+    if filter:
+        there = set(opened.find({"$and": [filter, {"id": ids}]}))
+    else:
+        there = {each.id for each in opened.get(ids)}
+    return tuple([each for each in ids if each in there][:1])
 
 
 def _with_passages(text: str, hits: list[Hit], opened: Collection, how: Passages) -> list[Hit]:
@@ -258,7 +279,7 @@ def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = 
     ids = check_ids(ids)
     found = opened.get(ids)
     missing = _missing(ids, [each.id for each in found])
-    if forms := {form: each for each in missing for form in _other_forms(each)}:
+    if forms := {form: each for each in missing for form in other_forms(each)}:
         others = opened.get(list(forms))
         same, there = {forms[each.id] for each in others}, {each.id for each in found}
         found += [each for each in others if each.id not in there]
@@ -271,10 +292,6 @@ def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = 
     ]
     near = {each: opened.nearest_ids(each) for each in missing[:_SUGGESTED]} if nearest else {}
     return {"documents": documents, "missing": missing, "nearest": near}
-
-
-def _other_forms(identity: str) -> set[str]:
-    return {normalize("NFC", identity), normalize("NFD", identity)} - {identity}
 
 
 def delete_documents(

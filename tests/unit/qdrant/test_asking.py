@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from twinvec_qdrant import Asked, Collection, search_as_asked, stored_documents
+from twinvec import Hit
+from twinvec_qdrant import Asked, Collection, joined_answers, search_as_asked, stored_documents
 from twinvec_qdrant.asking import FoundHit
 from words import WordEncoder
 
@@ -24,6 +25,68 @@ def test_the_source_of_a_hit_is_the_id_of_its_document(tmp_path, chunking, id, c
     for found in answer.hits:
         assert found.source == id
         assert FoundHit.of_fields(json.loads(json.dumps(found.as_fields())), chunks=chunks) == found
+
+
+NAMES = [
+    ("guide/install.md", "guide/install.md"),
+    (" guide/install.md ", "guide/install.md"),
+    ("install.md", None),  # the folders of an id are part of it
+    ("INV-2024-0042", "INV-2024-0042.pdf"),
+    ("INV-2024-0042.pdf", "INV-2024-0042.pdf"),
+    ("INV-2024-0043", None),
+    ("plan", "plan"),
+    ("fees", None),  # a word, and not what is left of fees.md
+    ("annual report.pdf", "annual report.pdf"),
+    ("annual report", None),
+    ("re\u0301sume\u0301.md", "r\u00e9sum\u00e9.md"),
+    ("march.md", "minutes:march.md"),
+    ("minutes:march.md", "minutes:march.md"),
+]
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """A collection whose ids occur in no text."""
+    with Collection.open("notes", tmp_path_factory.mktemp("named"), encoder=WordEncoder(), chunking=False) as opened:
+        ids = ("guide/install.md", "INV-2024-0042.pdf", "plan", "fees.md", "annual report.pdf", "r\u00e9sum\u00e9.md")
+        opened.ingest([{"id": each, "text": f"text {row}", "row": row} for row, each in enumerate(ids)], source="docs")
+        opened.ingest([{"id": "march.md", "text": "a text", "row": 9}], source="minutes")
+        yield opened
+
+
+@pytest.mark.parametrize(("query", "expected"), NAMES)
+def test_a_query_that_is_an_id_names_its_document(named, query, expected):
+    (answer,) = search_as_asked(named, [query], Asked())
+    assert answer.named == (() if expected is None else (expected,))
+
+
+def test_a_filter_decides_which_documents_a_query_names(named):
+    """The hint tells nobody that another tenant has a document of this id."""
+    for row, expected in ((0, ("guide/install.md",)), (1, ())):
+        (answer,) = search_as_asked(named, ["guide/install.md"], Asked(filter={"row": row}))
+        assert answer.named == expected
+    (answer,) = search_as_asked(named, ['"guide/install.md"'], Asked())
+    assert answer.named == ("guide/install.md",), "quotes are syntax"
+
+
+def test_a_sentence_looks_up_no_id(named, monkeypatch):
+    def never(*_):
+        raise AssertionError("a request for an id")
+
+    monkeypatch.setattr(named, "get", never)
+    (answer,) = search_as_asked(named, ["how do I install the guide?"], Asked())
+    assert answer.named == ()
+    with pytest.raises(AssertionError):
+        search_as_asked(named, ["guide/install.md"], Asked())
+
+
+def test_the_best_hit_needs_no_hint(named):
+    (answer,) = search_as_asked(named, ["plan"], Asked())
+    best = FoundHit(Hit("plan", "text", 1.0), "plan")
+    assert answer.named_elsewhere() == ("plan",)
+    assert answer._replace(hits=[best, *answer.hits]).named_elsewhere() == ()
+    other = answer._replace(named=("fees.md", "plan"))
+    assert joined_answers({"a": answer, "b": other}, Asked()).named == ("plan", "fees.md")
 
 
 def test_a_document_is_found_by_an_id_that_looks_the_same(tmp_path):

@@ -90,6 +90,11 @@ def test_several_queries_are_answered_in_order(served):
     assert all(each["seconds"] > 0 and each["rerank_seconds"] is None for each in answer["results"])
 
 
+def test_a_query_that_is_an_id_names_its_document(served):
+    answer = served.post("/v1/search", json={"query": ["pay.md", "late fees", "none.md"]}).json()
+    assert [each["named"] for each in answer["results"]] == [["pay.md"], [], []]
+
+
 def test_all_collections_are_searched_and_named(served):
     assert served.post("/v1/collections", json={"name": "more", "chunking": False}).status_code == 201
     documents = [{"id": "other.md", "text": "Another certificate, in another collection."}]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -140,12 +141,27 @@ def search_command(
     else:
         for each in answers:
             _show(each, asked, roots, named=len(answers) > 1, full=full, explain=explain)
+    if not as_json and not offset:
+        _tell_named(place, answers)
     if asked.filter and not as_json and not any(each.hits for each in answers):
         _hint(place, asked.filter)
     for name, error in failed.items():
         complain(f"twinvec: the collection {name!r} was not searched: {error}")
     if failed:
         raise typer.Exit(SOME_FAILED)
+
+
+def _tell_named(place: CollectionPlace, answers: Sequence[Answer]) -> None:
+    """Say how to read the documents whose ids or file names were searched for, unless they are the best hits."""
+    from twinvec_qdrant.cli.results.hits import copyable
+
+    given = {"-c": place.name, "--path": place.path, "--url": place.url}
+    options = "".join(f" {option} {quote(str(value))}" for option, value in given.items() if value)
+    for each in answers:
+        for identity in each.named_elsewhere():
+            name = copyable(identity)
+            shown = quote(identity) if name == identity else name  # a name with control characters is quoted already
+            complain(f"twinvec: the query names a document: twinvec show {shown}{options} prints it")
 
 
 def _hint(place: CollectionPlace, filter: Mapping[str, Any]) -> None:
@@ -207,8 +223,14 @@ def _search_all(
 
 
 def _print_json(answers: Sequence[Answer], failed: dict[str, str]) -> None:
-    results = [{"query": each.query, "hits": [found.as_fields() for found in each.hits]} for each in answers]
-    printed: dict[str, Any] = {"hits": results[0]["hits"]} if len(results) == 1 else {"results": results}
+    results: list[dict[str, Any]] = [
+        {"query": each.query, "hits": [found.as_fields() for found in each.hits]}
+        | ({"named": each.named} if each.named else {})
+        for each in answers
+    ]
+    printed: dict[str, Any] = {"results": results}
+    if len(results) == 1:
+        printed = {name: value for name, value in results[0].items() if name != "query"}
     show_json(printed | ({"failed": failed} if failed else {}))
 
 

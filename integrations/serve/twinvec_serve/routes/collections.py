@@ -150,6 +150,7 @@ def _found(found: Searched, *, with_roots: bool) -> Response:
             "seconds": each.searched,
             "rerank_seconds": each.reranked,
             "unknown": each.unknown,
+            "named": each.named,
         }
         for each in found.answers
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -124,6 +125,21 @@ def test_places_only(twinvec, filled, folder, monkeypatch):
     assert twinvec(*search).out.splitlines()[0] == "guide.md", "lines are those of the file as it is now"
     (folder / "guide.md").unlink()
     assert twinvec(*search).out.splitlines()[0] == "guide.md"
+
+
+def test_a_query_that_is_an_id_is_told_how_to_print_its_document(twinvec, filled):
+    for name, options in (("more/a b.txt", ("-c", "notes")), ("r1", ())):
+        done = twinvec("search", name, "--mode", "sparse", *options, *filled)
+        place = shlex.join(map(str, (*options, *filled)))
+        line = f"twinvec show {shlex.quote(name)} {place}"
+        assert done.err == f"twinvec: the query names a document: {line} prints it\n"
+        assert twinvec(*shlex.split(line)[1:]).code == 0
+        printed = twinvec("search", name, "--mode", "sparse", *options, *filled, "--json")
+        assert (printed.err, figures(printed)["named"]) == ("", [name])
+        assert twinvec("search", name, *options, *filled, "--offset", 1).err == "", "told on the first page"
+    assert figures(twinvec("search", "late fees", *filled, "--json")).keys() == {"hits"}
+    several = figures(twinvec("search", "late fees", "r3", "--mode", "sparse", *filled, "--json"))["results"]
+    assert [each.get("named") for each in several] == [None, ["r3"]]
 
 
 @pytest.mark.slow

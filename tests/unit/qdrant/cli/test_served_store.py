@@ -91,6 +91,9 @@ SEARCHES = [
     ("certificate", "--json"),
     ("certificate", "--words", "desk", "--answer", "A certificate is renewed."),
     ("ราคา", "-c", "docs", "--json"),
+    ("guide.md", "-c", "docs"),
+    ("r3", "fees.md"),
+    ("r3", "fees.md", "--json"),
 ]
 OTHERS = [
     ("info", "-c", "docs"),
@@ -136,6 +139,7 @@ def test_commands_print_the_same(tiny, folder):
             else:
                 assert (done.stdout, done.stderr) == (expected.stdout, expected.stderr), arguments
         assert any(each.stdout.count("certificate") for each in before)
+        assert any("twinvec show r3 --path store" in each.stderr for each in before)
 
 
 def test_a_search_of_a_store_with_a_damaged_collection_prints_the_same(tiny, folder, tmp_path):

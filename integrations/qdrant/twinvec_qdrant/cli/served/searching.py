@@ -82,7 +82,8 @@ def _answer(found: Mapping[str, Any], asked: Asked, *, several: bool) -> Answer:
     hits = [FoundHit.of_fields(each, chunks=asked.chunks) for each in found["hits"]]
     if not several:
         hits = [replace(each, collection="") for each in hits]
-    return Answer(found["query"], hits, found["seconds"], found["rerank_seconds"], found.get("unknown", False))
+    unknown, named = found.get("unknown", False), tuple(found.get("named", ()))  # which older servers do not tell
+    return Answer(found["query"], hits, found["seconds"], found["rerank_seconds"], unknown, named)
 
 
 def passages_for_output() -> Any:

@@ -49,6 +49,9 @@ SLOW_SUFFIXES = frozenset({*CONVERTED, MAIL_SUFFIX, *ARCHIVES})
 VERSIONED_SUFFIXES = (*CONVERTED, MAIL_SUFFIX, *MARKDOWN_SUFFIXES)
 """Endings of the names of files that versions 1 and 2 of the reading read differently."""
 
+NAMED_SUFFIXES = (".txt", *sorted({*VERSIONED_SUFFIXES, *ARCHIVES}))
+"""Endings that people leave out when they name a document's file."""
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
