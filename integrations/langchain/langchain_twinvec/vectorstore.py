@@ -7,6 +7,7 @@ the blocking methods in a worker thread for the async ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
@@ -180,9 +181,13 @@ class TwinvecVectorStore(VectorStore):
         ids: list[str] | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Open a store with the arguments of the class and add texts."""
+        """Open a store with the arguments of the class and add texts; the store is closed again if that fails."""
         store = cls(embedding, **with_name(kwargs))
-        store.add_texts(texts, metadatas, ids=ids)
+        with ExitStack() as opened:
+            if kwargs.get("collection") is None:
+                opened.enter_context(store.collection)
+            store.add_texts(texts, metadatas, ids=ids)
+            opened.pop_all()
         return store
 
     @classmethod
@@ -238,7 +243,8 @@ class TwinvecVectorStore(VectorStore):
         Raises:
             DocumentError: texts were refused, named by their places in the list (from 0), ids and reasons. The others
                 were stored if all have ids. Otherwise no text without an id was stored, so that the call can be
-                repeated without storing a text twice. The same holds after an error of the embeddings.
+                repeated without storing a text twice. The same holds after an error of the embeddings or the store; if
+                the store is gone, a note of its error (``__notes__``) names the ids that may be stored.
             TextError: the texts or ids are one text, not a list.
             ConfigurationError: the numbers of texts, metadatas and ids differ, or an argument is unknown.
         """

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import math
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -17,9 +18,17 @@ from qdrant_client import QdrantClient, models
 
 from handbook import QUESTION
 from langchain_twinvec import TwinvecEmbeddings, TwinvecVectorStore
+from stand_in import Fault, StandIn
 from twinvec import Encoder
-from twinvec.errors import ConfigurationError, DocumentError, FilterError, SpaceMismatchError
-from twinvec_qdrant import Collection
+from twinvec.errors import (
+    ConfigurationError,
+    DocumentError,
+    FilterError,
+    SpaceMismatchError,
+    StoreError,
+    StoreUnavailableError,
+)
+from twinvec_qdrant import Collection, drop_collection
 
 TEXTS = {
     "leave.md": "Holidays are requested two weeks ahead.",
@@ -245,6 +254,87 @@ def test_no_text_without_an_id_stays_after_the_embeddings_failed() -> None:
         store.add_texts(texts)
     assert "committed before the error: 0 new" not in raised.value.__notes__[0]
     assert store.collection.count() == 0
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A server to which every batch of ten documents is written by itself."""
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 10)
+    with StandIn().running() as running:
+        yield running
+
+
+def on_server(server: StandIn) -> TwinvecVectorStore:
+    client = QdrantClient(server.url, check_compatibility=False)
+    return TwinvecVectorStore(DeterministicFakeEmbedding(size=4), client=client, wait_seconds=0.2)
+
+
+def after_writes(number: int, *, once: bool) -> Callable[[str, str], Fault | None]:
+    """Return a fault of every request after so many have written points, or of one of them."""
+    left, met = [number], []
+
+    def fault(method: str, path: str) -> Fault | None:
+        left[0] -= method == "PUT" and "/points" in path
+        if left[0] >= 0 or (once and met):
+            return None
+        met.append(path)
+        return Fault.UNKNOWN if once else Fault.REFUSED
+
+    return fault
+
+
+@pytest.mark.parametrize("ids", [None, [None, *map(str, range(1, 40))]])
+def test_no_text_without_an_id_stays_after_the_store_failed(server, ids) -> None:
+    store, texts = on_server(server), [f"text {number}" for number in range(40)]
+    server.fault = after_writes(7, once=True)
+    with pytest.raises(StoreError) as raised:
+        store.add_texts(texts, ids=ids)
+    assert "committed before the error: 20 new" in raised.value.__notes__[0]
+    assert len(raised.value.__notes__) == 1
+    assert sorted(store.collection.find()) == sorted(map(str, range(1, 20)) if ids else [])
+    store.add_texts(texts, ids=ids)
+    assert store.collection.count() == 40
+
+
+def test_the_ids_of_texts_that_a_lost_store_may_hold_are_in_the_error(server) -> None:
+    store, texts = on_server(server), [f"text {number}" for number in range(40)]
+    server.fault = after_writes(7, once=False)
+    with pytest.raises(StoreUnavailableError) as raised:
+        store.add_texts(texts)
+    note = raised.value.__notes__[-1]
+    named = note.rpartition(": ")[2].split(", ")
+    assert note.startswith(
+        "documents may be stored under the ids that were made for them, which could not be removed ("
+    )
+    assert len(named) == 40
+    server.fault = lambda method, path: None
+    stored = store.collection.find()
+    assert len(stored) >= 20
+    assert set(stored) <= set(named)
+    store.delete(named)
+    store.add_texts(texts)
+    assert store.collection.count() == 40
+
+
+def test_texts_are_prepared_once_and_warned_of_once(store, caplog) -> None:
+    store.add_texts(["ราคาของปั๊มคือเท่าไหร่", "ราคาของวาล์วคือเท่าไหร่"])
+    assert [each.message[:27] for each in caplog.records if "words" in each.message] == ["2 chunks consist mostly of "]
+
+
+@pytest.mark.parametrize("method", ["from_texts", "from_documents"])
+def test_a_store_that_could_not_be_filled_is_closed(method, tmp_path) -> None:
+    make = getattr(TwinvecVectorStore, method)
+    given = ["bad", "fine"] if method == "from_texts" else [Document("bad"), Document("fine")]
+    with pytest.raises(DocumentError, match="1 of 2 texts were refused"):
+        make(given, Failing(size=4), path=tmp_path)
+    drop_collection("langchain", tmp_path, wait_seconds=0)  # nobody has it open
+
+
+def test_an_open_collection_stays_open_after_it_could_not_be_filled() -> None:
+    store = TwinvecVectorStore(Failing(size=4))
+    with pytest.raises(DocumentError):
+        TwinvecVectorStore.from_texts(["bad"], Failing(size=4), collection=store.collection)
+    assert store.add_texts(["fine"]) == store.collection.find()
 
 
 def test_a_refused_text_without_a_usable_id_is_named_by_its_place(store) -> None:

@@ -7,13 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, DocumentError, StoreError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, DocumentError, StoreBusyError, StoreError
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import shown
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.frameworks.given_vectors import check_vectors
+from twinvec_qdrant.ingest.document_gate import DocumentGate
 from twinvec_qdrant.ingest.reading.results import Failure, printable
 from twinvec_qdrant.list_and_drop import drop_collection
 from twinvec_qdrant.report import IngestReport
@@ -81,8 +82,9 @@ def ingest_all(
             cannot be kept.
         what: The documents in words, for the error ("3 texts").
         check: Whether to check that every vector is of the collection's model (``given_vectors``).
-        unknown_ids: Random ids that the caller does not know. If a document is refused or the encoder fails, none of
-            these is stored: a second call would store their documents again under other ids.
+        unknown_ids: Random ids that the caller does not know. If a document is refused, or the encoder or the store
+            fails, none of these is stored: a second call would store their documents again under other ids. If the
+            store does not remove them either, a note of the error names them.
 
     Raises:
         SpaceMismatchError: a vector is of another model; nothing was written.
@@ -93,15 +95,15 @@ def ingest_all(
     if vectors and check:
         check_vectors(collection, [each for each in given if isinstance(each, Document)], vectors)
     if unknown_ids and len(given) > 1:  # a single document is stored or refused as a whole
-        foreseen = collection.ingest(given, dry_run=True)
+        foreseen = _foreseen(collection, given)
         if foreseen.failures:
             raise _refusal(foreseen, documents, what, unknown_ids, "nothing was stored")
+    report = IngestReport()
     try:
-        report = collection.ingest(given, vectors=vectors, allow_all_failed=True)
-    except StoreError:
-        raise
-    except Exception:  # of the encoder, perhaps after documents were committed
-        _remove(collection, unknown_ids)
+        collection.ingest(given, vectors=vectors, allow_all_failed=True, report=report)
+    except Exception as error:  # perhaps after documents were committed
+        if not isinstance(error, StoreBusyError) or report.new:
+            _remove_after(error, collection, unknown_ids)
         raise
     if report.failures:
         _remove(collection, unknown_ids)
@@ -109,9 +111,30 @@ def ingest_all(
         raise _refusal(report, documents, what, unknown_ids, others if report.failed < len(given) else "")
 
 
+def _foreseen(collection: Collection, given: Sequence[Document | Failure]) -> IngestReport:
+    """Return a report of the documents that an ingest would refuse as they are; none is prepared or stored."""
+    report = IngestReport()
+    gate = DocumentGate({}, collection.info()["tenant_key"], report.fail, lambda: None, report.count_empty)
+    for _ in gate.groups(given):
+        pass
+    return report
+
+
 def _remove(collection: Collection, ids: Set[str]) -> None:
     if ids:
         collection.delete(sorted(ids))
+
+
+def _remove_after(error: Exception, collection: Collection, ids: Set[str]) -> None:
+    """Remove documents after an error, which is noted to have left them if the store fails again."""
+    try:
+        _remove(collection, ids)
+    except StoreError as failure:
+        named = ", ".join(sorted(ids))
+        error.add_note(
+            f"documents may be stored under the ids that were made for them, which could not be removed ({failure}); "
+            f"delete these before you add the documents again: {named}"
+        )
 
 
 def _refusal(
