@@ -162,6 +162,24 @@ def write_mhtml(path: Path, html: str, *, charset: str = "", address: str = "htt
     path.write_bytes(text.replace("\n", "\r\n").encode())
 
 
+def write_epub(path: Path, title: str, chapters: Sequence[str]) -> None:
+    """Write a book whose chapters have these bodies (HTML)."""
+    names = [f"chapter{number}.xhtml" for number in range(len(chapters))]
+    items = "".join(f'<item id="{each}" href="{each}"/>' for each in names)
+    spine = "".join(f'<itemref idref="{each}"/>' for each in names)
+    about = f"<dc:title>{title}</dc:title><dc:language>en</dc:language>"
+    with zipfile.ZipFile(path, "w") as book:
+        book.writestr("mimetype", "application/epub+zip")
+        book.writestr("META-INF/container.xml", '<container><rootfile full-path="book/all.opf"/></container>')
+        metadata = f'<metadata xmlns:dc="http://purl.org/dc/elements/1.1/">{about}</metadata>'
+        parts = f"{metadata}<manifest>{items}</manifest><spine>{spine}</spine>"
+        book.writestr("book/all.opf", f'<package xmlns="http://www.idpf.org/2007/opf">{parts}</package>')
+        for name, body in zip(names, chapters, strict=True):
+            head = f"<head><title>{title}</title></head>"
+            page = f'<html xmlns="http://www.w3.org/1999/xhtml">{head}<body>{body}</body></html>'
+            book.writestr(f"book/{name}", f'<?xml version="1.0" encoding="utf-8"?>{page}')
+
+
 def write_msg(path: Path, *, subject: str, sender: str, body: str) -> None:
     """An Outlook message: a compound file of three streams."""
     _write_compound(

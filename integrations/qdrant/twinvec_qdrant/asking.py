@@ -194,10 +194,7 @@ def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, .
     if not named_ids(text, (), ()):
         return ()
     ids = named_ids(text, [root.prefix for root in opened.roots() if not root.first], NAMED_SUFFIXES)
-    if filter:
-        there = set(opened.find({"$and": [filter, {"id": ids}]}))
-    else:
-        there = {each.id for each in opened.get(ids)}
+    there = opened.find({"$and": [filter, {"id": ids}]}) if filter else [each.id for each in opened.get(ids)]
     return tuple([each for each in ids if each in there][:1])
 
 

@@ -22,11 +22,13 @@ PayloadIndexType = Literal["keyword", "float", "bool", "integer", "datetime", "t
 
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
-NEWEST_READING = 3
+NEWEST_READING = 4
 """Newest version of the reading of files. A collection keeps the version by which its documents were read.
 
-By version 2, elements of web pages such as ``summary`` and ``option`` are joined, web archives (MHTML) and TOML front
-matter are text, texts keep the escape sequences of terminals, slides their numbers, and workbooks their empty sheets.
+By version 3, ``.ndjson`` files are text, and what is apart in a chapter of an EPUB book may be joined.
+By version 2 also, elements of web pages such as ``summary`` and ``option`` are joined, web archives (MHTML) and TOML
+front matter are text, texts keep the escape sequences of terminals, slides their numbers, and workbooks their empty
+sheets.
 By version 1 also, markitdown reads PDFs, web pages keep their navigation, and Markdown the bytes of its images.
 """
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from twinvec import Document, Encoder
 from twinvec.cli.app import build_app
 from twinvec_qdrant import Collection, Empty, Failure, opening, read_source
+from twinvec_qdrant.settings import NEWEST_READING
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain_line
@@ -259,7 +260,7 @@ def test_files_of_an_older_collection_are_read_as_its_version_read_them(
         collection.reindex()
     with TestClient(create_app(settings_of(model, tmp_path)), base_url=ADDRESS) as client:
         assert client.post("/v1/collections/docs/documents", files=files).json()["updated"] == 1
-        assert client.get("/v1/collections/docs").json()["reading"] == 3
+        assert client.get("/v1/collections/docs").json()["reading"] == NEWEST_READING
         assert client.get(f"/v1/collections/docs/documents/{name}").json()["text"] == read
 
 

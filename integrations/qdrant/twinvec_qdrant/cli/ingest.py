@@ -136,9 +136,9 @@ def ingest_command(
 
     Unchanged documents cost nothing. A folder gives one document for each file: text, Markdown and code, with the extra
     "documents" also PDF, Office and HTML. The path is the id; hidden files and those of .gitignore are skipped. A
-    .jsonl file gives one document for each line, a .csv or .tsv file one for each row: "id", "text", optional "title";
-    all other keys are payload to filter by. An interrupted ingest resumes at the next run. A document that fails does
-    not stop the others. The exit code is 3 if some documents fail, and 1 if all do.
+    .jsonl or .ndjson file gives one document for each line, a .csv or .tsv file one for each row: "id", "text",
+    optional "title"; all other keys are payload to filter by. An interrupted ingest resumes at the next run. A document
+    that fails does not stop the others. The exit code is 3 if some documents fail, and 1 if all do.
 
     A collection knows its sources: ids of the second one and of later ones begin with its name, and --prune deletes
     only what the sources of this command no longer hold. "twinvec update" ingests all of them again.

@@ -379,3 +379,17 @@ def test_lines_that_pages_repeat_stay_once(tmp_path):
 def test_leaders_of_a_table_of_contents_are_no_text(tmp_path):
     office_files.write_pdf(tmp_path / "book.pdf", [["Water . . . . . . . . . . . 7", "Milk........12", "and so on..."]])
     assert read(tmp_path / "book.pdf").text.split("\n") == ["Water 7", "Milk 12", "and so on..."]
+
+
+def test_the_chapters_of_a_book_are_read_like_web_pages(tmp_path):
+    """Without addresses within the book; a chapter without a heading does not get the book's title again."""
+    notes = '<p>See <a href="b.xhtml#x">there</a>, <a href="#n">1</a>.</p><aside>Note 1.</aside><aside>Note 2.</aside>'
+    chapters = [
+        f'<h1>Leaves</h1><img src="a.png" alt="A pot"/>{notes}',
+        "<p>Gr\u00fcn.</p><address>A street</address>End.",
+    ]
+    office_files.write_epub(tmp_path / "tea.epub", "All about tea", chapters)
+    told, _, text = read(tmp_path / "tea.epub").text.partition("\n\n")
+    assert told == "**Title:** All about tea\n**Language:** en"
+    parts = ["# Leaves", "A pot", "See there, 1.", "Note 1.", "Note 2.", "Gr\u00fcn.", "A street", "End."]
+    assert text.split("\n\n") == parts

@@ -17,8 +17,9 @@ from twinvec_qdrant.stored_roots import StoredRoot
 from words import WordEncoder
 
 URI = f"data:image/png;base64,{'A' * 120}"
-NEW, MIDDLE, OLD = 3, 2, 1
+NEW, THIRD, MIDDLE, OLD = 4, 3, 2, 1
 HUGO = '+++\ntitle = "Leaves"\ndate = 2024-03-01\n+++\nGreen leaves.'
+BOOK = "**Title:** All about tea\n**Language:** en\n\n# Tea\n\n"
 READ = {  # of each version: the texts by path, where they differ from those of the version before
     OLD: {
         "a.pdf": "tea is brewed with boil-\ning water\n\n\x0cmilk is cold\n\n",
@@ -33,6 +34,7 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "<!-- Slide number: 2 -->\n# Water\n\n![Picture 2](Picture2.jpg)",
         "j.xlsx": "## Sheet\n| tea | price |\n| --- | --- |\n| green | 7 |\n\n## Empty\n|\n|  |",
         "k.md": HUGO,
+        "l.epub": f"{BOOK}One.Two.",
     },
     MIDDLE: {
         "a.pdf": "tea is brewed with boiling water\n\nmilk is cold",
@@ -41,7 +43,7 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "d.md": "# Tea\n\n![A pot](data:image/png;base64...)",
         "e.eml": "a pot_of tea",
     },
-    NEW: {
+    THIRD: {
         "b.html": "Set brew_time to 4 * 60.\n\nHow long?\n\nFour minutes.",
         "g.log": "deploy started\nend",
         "h.mhtml": "# Milk\n\nMilk is cold.",
@@ -49,8 +51,9 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "j.xlsx": "## Sheet\n| tea | price |\n| --- | --- |\n| green | 7 |",
         "k.md": "Green leaves.",
     },
+    NEW: {"l.epub": f"{BOOK}One.\n\nTwo."},
 }
-CHANGED = {OLD: 10, MIDDLE: len(READ[NEW])}  # documents that the newest version reads differently
+CHANGED = {OLD: 11, MIDDLE: len(READ[THIRD]) + 1, THIRD: 1}  # documents that the newest version reads differently
 
 
 def texts(folder, version):
@@ -78,6 +81,7 @@ def folder(tmp_path):
     office_files.write_pptx(folder / "i.pptx", ["All about tea", "Water"], picture="")
     office_files.write_xlsx(folder / "j.xlsx", [["tea", "price"], ["green", 7]], empty=["Empty"])
     (folder / "k.md").write_text(HUGO)
+    office_files.write_epub(folder / "l.epub", "All about tea", ["<h1>Tea</h1><aside>One.</aside><aside>Two.</aside>"])
     return folder
 
 
@@ -85,7 +89,7 @@ def opened(tmp_path):
     return Collection.open("notes", tmp_path / "store", encoder=WordEncoder(), chunking=False)
 
 
-@pytest.fixture(params=[OLD, MIDDLE])
+@pytest.fixture(params=[OLD, MIDDLE, THIRD])
 def old(folder, tmp_path, monkeypatch, request):
     """A collection as an older version made it, and the version of its reading, which the first one does not record."""
     recorded = {} if request.param == OLD else {"reading": request.param}
@@ -118,7 +122,7 @@ def counts(report):
     return report.new, report.updated, report.unchanged, report.deleted, report.encoded
 
 
-@pytest.mark.parametrize("version", [OLD, MIDDLE, NEW])
+@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, NEW])
 def test_a_version_reads_files_in_its_way(folder, version):
     for options in ((), (read_ahead,)):
         reading = Root(str(folder)).read(*options)
@@ -129,8 +133,8 @@ def test_a_version_reads_files_in_its_way(folder, version):
     assert isinstance(pdf, PagedDocument)
     assert pdf.payload["format"] == ("markdown" if version == OLD else "text")
     assert [pdf.text[start:].lstrip("\x0c")[:4] for start in pdf.pages] == ["tea ", "milk"]
-    assert documents["h.mhtml"].payload["format"] == ("markdown" if version == NEW else "text")
-    assert (hugo.title, hugo.payload.get("date")) == (("Leaves", "2024-03-01") if version == NEW else ("", None))
+    assert documents["h.mhtml"].payload["format"] == ("markdown" if version >= THIRD else "text")
+    assert (hugo.title, hugo.payload.get("date")) == (("Leaves", "2024-03-01") if version >= THIRD else ("", None))
 
 
 def test_files_are_read_in_the_newest_way_without_a_collection(folder):
@@ -141,10 +145,10 @@ def test_an_older_collection_is_unchanged_by_its_own_ingest(folder, old):
     collection, version = old
     before = points(collection)
     for options in ({"dry_run": True}, {}, {"prune": True}):
-        assert counts(collection.ingest(Root(str(folder)), **options)) == (0, 0, 11, 0, 0)
+        assert counts(collection.ingest(Root(str(folder)), **options)) == (0, 0, 12, 0, 0)
         recorded = None if version == OLD and options.get("dry_run") else version
         assert collection._backend.read_metadata().get("reading") == recorded
-    assert counts(collection.ingest(read_source(folder))) == (0, 0, 11, 0, 0)
+    assert counts(collection.ingest(read_source(folder))) == (0, 0, 12, 0, 0)
     assert points(collection) == before
     assert collection.info()["reading"] == version
 
@@ -153,7 +157,7 @@ LINES = {"d.md": ("# Tea", 1, 3), "g.log": ("deploy", 1, 2), "k.md": ("Green", 5
 
 
 @pytest.mark.parametrize("name", LINES)
-@pytest.mark.parametrize("version", [OLD, MIDDLE, NEW])
+@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, NEW])
 def test_the_lines_of_a_hit_are_found_in_its_file_by_every_version(folder, version, name):
     """Also without the bytes of an image, without escape sequences, and below a front matter."""
     reading = read_source(folder)
@@ -162,7 +166,7 @@ def test_the_lines_of_a_hit_are_found_in_its_file_by_every_version(folder, versi
     hit = Hit(name, document.text, 1.0, {}, {"source": name, **document.payload})
     places = Places([StoredRoot("notes", True, str(folder), socket.gethostname())])
     begin, first, last = LINES[name]
-    if version < NEW and name in ("h.mhtml", "k.md"):  # the whole file is the text
+    if version < THIRD and name in ("h.mhtml", "k.md"):  # the whole file is the text
         first, last = 1, document.text.count("\n") + 1
     assert places.lines(name, hit, 0, len(document.text)) == (None if first is None else (first, last))
     piece = document.text.index(begin)
@@ -179,9 +183,9 @@ def test_reindex_brings_an_older_collection_to_the_newest_reading(folder, old):
     collection.reindex()
     assert collection.info()["reading"] == NEW
     report = collection.ingest(Root(str(folder)))
-    assert (report.updated, report.unchanged) == (CHANGED[version], 11 - CHANGED[version])
+    assert (report.updated, report.unchanged) == (CHANGED[version], 12 - CHANGED[version])
     assert stored_texts(collection) == texts(folder, NEW)
-    assert counts(collection.ingest(Root(str(folder)))) == (0, 0, 11, 0, 0)
+    assert counts(collection.ingest(Root(str(folder)))) == (0, 0, 12, 0, 0)
 
 
 def test_an_older_collection_without_such_files_reads_them_as_before_the_third_version(folder, tmp_path, monkeypatch):
@@ -190,7 +194,7 @@ def test_an_older_collection_without_such_files_reads_them_as_before_the_third_v
         log = {"path": "g.log", "format": "text"}
         collection.ingest([Document("g.log", READ[OLD]["g.log"], payload=log)])
         report = collection.ingest(Root(str(folder)))
-        assert (report.new, report.unchanged) == (10, 1)
+        assert (report.new, report.unchanged) == (11, 1)
         assert collection.info()["reading"] == MIDDLE
         assert stored_texts(collection) == texts(folder, MIDDLE)
 
@@ -210,4 +214,38 @@ def test_a_new_collection_records_the_newest_reading_which_a_copy_keeps(folder, 
         collection.push(tmp_path / "other")
     with Collection.open("notes", tmp_path / "other", encoder=WordEncoder()) as copy:
         assert copy.info()["reading"] == NEW
-        assert counts(copy.ingest(Root(str(folder)))) == (0, 0, 11, 0, 0)
+        assert counts(copy.ingest(Root(str(folder)))) == (0, 0, 12, 0, 0)
+
+
+ROWS = '{"id": "r1", "text": "green"}\n{"id": "r2", "text": "black"}\n'
+
+
+@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, NEW])
+def test_json_lines_by_their_other_name_are_records_of_the_newest_version_only(tmp_path, version, monkeypatch):
+    """An older collection keeps the text of the whole file, of a folder as of a single file."""
+    path = tmp_path / "notes" / "rows.ndjson"
+    path.parent.mkdir()
+    path.write_text(ROWS)
+    recorded = None if version == OLD else version
+    log = {"path": "a.pdf", "format": "text"}  # a document by which a collection that records nothing is of version 1
+    with monkeypatch.context() as patched, opened_by_older(patched, tmp_path, recorded) as collection:
+        collection.ingest([Document("a.pdf", "tea", payload=log)])
+        for root, prefix in ((path, ""), (path.parent, "rows.ndjson/")):
+            collection.ingest(Root(str(root)), source=f"{root.name} alone")
+            found = {each.partition(":")[2] or each for each in collection.find(source=f"{root.name} alone")} - {
+                "a.pdf"
+            }
+            assert found == ({f"{prefix}r1", f"{prefix}r2"} if version == NEW else {"rows.ndjson"})
+            assert collection.ingest(Root(str(root)), source=f"{root.name} alone", prune=root != path).encoded == 0
+        assert collection.info()["reading"] == version
+
+
+def test_json_lines_by_their_other_name_are_read_like_the_usual_ones(tmp_path):
+    for name in ("rows.jsonl", "rows.ndjson", "ROWS2.NDJSON"):
+        (tmp_path / name).write_text(ROWS + "{")
+        found = list(read_source(tmp_path / name))
+        assert [each.id for each in found[:2]] == ["r1", "r2"]
+        assert found[2].source == f"{name}:3"
+    whole = Root(str(tmp_path), records=False)
+    assert sorted(each.id for each in whole) == ["ROWS2.NDJSON", "rows.jsonl", "rows.ndjson"]
+    assert next(iter(Root(str(tmp_path / "rows.ndjson"), records=False))).id == "r1"

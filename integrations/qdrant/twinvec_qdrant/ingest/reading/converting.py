@@ -17,7 +17,7 @@ from twinvec.errors import DocumentError, MissingExtraError, TwinvecError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
-from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES, PAGES, cleaned, page_of_archive
+from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES, BOOK, PAGES, cleaned, cleaned_book, page_of_archive
 from twinvec_qdrant.settings import NEWEST_READING
 
 CONVERTED = frozenset({".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"})
@@ -68,6 +68,8 @@ def _by_markitdown(data: bytes, suffix: str, version: int) -> str:
     extension = PAGES[0] if suffix in ARCHIVES else suffix
     info = package.StreamInfo(extension=extension, charset="utf-8" if is_page else None)
     page = page_of_archive(data) if suffix in ARCHIVES else (data, "")
+    if suffix == BOOK and version > 3:
+        data = cleaned_book(data, version)
     stream = BytesIO(cleaned(*page, version) if is_page else data)
     try:
         converter = package.MarkItDown(enable_plugins=False)

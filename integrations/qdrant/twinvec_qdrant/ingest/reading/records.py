@@ -14,6 +14,9 @@ from twinvec_qdrant.ingest.reading.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Read, hiding, printable
 
 RECORDS_SUFFIX = ".jsonl"
+NEWER_RECORDS_SUFFIX = ".ndjson"
+"""Another ending of files of JSON lines; versions 1 to 3 of the reading read them as text."""
+
 _MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES  # JSON may escape a byte of text as six bytes
 
 

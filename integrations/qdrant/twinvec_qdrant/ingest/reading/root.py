@@ -20,7 +20,13 @@ from twinvec.support.checks import check_settings, path_text
 from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
 from twinvec_qdrant.ingest.reading.files import FileBytes, is_slow, parse_file, read_file, take_file
 from twinvec_qdrant.ingest.reading.patterns import Selection, pattern_list
-from twinvec_qdrant.ingest.reading.records import RECORDS_SUFFIX, count_lines, read_lines, read_records
+from twinvec_qdrant.ingest.reading.records import (
+    NEWER_RECORDS_SUFFIX,
+    RECORDS_SUFFIX,
+    count_lines,
+    read_lines,
+    read_records,
+)
 from twinvec_qdrant.ingest.reading.results import NOT_UTF8, Failure, HelperCall, Read, WithResults, printable
 from twinvec_qdrant.ingest.reading.tables import TABLE_SUFFIXES, read_table
 from twinvec_qdrant.ingest.reading.walking import FoundFile, Walk
@@ -30,8 +36,9 @@ STANDARD_INPUT = "-"
 """The path of a root that reads JSON lines from standard input."""
 
 RECORD_SUFFIXES = frozenset({RECORDS_SUFFIX, *TABLE_SUFFIXES})
-"""How the names of files of records end."""
+"""How the names of files of records end, of which each is a root of its own if the user names it."""
 
+_LINES = (RECORDS_SUFFIX, NEWER_RECORDS_SUFFIX)
 _WILD = frozenset("*?[")
 _LOST = "every process that read it died"
 
@@ -197,10 +204,10 @@ class Root:
                 yield from self._read_one(each, reading.version)
 
     def _read_one(self, found: FoundFile, version: int = NEWEST_READING) -> Iterator[Read]:
-        kind, prefix = self._kind(found), found.prefix
+        kind, prefix = self._kind(found, version), found.prefix
         if kind and prefix != printable(prefix):  # no id can begin with it
             yield Read(Failure(printable(found.place), NOT_UTF8), found.size)
-        elif kind == RECORDS_SUFFIX:
+        elif kind in _LINES:
             yield from read_records(found.path, found.place, prefix, self.columns)
         elif kind in TABLE_SUFFIXES:
             yield from read_table(found.path, found.place, prefix, self.columns)
@@ -216,15 +223,16 @@ class Root:
         kind = self._kind(found)
         return max(count_lines(found.path) - (kind in TABLE_SUFFIXES), 0) if kind else 1
 
-    def _kind(self, found: FoundFile) -> str:
+    def _kind(self, found: FoundFile, version: int = NEWEST_READING) -> str:
         """Return the ending of the name of a file of records, or "" if the file is one document."""
         path, suffix = found.path, found.path.suffix.lower()
-        if suffix != RECORDS_SUFFIX and suffix not in TABLE_SUFFIXES:
+        is_lines = suffix in _LINES and (version > 3 or suffix == RECORDS_SUFFIX)
+        if not is_lines and suffix not in TABLE_SUFFIXES:
             return ""
         # a pipe would wait for a writer; Path.exists raises if the folder does not permit to look at the file
         if found.in_folder and os.path.exists(path) and not os.path.isfile(path):
             return ""
-        return suffix if self.records or (suffix == RECORDS_SUFFIX and not found.in_folder) else ""
+        return suffix if self.records or (is_lines and not found.in_folder) else ""
 
 
 def _with_call(found: FoundFile | Failure, version: int) -> FoundFile | Failure | Read | HelperCall:
@@ -253,9 +261,9 @@ def read_source(
 ) -> Iterator[Document | Failure]:
     """Return the documents of a folder with its subfolders, of a file, or of "-" (standard input), in a fixed order.
 
-    A ``.jsonl`` file, and standard input, hold one object per line with ``id``, ``text`` and perhaps ``title``; all
-    other keys are payload. A ``.csv`` or ``.tsv`` file holds one document per row, with the header's names for keys. In
-    a folder, the ids of such records begin with the path of their file: "notes.jsonl/ID".
+    A ``.jsonl`` or ``.ndjson`` file, and standard input, hold one object per line with ``id``, ``text`` and perhaps
+    ``title``; all other keys are payload. A ``.csv`` or ``.tsv`` file holds one document per row, with the header's
+    names for keys. In a folder, the ids of such records begin with the path of their file: "notes.jsonl/ID".
 
     Any other file is a document. Its id is the path within the folder, with "/", or a single file's name. Its payload
     is ``path``, ``format`` ("markdown" or "text") and the front matter of a Markdown file, whose ``title`` becomes the

@@ -2,14 +2,17 @@
 
 What leads elsewhere goes: navigation, tables of contents, the addresses of images and of pages of the same site. By
 version 3 of the reading, what a browser shows apart is apart: the converter (markdownify) knows only some elements as
-blocks, and joins the texts of all others.
+blocks, and joins the texts of all others. By version 4, the same holds for the chapters of an EPUB book.
 """
 
 from __future__ import annotations
 
 import re
+import zipfile
 from email import message_from_bytes, policy
 from email.message import EmailMessage, MIMEPart
+from io import BytesIO
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -18,6 +21,7 @@ from twinvec.errors import DocumentError
 PAGES = (".htm", ".html")
 """Endings of the names of web pages."""
 
+BOOK = ".epub"
 ARCHIVES = (".mht", ".mhtml")
 """Endings of the names of web pages that a browser saved as a single file; versions 1 and 2 read them as text."""
 
@@ -25,6 +29,7 @@ _NAVIGATION = re.compile(
     r"(?:doc-?|site-?)?nav(?:bar|header|footer|igation|-panel)?|toc|toctree-wrapper|table-of-contents|breadcrumbs?"
     r"|pagination"
 )
+_CHAPTER = ".xhtml"
 _CONTENT = ("html", "body", "main", "article", "h1")  # no navigation, whatever is said of them
 _LISTS = ("ul", "ol", "dl")
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")  # how the address of another site begins
@@ -63,6 +68,17 @@ def page_of_archive(data: bytes) -> tuple[bytes, str]:
     return _in_utf8(raw, part), "".join(address.split())
 
 
+def cleaned_book(data: bytes, version: int) -> bytes:
+    """Return an EPUB book whose chapters are cleaned; a chapter without headings gets none."""
+    book = BytesIO()
+    with zipfile.ZipFile(BytesIO(data)) as read, zipfile.ZipFile(book, "w") as written:
+        for name in dict.fromkeys(read.namelist()):
+            part = read.read(name)
+            is_chapter = PurePosixPath(name).suffix.lower() in (*PAGES, _CHAPTER)
+            written.writestr(name, cleaned(part, "", version, titled=False) if is_chapter else part)
+    return book.getvalue()
+
+
 def _in_utf8(raw: bytes, part: MIMEPart) -> bytes:
     """Return a page in UTF-8. One whose encoding is not stated, or not that, stays: the page may state it itself."""
     try:
@@ -71,10 +87,11 @@ def _in_utf8(raw: bytes, part: MIMEPart) -> bytes:
         return raw
 
 
-def cleaned(data: bytes, address: str, version: int) -> bytes:
-    """Return a web page, in UTF-8, without what leads elsewhere; a page without headings has its title as heading.
+def cleaned(data: bytes, address: str, version: int, *, titled: bool = True) -> bytes:
+    """Return a web page, in UTF-8, without what leads elsewhere.
 
-    A page whose ``address`` is known may name its own site in its links.
+    A page whose ``address`` is known may name its own site in its links. A page without headings has its title as
+    heading if ``titled``.
     """
     page = _parsed(data)
     for link in page.find_all("a", href=True) if address else ():
@@ -92,7 +109,7 @@ def cleaned(data: bytes, address: str, version: int) -> bytes:
     body = page.body or page
     if not body.get_text(strip=True):  # it is nothing else
         return data if version < 3 else bytes(_set_apart(_parsed(data)).encode("utf-8"))
-    if page.title and not body.find(_HEADING):
+    if titled and page.title and not body.find(_HEADING):
         heading = page.new_tag("h1")
         heading.string = " ".join(page.title.extract().get_text().split())
         body.insert(0, heading)
