@@ -281,7 +281,6 @@ def rerank(model: str, root: Path, words: list[str], rounds: int) -> str:
     from twinvec import CrossEncoderReranker
     from twinvec.engines.openvino import has_bfloat16
     from twinvec.export.model import export_model
-    from twinvec.export.quantization import top_overlap
 
     folder = make_cross_encoder(model, root / "cross-encoder")
     export_model(folder, root / "cross-encoder-int8", precision="int8", calibrate=calibration_texts(words))
@@ -295,6 +294,13 @@ def rerank(model: str, root: Path, words: list[str], rounds: int) -> str:
         rerankers.append(CrossEncoderReranker(folder, engine="openvino", precision="bfloat16"))
     contenders += [Contender(f"twinvec, {each.engine.name}", each.score) for each in rerankers]
     queries, texts = make_texts(words, PAIR_QUERIES, 3, 10), make_texts(words, PAIR_TEXTS, *KINDS["mixed"])
+    return compare_scores(contenders, queries, texts, rounds)
+
+
+def compare_scores(contenders: list[Contender], queries: list[str], texts: list[str], rounds: int) -> str:
+    """Measure all contenders on the pairs of each query with each text; return a table."""
+    from twinvec.export.quantization import top_overlap
+
     pairs = [(query, text) for query in queries for text in texts]
     shape = (len(queries), len(texts))
     expected = np.asarray(contenders[0].run(pairs)).reshape(shape)

@@ -1,52 +1,78 @@
-"""Encoding on a GPU against sentence-transformers, both in half precision, in alternating rounds in one process.
+"""Encoding and reranking on a GPU against sentence-transformers, in alternating rounds in one process.
 
-    python benchmarks/gpu.py [--texts 8000] [--rounds 5] [--precision float16] [--output FILE]
+    python benchmarks/gpu.py [--texts 8000] [--rounds 3] [--precisions float32 float16 bfloat16]
+                             [--output benchmarks/GPU.md]
 
 Texts, kinds and columns are those of ``encoding.py``; the peak is that of matrix products on the GPU in that precision.
-No GPU has been available so far, so the project has no table of results.
+Both compute in the same precision. The peer runs with its default, batches of 32 texts, and with larger ones.
+``training.py speed --device cuda`` measures training.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from encoding import KINDS, PEER, Contender, Cost, compare, documentation, latency, make_texts
+from encoding import (
+    CROSS_PEER,
+    KINDS,
+    PEER,
+    Contender,
+    Cost,
+    compare,
+    compare_scores,
+    cores,
+    documentation,
+    latency,
+    make_cross_encoder,
+    make_texts,
+)
+
+PAIR_QUERIES, PAIR_TEXTS = 20, 100
+PEER_BATCHES = (32, 256)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=8000, help="texts of each kind; long ones are a quarter of that")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default="default")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--precision", default="float16", choices=["float16", "bfloat16"])
+    parser.add_argument("--precisions", nargs="+", default=["float32", "float16", "bfloat16"])
     parser.add_argument("--output", type=Path, help="also write the tables to this file")
     options = parser.parse_args()
-    peak = peak_gflops(options.device, options.precision)
-    words, cost = documentation(), Cost(options.model, peak)
-    contenders = load(options.model, options.device, options.precision)
-    names = ("sentence-transformers", "transformers", "torch", "tokenizers")
-    parts = [
-        "# Encoding on a GPU: results\n",
-        f"{device_name(options.device)}; {', '.join(f'{name} {version(name)}' for name in names)}. Peak of "
-        f"{options.precision} matrix products: {peak / 1000:.0f} TFLOP/s. {options.rounds} rounds, model "
-        f"`{options.model}`. The ratio is to {PEER}; above 1 is faster.\n",
-    ]
-    for kind, (least, most) in KINDS.items():
-        count = options.texts // 4 if kind == "long" else options.texts
-        parts.append(compare(kind, make_texts(words, count, least, most), contenders, options.rounds, cost))
-    parts.append(latency(contenders, make_texts(words, 200, 3, 10)))
-    print("\n".join(parts))
+    words = documentation()
+    parts: list[str] = []
+
+    def tell(part: str) -> None:
+        parts.append(part)
+        print(part, flush=True)
+
+    tell(describe(options))
+    with tempfile.TemporaryDirectory() as folder:
+        cross_encoder = make_cross_encoder(options.model, Path(folder) / "cross-encoder")
+        for precision in options.precisions:
+            peak = peak_gflops(options.device, precision)
+            tell(f"## {precision}\n\nPeak of matrix products: {peak / 1000:.0f} TFLOP/s.\n")
+            contenders = encoders(options.model, options.device, precision)
+            cost = Cost(options.model, peak)
+            for kind, (least, most) in KINDS.items():
+                count = options.texts // 4 if kind == "long" else options.texts
+                tell(compare(kind, make_texts(words, count, least, most), contenders, options.rounds, cost))
+            tell(latency(contenders, make_texts(words, 200, 3, 10)))
+            queries, texts = make_texts(words, PAIR_QUERIES, 3, 10), make_texts(words, PAIR_TEXTS, *KINDS["mixed"])
+            scorers = rerankers(cross_encoder, options.device, precision)
+            tell(compare_scores(scorers, queries, texts, options.rounds))
     if options.output:
         options.output.write_text("\n".join(parts), encoding="utf-8")
 
 
-def load(model: str, device: str, precision: Any) -> list[Contender]:
-    """Return the contenders, the peer first."""
+def encoders(model: str, device: str, precision: Any) -> list[Contender]:
+    """Return the encoders, the peer first."""
     from sentence_transformers import SentenceTransformer
 
     from twinvec import Encoder
@@ -55,29 +81,58 @@ def load(model: str, device: str, precision: Any) -> list[Contender]:
     peer = SentenceTransformer(str(find_model(model).path), device=device, model_kwargs={"dtype": precision})
     encoder = Encoder(model, device=device, precision=precision)
     return [
-        Contender(PEER, lambda texts: peer.encode(texts)),
-        Contender(f"{PEER}, batches of 256", lambda texts: peer.encode(texts, batch_size=256)),
+        *(Contender(f"{PEER}, batches of {size}", lambda texts, size=size: peer.encode(texts, batch_size=size))
+          for size in PEER_BATCHES),
         Contender(f"twinvec, {encoder.engine.name}", encoder.encode),
-    ]
+    ]  # fmt: skip
+
+
+def rerankers(folder: Path, device: str, precision: Any) -> list[Contender]:
+    """Return the cross-encoders, the peer first."""
+    from sentence_transformers import CrossEncoder
+
+    from twinvec import CrossEncoderReranker
+
+    peer = CrossEncoder(str(folder), device=device, model_kwargs={"dtype": precision})
+    reranker = CrossEncoderReranker(folder, device=device, precision=precision)
+    return [
+        *(Contender(f"{CROSS_PEER}, batches of {size}", lambda pairs, size=size: peer.predict(pairs, batch_size=size))
+          for size in PEER_BATCHES),
+        Contender(f"twinvec, {reranker.engine.name}", reranker.score),
+    ]  # fmt: skip
 
 
 def peak_gflops(device: str, precision: str) -> float:
-    """Return the best rate of five products of 4096 x 4096 matrices."""
+    """Return the best rate of five times ten products of 8192 x 8192 matrices, or of 1024 x 1024 on a CPU."""
     import torch
 
-    a, b = (torch.randn(4096, 4096, device=device, dtype=getattr(torch, precision)) for _ in range(2))
+    size = 1024 if device == "cpu" else 8192
+    a, b = (torch.randn(size, size, device=device, dtype=getattr(torch, precision)) for _ in range(2))
     best = 0.0
     for _ in range(5):
+        a.sum().item()  # waits for the device
         start = time.perf_counter()
-        (a @ b).sum().item()  # waits for the device
-        best = max(best, 2 * 4096**3 / (time.perf_counter() - start) / 1e9)
+        for _ in range(10):
+            product = a @ b
+        product.sum().item()
+        best = max(best, 10 * 2 * size**3 / (time.perf_counter() - start) / 1e9)
     return best
 
 
-def device_name(device: str) -> str:
+def describe(options: argparse.Namespace) -> str:
+    """Return machine, versions and command for the head of the report."""
     import torch
 
-    return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else device
+    device = torch.cuda.get_device_name(options.device) if options.device != "cpu" else "CPU"
+    versions = ", ".join(
+        f"{name} {version(name)}" for name in ("sentence-transformers", "transformers", "torch", "tokenizers")
+    )
+    return (
+        f"# Encoding on a GPU: results\n\n{device}, {cores()} CPU cores; {versions}.\n"
+        f"Command: `python benchmarks/gpu.py --texts {options.texts} --rounds {options.rounds} "
+        f"--precisions {' '.join(options.precisions)}`, model "
+        f"`{options.model}`. The ratio is to {PEER} and {CROSS_PEER} with batches of 32; above 1 is faster.\n"
+    )
 
 
 if __name__ == "__main__":

@@ -32,18 +32,22 @@ def main() -> None:
     speed.add_argument("--batches", type=int, nargs="+", default=[512])
     speed.add_argument("--contenders", nargs="+", default=CONTENDERS, choices=CONTENDERS)
     speed.add_argument("--steps", type=int, default=2, help="measured steps, after one warm-up step")
+    speed.add_argument("--device", default="cpu", help="on cuda, the memory is that of the GPU, without a limit")
+    speed.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     one = commands.add_parser("one", help="one contender, in this process")
     one.add_argument("contender", choices=CONTENDERS)
     one.add_argument("pairs", type=Path)
     one.add_argument("batch", type=int)
     one.add_argument("steps", type=int)
+    one.add_argument("device")
+    one.add_argument("precision")
     objective = commands.add_parser("objective")
     objective.add_argument("--rows", type=int, default=16384)
     options = parser.parse_args()
     if options.command == "speed":
         compare_speed(options)
     elif options.command == "one":
-        print(json.dumps(measure_steps(options.contender, options.pairs, options.batch, options.steps)))
+        print(json.dumps(measure_steps(options)))
     else:
         time_objective(options.rows)
 
@@ -55,31 +59,35 @@ def compare_speed(options: argparse.Namespace) -> None:
         for contender in options.contenders:
             pairs = options.data / "pairs" / "nl2bash" / "train.jsonl"
             command = [sys.executable, __file__, "one", contender, str(pairs), str(batch), str(options.steps)]
+            command += [options.device, options.precision]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["killed"])[-1]
-                print(f"| {batch} | {contender} | died above {MEMORY_LIMIT_GB} GB: {last[:60]} | |", flush=True)
+                print(f"| {batch} | {contender} | died: {last[:90]} | |", flush=True)
             else:
                 found = json.loads(done.stdout.strip().splitlines()[-1])
                 print(f"| {batch} | {contender} | {found['pairs_s']:.1f} | {found['peak_gb']:.2f} |", flush=True)
 
 
-def measure_steps(contender: str, pairs: Path, batch: int, steps: int) -> dict[str, float]:
+def measure_steps(options: argparse.Namespace) -> dict[str, float]:
     """Time whole steps: tokenising, forward, backward, optimiser."""
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT_GB * 2**30,) * 2)
+    contender, batch, device = options.contender, options.batch, options.device
+    if device == "cpu":
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT_GB * 2**30,) * 2)
     import torch
     from sentence_transformers import SentenceTransformer
+    from sentence_transformers.util import batch_to_device
 
     from twinvec.models.finding import find_model
     from twinvec.training.losses.negatives_mask import text_hashes
 
-    model = SentenceTransformer(str(find_model("default").path), device="cpu")
+    model = SentenceTransformer(str(find_model("default").path), device=device, model_kwargs={"dtype": "float32"})
     model.train()
     loss = make_loss(contender, model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5)
-    rows = [json.loads(line) for line in pairs.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in options.pairs.read_text(encoding="utf-8").splitlines()]
 
-    def step(number: int) -> None:
+    def step(number: int) -> float:
         taken = [rows[(number * batch + place) % len(rows)] for place in range(batch)]
         arms = []
         for role in ("anchor", "positive"):
@@ -87,19 +95,24 @@ def measure_steps(contender: str, pairs: Path, batch: int, steps: int) -> dict[s
             features = dict(model.preprocess(texts))
             if contender == "twinvec":
                 features["text_hash"] = text_hashes(texts)
-            arms.append(features)
+            arms.append(batch_to_device(features, torch.device(device)))
         optimizer.zero_grad()
-        loss(arms, None).backward()
+        with torch.autocast(device, torch.bfloat16, enabled=options.precision == "bfloat16"):
+            value = loss(arms, None)
+        value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        return float(value)  # waits for a GPU
 
     step(0)
     started = time.perf_counter()
-    for number in range(1, steps + 1):
+    for number in range(1, options.steps + 1):
         step(number)
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return {"pairs_s": batch * steps / seconds, "peak_gb": peak}
+    if device != "cpu":
+        peak = torch.cuda.max_memory_allocated() / 2**30
+    return {"pairs_s": batch * options.steps / seconds, "peak_gb": peak}
 
 
 def make_loss(contender: str, model: Any) -> Any:

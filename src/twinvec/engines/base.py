@@ -14,9 +14,6 @@ from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError
 from twinvec.tokens.batching import Batch
 
-GPU_STREAMS = 2
-"""Batches that one GPU handles at once, copies to and from it included."""
-
 
 class AnyEngine(Protocol):
     """What engines of encoders and cross-encoders share; several threads may call their methods at once.

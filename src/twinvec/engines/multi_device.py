@@ -20,13 +20,15 @@ from queue import SimpleQueue
 from typing import Any
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import GPU_STREAMS, AnyEngine
+from twinvec.engines.base import AnyEngine
 from twinvec.errors import ConfigurationError, EngineError, TwinvecError
 from twinvec.support.cpu import available_cores
 from twinvec.text import is_list
 from twinvec.tokens.batching import Batch
 
 LoadEngine = Callable[[str], AnyEngine]
+
+_GPU_PIPES = 2  # batches of a process with a GPU: one is computed, the other sent or fetched
 
 
 def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str] | None:
@@ -51,18 +53,18 @@ class ProcessesEngine:
 
     def __init__(self, load: LoadEngine, devices: Sequence[str]) -> None:
         cores = max(1, available_cores() // max(1, sum(device.startswith("cpu") for device in devices)))
-        started = [_Worker(load, device, cores if device.startswith("cpu") else GPU_STREAMS) for device in devices]
-        loaded = [worker.call(worker.connections[0]) for worker in started]  # name, workers, token budget
+        started = [_Worker(load, device, cores if device.startswith("cpu") else _GPU_PIPES) for device in devices]
+        loaded = [worker.call(worker.connections[0]) for worker in started]  # name, pipes in use, token budget
         self._process = os.getpid()
         self.name = f"{len(started)} processes: {'; '.join(dict.fromkeys(name for name, _, _ in loaded))}"
-        self.workers = sum(streams for _, streams, _ in loaded)
+        self.workers = sum(pipes for _, pipes, _ in loaded)
         self.token_budget = min(budget for _, _, budget in loaded)
         self._free: SimpleQueue[tuple[_Worker, Connection]] = SimpleQueue()
-        most = max(streams for _, streams, _ in loaded)
-        for stream in range(most):  # in turns, so that each process gets one batch before any gets two
-            for worker, (_, streams, _) in zip(started, loaded, strict=True):
-                if stream < streams:
-                    self._free.put((worker, worker.connections[stream]))
+        most = max(pipes for _, pipes, _ in loaded)
+        for pipe in range(most):  # in turns, so that each process gets one batch before any gets two
+            for worker, (_, pipes, _) in zip(started, loaded, strict=True):
+                if pipe < pipes:
+                    self._free.put((worker, worker.connections[pipe]))
 
     def vectors(self, batch: Batch) -> FloatArray:
         return self._compute("vectors", batch)
@@ -95,13 +97,13 @@ class ProcessesEngine:
 class _Worker:
     """A process with one pipe for each batch that it computes at once."""
 
-    def __init__(self, load: LoadEngine, device: str, streams: int) -> None:
+    def __init__(self, load: LoadEngine, device: str, pipes: int) -> None:
         context = multiprocessing.get_context("spawn")
-        pipes = [context.Pipe() for _ in range(streams)]
-        self.connections = [ours for ours, _ in pipes]
+        ends = [context.Pipe() for _ in range(pipes)]
+        self.connections = [ours for ours, _ in ends]
         self._device = device
         self._interrupted = False
-        theirs = [their for _, their in pipes]
+        theirs = [their for _, their in ends]
         self._process: BaseProcess = context.Process(
             target=_serve, args=(load, device, theirs), name=f"twinvec-{device}", daemon=True
         )
@@ -151,8 +153,9 @@ def _serve(load: LoadEngine, device: str, connections: list[Connection]) -> None
     except Exception as error:
         connections[0].send(_sendable(error))
         return
+    pipes = min(engine.workers, len(connections)) if device.startswith("cpu") else len(connections)
     with contextlib.suppress(OSError):  # the caller has gone; the threads below end at once
-        connections[0].send((engine.name, min(engine.workers, len(connections)), engine.token_budget))
+        connections[0].send((engine.name, pipes, engine.token_budget))
     threads = [threading.Thread(target=_serve_pipe, args=(engine, each)) for each in connections]
     for thread in threads:
         thread.start()

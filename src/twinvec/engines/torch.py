@@ -10,9 +10,10 @@ import contextlib
 import logging
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,17 +22,17 @@ import torch
 from torch import Tensor, nn
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import GPU_STREAMS
 from twinvec.engines.pooling import pool
-from twinvec.engines.unpadded import without_padding
+from twinvec.engines.unpadded import ComputedStates, Unpadded, without_padding
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
 from twinvec.models.encoder_spec import Dense, ModelSpec
 from twinvec.support.cpu import available_cores
 from twinvec.tokens.batching import Batch
 
 _CPU_TOKENS = 2048
-_GPU_TOKENS = 65536
-_FULL_BUDGET_MEMORY = 16 * 2**30  # bytes; a smaller GPU gets a smaller token budget
+_GPU_TOKENS = 262144
+_FULL_BUDGET_MEMORY = 64 * 2**30  # bytes; a smaller GPU gets a smaller token budget
+_OTHER_TOKENS = 65536
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -39,11 +40,12 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 class _Torch:
     """A device, with what both engines do on it.
 
-    All cores compute one batch at a time. A GPU computes several, each on its own stream: while one computes, the
-    thread of another sends its batch or fetches its result. A fork of a process that has computed on the CPU computes
-    on one core: torch would wait for ever for the threads that the fork lacks.
+    One batch is computed at a time: all cores of a CPU compute it, and a GPU waits for Python to launch its kernels,
+    which two threads do more slowly than one. A fork of a process that has computed on the CPU computes on one core:
+    torch would wait for ever for the threads that the fork lacks.
     """
 
+    workers = 1
     _process: ClassVar[int | None] = None  # the first that computes on the CPU
 
     def __init__(self, device: str | None, precision: str) -> None:
@@ -53,14 +55,11 @@ class _Torch:
         self._dtype = _DTYPES[precision]
         self._is_gpu = self._device.type == "cuda"
         self._halving = _Halving()
+        self._one_batch: AbstractContextManager[Any] = threading.Lock() if self._is_gpu else contextlib.nullcontext()
         self.name = f"torch, {self._device}, {precision}"
         self.token_budget = _token_budget(self._device)
-        self.workers = GPU_STREAMS if self._is_gpu else 1
         if self._device.type == "cpu":
             torch.set_num_threads(min(torch.get_num_threads(), available_cores()))
-        self._streams: SimpleQueue[torch.cuda.Stream] = SimpleQueue()
-        for _ in range(self.workers if self._is_gpu else 0):
-            self._streams.put(torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
 
     def _compute(self, compute: Callable[[Batch], Tensor], batch: Batch) -> FloatArray:
         with self._computing():
@@ -68,30 +67,24 @@ class _Torch:
 
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
-        """Compute the block, on a free stream of a GPU; the result must be fetched inside the block."""
+        """Compute the block without gradients; errors of torch become EngineError."""
         if self._device.type == "cpu":
             process = os.getpid()
             _Torch._process = _Torch._process or process
             if process != _Torch._process:
                 torch.set_num_threads(1)
         try:
-            with torch.inference_mode(), self._stream():
+            with torch.inference_mode(), self._one_batch, quick_attention(self._device):
                 yield
         except (RuntimeError, IndexError) as error:
             raise EngineError(f"engine {self.name}: {error}") from error
 
-    @contextlib.contextmanager
-    def _stream(self) -> Iterator[None]:
-        if not self._is_gpu:
-            yield
-            return
-        stream = self._streams.get()
-        stream.wait_stream(torch.cuda.default_stream(self._device))  # it copies the weights
-        try:
-            with torch.cuda.stream(stream):
-                yield
-        finally:
-            self._streams.put(stream)
+    def _without_padding(self, backbone: nn.Module) -> Unpadded | None:
+        """Let a backbone compute without padding, if that is possible and pays: in half precision on a GPU."""
+        if not self._is_gpu or self._dtype == torch.float32:
+            return None
+        with self._computing():
+            return without_padding(backbone, self._send)
 
     def _send(self, array: npt.NDArray[Any]) -> Tensor:
         """Copy an array to the device; the copy may end later."""
@@ -111,10 +104,7 @@ class TorchEngine(_Torch):
         self._spec = spec
         self._backbone = load_backbone(spec.folder).to(self._device, self._dtype).eval()
         self._head = load_head(spec).to(self._device).eval()
-        self._unpadded = None
-        if self._is_gpu and precision != "float32":
-            with self._computing():
-                self._unpadded = without_padding(self._backbone, self._send)
+        self._unpadded = self._without_padding(self._backbone)
 
     def vectors(self, batch: Batch) -> FloatArray:
         return self._compute(self._vectors, batch)
@@ -146,23 +136,53 @@ class TorchScoringEngine(_Torch):
     def __init__(self, folder: Path, *, device: str | None = None, precision: str = "float32") -> None:
         super().__init__(device, precision)
         self._model = load_backbone(folder, classifier=True).to(self._device, self._dtype).eval()
+        model: Any = self._model
+        backbone, name = model.base_model, model.base_model_prefix
+        self._unpadded = self._without_padding(backbone)
+        if self._unpadded is not None:
+            setattr(model, name, ComputedStates(backbone))
 
     def logits(self, batch: Batch) -> FloatArray:
         return self._compute(self._logits, batch)
 
     def _logits(self, batch: Batch) -> Tensor:
-        inputs = {"input_ids": batch.ids_BT, "attention_mask": batch.mask_BT}
-        if batch.types_BT is not None and has_segments(self._model):
-            inputs["token_type_ids"] = batch.types_BT
-        logits: Tensor = self._model(**{name: self._send(array) for name, array in inputs.items()}).logits
+        types_BT = batch.types_BT if has_segments(self._model) else None
+        inputs = {"attention_mask": self._send(batch.mask_BT)}
+        if self._unpadded is not None:
+            inputs["inputs_embeds"] = self._unpadded.states(batch.ids_BT, batch.mask_BT, types_BT)
+        else:
+            inputs["input_ids"] = self._send(batch.ids_BT)
+            if types_BT is not None:
+                inputs["token_type_ids"] = self._send(types_BT)
+        logits: Tensor = self._model(**inputs).logits
         return logits
 
 
+def quick_attention(device: torch.device) -> AbstractContextManager[None]:
+    """Compute the block without cuDNN's attention on a GPU; the choice holds for the whole process.
+
+    cuDNN plans each shape of batch anew in each thread, which takes about 0.1 s, and batches of texts have many shapes.
+    torch's other attentions take any shape.
+    """
+    if device.type != "cuda":
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    others = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    chosen: AbstractContextManager[None] = sdpa_kernel(others)
+    return chosen
+
+
 def _token_budget(device: torch.device) -> int:
-    """Return the token budget; a GPU's is proportional to its memory, at most 65,536 tokens (from 16 GiB on)."""
+    """Return the token budget; that of a GPU is proportional to its memory, at most 262,144 tokens (from 64 GiB on).
+
+    A large GPU computes a small batch sooner than Python launches the next.
+    """
     if device.type == "cpu":
         return _CPU_TOKENS
-    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else _FULL_BUDGET_MEMORY
+    if device.type != "cuda":
+        return _OTHER_TOKENS
+    memory: int = torch.cuda.get_device_properties(device).total_memory
     return min(_GPU_TOKENS, _GPU_TOKENS * memory // _FULL_BUDGET_MEMORY)
 
 

@@ -36,16 +36,21 @@ class Unpadded:
         config: Any = backbone.config
         self._padding = config.pad_token_id if config.model_type in OFFSET_POSITIONS else None
 
-    def states(self, ids_BT: IntArray, attended_BT: IntArray) -> Tensor:
-        """Return token states (B, T, D), zero for padding, of rows with at least one token each."""
+    def states(self, ids_BT: IntArray, attended_BT: IntArray, types_BT: IntArray | None = None) -> Tensor:
+        """Return token states (B, T, D), zero for padding, of rows with at least one token each.
+
+        ``types_BT`` has the segments of a cross-encoder's pairs; None means all zero.
+        """
         flat_N = np.flatnonzero(attended_BT)
         lengths_B = attended_BT.sum(1)
         bounds = np.concatenate([[0], np.cumsum(lengths_B)]).astype(np.int32)
+        types = {} if types_BT is None else {"token_type_ids": self._send(types_BT.ravel()[flat_N][None])}
         states_1ND = self._backbone(
             input_ids=self._send(ids_BT.ravel()[flat_N][None]),
             position_ids=self._send(self._positions(ids_BT, attended_BT).ravel()[flat_N][None]),
             cu_seq_lens_q=self._send(bounds),
             max_length_q=int(lengths_B.max()),
+            **types,
         ).last_hidden_state
         states_FD = states_1ND.new_zeros(ids_BT.size, states_1ND.shape[-1])
         states_FD.index_copy_(0, self._send(flat_N), states_1ND[0])
@@ -58,6 +63,21 @@ class Unpadded:
             return np.asarray(np.cumsum(attended_BT, axis=1) - 1)
         counts_BT = ids_BT != self._padding
         return np.asarray(np.cumsum(counts_BT, axis=1) * counts_BT + self._padding)
+
+
+class ComputedStates(nn.Module):
+    """In the place of a classifier's backbone: it takes token states, computed before, for the input's embeddings."""
+
+    def __init__(self, backbone: nn.Module) -> None:
+        super().__init__()
+        self._pooler = getattr(backbone, "pooler", None)
+
+    def forward(self, input_ids: None = None, *, inputs_embeds: Tensor, **_: Any) -> Any:
+        """Return what the backbone returns; ``inputs_embeds`` are the states (B, T, D)."""
+        from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+        pooled_BD = None if self._pooler is None else self._pooler(inputs_embeds)
+        return BaseModelOutputWithPooling(last_hidden_state=inputs_embeds, pooler_output=pooled_BD)
 
 
 def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:

@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +17,7 @@ import torch
 
 import models
 from cases import slow
-from twinvec.engines.torch import TorchEngine, _Halving, _token_budget
+from twinvec.engines.torch import TorchEngine, _Halving, _token_budget, quick_attention
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.models.encoder_spec import read_spec
 from twinvec.support.cpu import available_cores
@@ -93,7 +96,7 @@ def test_what_torch_cannot_do(tiny_model):
             TorchEngine(spec, **options)
 
 
-@pytest.mark.parametrize(("gigabytes", "tokens"), [(80, 65536), (16, 65536), (8, 32768), (4, 16384)])
+@pytest.mark.parametrize(("gigabytes", "tokens"), [(141, 262144), (64, 262144), (16, 65536), (8, 32768), (4, 16384)])
 def test_the_budget_of_a_gpu_follows_its_memory(monkeypatch, gigabytes, tokens):
     properties = SimpleNamespace(total_memory=gigabytes * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
@@ -143,6 +146,36 @@ def test_one_text_that_does_not_fit_is_an_error():
 
     with pytest.raises(torch.OutOfMemoryError):
         _Halving()(compute, batch_of([2, 3], [2, 3]))
+
+
+@pytest.mark.parametrize(("device", "cudnn"), [("cuda", False), ("cpu", True), ("mps", True)])
+def test_a_gpu_computes_without_the_attention_of_cudnn(device, cudnn):
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        with quick_attention(torch.device(device)):
+            assert torch.backends.cuda.cudnn_sdp_enabled() == cudnn
+            assert torch.backends.cuda.mem_efficient_sdp_enabled()
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def test_a_gpu_computes_one_batch_at_a_time(engine, monkeypatch):
+    """With the lock of a GPU, eight threads never compute at once."""
+    monkeypatch.setattr(engine, "_one_batch", threading.Lock())
+    at_once, most = [], []
+
+    def compute(part):
+        at_once.append(1)
+        most.append(len(at_once))
+        time.sleep(0.001)
+        at_once.pop()
+        return torch.zeros(1)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: engine._compute(compute, batch_of([2, 3])), range(40)))
+    assert most == [1] * 40
 
 
 @pytest.mark.skipif(available_cores() < 2, reason="on one core, no engine has threads that a fork could lack")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import models
-from twinvec.engines.torch import TorchEngine, load_backbone
+from twinvec.engines.torch import TorchEngine, TorchScoringEngine, load_backbone
 from twinvec.engines.unpadded import without_padding
 from twinvec.models.encoder_spec import read_spec
 
@@ -100,3 +100,23 @@ def test_an_engine_without_padding_gives_the_same_vectors(tiny_model, monkeypatc
     engine._unpadded = without_padding(engine._backbone, engine._send)
     np.testing.assert_allclose(engine.vectors(Batch(ids_BT, mask_BT)), padded, atol=1e-6)
     np.testing.assert_allclose(engine.states(Batch(ids_BT, mask_BT))[0, 9:], 0)
+
+
+@pytest.mark.parametrize("kind", WITHOUT_PADDING)
+def test_a_cross_encoder_without_padding_gives_the_same_logits(tiny_cross_encoder, kind, monkeypatch):
+    from twinvec.tokens.batching import Batch
+
+    folder = tiny_cross_encoder(kind, labels=2)
+    padded = TorchScoringEngine(folder)
+    ids_BT, mask_BT = texts(padded._model.config.pad_token_id or 0)
+    batch = Batch(ids_BT, mask_BT, np.where(np.arange(50) > 4, mask_BT, 0))
+    expected = padded.logits(batch)
+    monkeypatch.setattr(VARLEN, text_by_text)
+    monkeypatch.setattr(
+        TorchScoringEngine, "_without_padding", lambda self, backbone: without_padding(backbone, self._send)
+    )
+    engine = TorchScoringEngine(folder)
+    assert engine._unpadded is not None
+    np.testing.assert_allclose(engine.logits(batch), expected, atol=1e-5)
+    if kind == "bert":  # the other backbones have no segments
+        assert np.abs(engine.logits(Batch(ids_BT, mask_BT)) - expected).max() > 1e-3

@@ -18,6 +18,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import get_device_states, set_device_states
 
+from twinvec.engines.torch import quick_attention
 from twinvec.tokens.batching import token_budget_batches
 from twinvec.training.losses.cpu_ops import FastCpuOps
 
@@ -116,7 +117,7 @@ class _Chunks:
         rows, width = self._chunks[index], self._widths[index]
         cut = {name: values[rows, :width] for name, values in self._features.items()}
         fast = self._device.type == "cpu" and not self._checkpoints
-        with FastCpuOps(sparse=not self._distributed) if fast else nullcontext():
+        with FastCpuOps(sparse=not self._distributed) if fast else quick_attention(self._device):
             vectors: Tensor = self._model({**self._settings[index], **cut})["sentence_embedding"]
         return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 

@@ -24,7 +24,9 @@ from twinvec.training.losses.tiled_info_nce import InfoNCESettings, tiled_info_n
 from twinvec.training.objectives import Distance
 
 _ON_CPU = (1024, 6144)  # token budget, kept tokens; a CPU is fastest while a chunk fits in its cache
-_ON_GPU = (16384, 16384)
+_ELSEWHERE = (16384, 16384)
+_GPU_TOKENS = 65536  # token budget of a large GPU, which is faster than Python launches smaller chunks
+_KEPT_BYTES = 16  # of activations that a token keeps, for each output of a linear layer
 
 
 class VectorLoss(nn.Module):
@@ -124,10 +126,10 @@ class MatryoshkaLoss(VectorLoss):
 class EmbeddingLoss(nn.Module):
     """The loss of ``model``, a SentenceTransformer or a wrapper of one, for batches of any size.
 
-    ``token_budget`` padded tokens go through the model at a time (default: 1,024 on a CPU, 16,384 elsewhere). The
-    activations of ``kept_tokens`` padded tokens (default: 6,144 and 16,384) are held for the backward pass; the rest is
-    computed twice. Fewer save memory, more save up to a quarter of the time. ``truncate`` maps the model's vectors to
-    those that it is served with (default: they are the same).
+    ``token_budget`` padded tokens go through the model at a time (default: 1,024 on a CPU, up to 65,536 on a GPU). The
+    activations of ``kept_tokens`` padded tokens (default: 6,144 on a CPU; on a GPU, what half of its memory holds) are
+    held for the backward pass; the rest is computed twice. Fewer save memory, more save time. ``truncate`` maps the
+    model's vectors to those that it is served with (default: they are the same).
     """
 
     def __init__(
@@ -165,7 +167,7 @@ class EmbeddingLoss(nn.Module):
             # the processes' gradients are averaged, but each holds only its own part: multiply by their number
             return whole + (whole - whole.detach()) * (world_size() - 1)
 
-        budget, kept = _ON_CPU if arms[0]["input_ids"].device.type == "cpu" else _ON_GPU
+        budget, kept = _chunk_tokens(self.model, arms[0]["input_ids"].device)
         return embed_in_two_passes(
             self.model,
             arms,
@@ -173,6 +175,16 @@ class EmbeddingLoss(nn.Module):
             token_budget=budget if self.token_budget is None else self.token_budget,
             kept_tokens=kept if self.kept_tokens is None else self.kept_tokens,
         )
+
+
+def _chunk_tokens(model: nn.Module, device: torch.device) -> tuple[int, int]:
+    """Return how many tokens a device computes at a time, and of how many it keeps the activations."""
+    if device.type != "cuda":
+        return _ON_CPU if device.type == "cpu" else _ELSEWHERE
+    outputs = sum(module.out_features for module in model.modules() if isinstance(module, nn.Linear))
+    memory: int = torch.cuda.get_device_properties(device).total_memory
+    kept = memory // 2 // (_KEPT_BYTES * max(outputs, 1))
+    return min(_GPU_TOKENS, max(kept, 1)), kept
 
 
 class PairScoreLoss(nn.Module):
