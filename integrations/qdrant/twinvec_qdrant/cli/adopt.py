@@ -74,7 +74,9 @@ def adopt_command(
         str | None,
         typer.Option(metavar="NAME", help="Name of the dense vectors. Default: as the framework finds them."),
     ] = None,
-    language: Annotated[str, typer.Option(help="Snowball language of the stemmer for words.")] = "english",
+    language: Annotated[
+        str, typer.Option(help="Snowball language of the stemmer for words; a collection adopted before keeps its own.")
+    ] = "english",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and count; write nothing.")] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
