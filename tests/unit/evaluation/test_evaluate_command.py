@@ -42,7 +42,7 @@ def test_evaluate_prints_tables_for_people(twinvec, write, beir, model):
     files = [write(f"{name}/test.tsv", STS) for name in ("one", "two")]
     done = twinvec("evaluate", model, "--sts", files[0], "--sts", files[1], "--ir", beir, "--measures", "ndcg@5")
     assert done.code == 0
-    for part in ("STS: ", "one/test", "two/test", "mean", "Retrieval: ", "ndcg@5"):
+    for part in ("STS:", "one/test", "two/test", "mean", "Retrieval:", "ndcg@5"):
         assert part in done.out
 
 
