@@ -205,6 +205,7 @@ def test_a_collection_is_measured_with_other_indexes(twinvec, beir, store, tmp_p
         (["--sts", "no.tsv"], "give MODEL or --collection"),
         (["--collection", "c"], "give --ir"),
         (["default", "--forms", "costs.png"], "give --ir"),
+        (["bm25"], "nothing to evaluate on"),
         (["bm25", "--ir", "BEIR", "--forms", "costs.png"], "--forms measures forms of vectors, and bm25 has none"),
     ],
 )
@@ -223,7 +224,6 @@ def test_errors_name_file_and_line_and_leave_1(twinvec, write, model):
     done = twinvec("evaluate", model, "--sts", bad, "--json")
     assert (done.code, done.out) == (1, "")
     assert f"{bad}:5: score 'many' is not a number" in done.err
-    assert twinvec("evaluate", model).code == 1  # nothing to measure on
 
 
 @pytest.mark.slow
