@@ -60,7 +60,7 @@ def export_command(
 
     if calibrate is not None and calibrate_collection is not None:
         raise typer.BadParameter("give --calibrate or --calibrate-collection, not both")
-    if calibrate is calibrate_collection is None and (precision == "int8" or dims):
+    if calibrate is None and calibrate_collection is None and (precision == "int8" or dims):
         raise typer.BadParameter(
             "--precision int8 and --dim need texts of the kind that will be encoded: give --calibrate or "
             "--calibrate-collection"

@@ -58,7 +58,7 @@ class EngineChoice:
         check_choice(self.precision, Precision, "precision")
         if self.device is not None:
             string(self.device, "device")
-        for device in self.devices or [self.device]:
+        for device in self.devices or (self.device,):
             _check_device_name(device)
 
     @property

@@ -142,10 +142,10 @@ def _adopt_in_place(
         encoder = _of_recorded(description, wanted.encoder, backend.location)
         source.layout, source.vector = description.layout or source.layout, description.vector
         source.check_vectors(encoder, report, [FOREIGN] if finished else [], known=True)
+    elif wanted.encoder is None:
+        raise ConfigurationError("name the model that gave the stored vectors: encoder=, --model")
     else:
         encoder = wanted.encoder
-        if encoder is None:
-            raise ConfigurationError("name the model that gave the stored vectors: encoder=, --model")
         _check_shape(source)
         source.check_vectors(encoder, report)
         description = _new_description(source, wanted, encoder)
