@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from twinvec.errors import ConfigurationError, FilterError
+from twinvec.errors import ConfigurationError
 from twinvec.installation import entry_points, install_line
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def wrong_usage() -> Iterator[None]:
     """
     try:
         yield
-    except (ConfigurationError, FilterError) as error:
+    except ConfigurationError as error:
         raise typer.BadParameter(str(error)) from error
 
 

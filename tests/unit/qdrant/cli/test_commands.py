@@ -405,8 +405,6 @@ def test_a_missing_collection_is_named(twinvec, place, command, tmp_path):
         ("ingest", ".", "--collection", "n", "--cluster", "nodes=2"),
         ("ingest", ".", "--collection", "n", "--payload-index", "team:words"),
         ("reindex", "--collection", "n", "--cluster", "shards=none"),
-        ("search", "tea", "--collection", "n", "--filter", '{"year": {"above": 1}}'),
-        ("delete", "--collection", "n", "--filter", '{"year": {"above": 1}}'),
         ("adopt", "--url", "http://localhost:1", "--collection", "n", "--layout", "langchain", "--language", "klingon"),
         ("evaluate", "default"),
         ("evaluate", "default", "--ir", "no-folder", "--measures", "best@10"),

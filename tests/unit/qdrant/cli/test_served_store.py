@@ -107,6 +107,7 @@ OTHERS = [
 ]
 WRONG = [
     ("search", "a", "-c", "none"),
+    ("search", "a", "-c", "docs", "--filter", '{"year": {"foo": 1}}'),
     ("search", "a", "-c", "rows", "--min-relevance", ".5"),
     ("info", "-c", "none"),
     ("get", "guide.mm", "-c", "docs", "--path", "store", "--json"),
