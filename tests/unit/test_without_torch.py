@@ -130,6 +130,18 @@ except TwinvecError as error:
     assert shown.strip().endswith(message.format(**lines))
 
 
+def test_a_name_that_no_device_has_is_refused(run, tiny_model):
+    program = """
+from twinvec import Encoder, TwinvecError
+try:
+    Encoder(sys.argv[1], device="foo")
+except TwinvecError as error:
+    print(type(error).__name__, error)
+"""
+    expected = "ConfigurationError device 'foo' cannot be used: expected a name such as cpu, cuda, cuda:1 or mps\n"
+    assert run(program, tiny_model("bert")).stdout == expected
+
+
 @pytest.mark.slow
 def test_the_commands_on_a_folder_of_files(run, tmp_path, encoder):
     """The default model's graph is made in an empty cache."""

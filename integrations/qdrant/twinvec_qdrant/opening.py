@@ -48,12 +48,12 @@ class RequestedSettings:
     So does ``DEFAULT_LANGUAGE``.
     """
 
-    encoder: SpaceEncoder | None
-    chunking: ChunkSettings | None
-    index: IndexSettings | None
-    tenant_key: str | None
-    language: str
-    late_interaction: bool | None
+    encoder: SpaceEncoder | None = None
+    chunking: ChunkSettings | None = None
+    index: IndexSettings | None = None
+    tenant_key: str | None = None
+    language: str = DEFAULT_LANGUAGE
+    late_interaction: bool | None = None
     cluster: ClusterSettings | None = None
     payload_indexes: PayloadIndexes | None = None
 
@@ -161,6 +161,12 @@ def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Descri
 
 def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:
     description = read_description(metadata, location)
+    check_wanted(description, wanted, location)
+    return description
+
+
+def check_wanted(description: Description, wanted: RequestedSettings, location: str) -> None:
+    """Raise ``ConfigurationError`` or ``SpaceMismatchError`` if a caller requests other settings than the recorded."""
     if wanted.chunking is not None and not wanted.chunking.agrees(description.chunking):
         raise ConfigurationError(
             f"{location}: holds {description.chunking}, not {wanted.chunking}; leave chunking out, or ingest into "
@@ -181,11 +187,7 @@ def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings
             f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}, which only a new "
             "collection can change: leave tenant_key out, or ingest into a new collection"
         )
-    if wanted.language not in (DEFAULT_LANGUAGE, description.language):
-        raise ConfigurationError(
-            f"{location}: its language is {description.language!r}, not {wanted.language!r}, which only a new "
-            "collection can change: leave language out, or ingest into a new collection"
-        )
+    check_language(description.language, wanted.language, location)
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(
@@ -194,4 +196,12 @@ def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings
         )
     if wanted.encoder is not None:
         check_space(description, wanted.encoder, location)
-    return description
+
+
+def check_language(recorded: str, wanted: str, location: str) -> None:
+    """Raise ``ConfigurationError`` if a caller requests another language than the recorded one."""
+    if wanted not in (DEFAULT_LANGUAGE, recorded):
+        raise ConfigurationError(
+            f"{location}: its language is {recorded!r}, not {wanted!r}, which only a new collection can change: leave "
+            "language out, or ingest into a new collection"
+        )

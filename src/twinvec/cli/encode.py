@@ -10,7 +10,6 @@ import typer
 
 from twinvec.cli.options import AsJson, Model, Ray, TextField
 from twinvec.engines.select import EngineName, Precision
-from twinvec.errors import ConfigurationError
 from twinvec.storage import Storage
 from twinvec.support.runners import place_of, ray_runner
 
@@ -72,7 +71,7 @@ def encode_command(
         )
         return
     if output.suffix.lower() not in ("", ".npy"):
-        raise ConfigurationError(
+        raise typer.BadParameter(
             f"{output}: without --ray, vectors are written to a file NAME.npy, a NumPy array; with --ray, to a folder "
             "NAME.parquet"
         )
@@ -96,7 +95,7 @@ def _encode_on(
     from twinvec.cli.terminal import show_json
 
     if devices and (len(devices) > 1 or devices[0] not in ("cpu", "cuda")):
-        raise ConfigurationError("with --ray, --device is cpu or cuda: the cluster has as many workers as devices")
+        raise typer.BadParameter("with --ray, --device is cpu or cuda: the cluster has as many workers as devices")
     start = time.perf_counter()
     done = runner.encode(
         place_of(source), place_of(output), use_gpu=devices == ["cuda"], progress=not as_json, **options

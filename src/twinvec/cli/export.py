@@ -53,14 +53,18 @@ def export_command(
     from dataclasses import asdict
 
     from twinvec.cli.terminal import properties, show, show_json
-    from twinvec.errors import ConfigurationError
     from twinvec.export.model import export_model
     from twinvec.support.cpu import sums_bytes_exactly
     from twinvec.support.lines import read_texts
     from twinvec.tokens.truncation import unreported_truncations
 
     if calibrate is not None and calibrate_collection is not None:
-        raise ConfigurationError("give --calibrate or --calibrate-collection, not both")
+        raise typer.BadParameter("give --calibrate or --calibrate-collection, not both")
+    if calibrate is None and calibrate_collection is None and (precision == "int8" or dims):
+        raise typer.BadParameter(
+            "--precision int8 and --dim need texts of the kind that will be encoded: give --calibrate or "
+            "--calibrate-collection"
+        )
     texts = None if calibrate is None else read_texts(calibrate, field)
     if calibrate_collection is not None:
         texts = _texts_of(calibrate_collection, path, url)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -136,6 +137,18 @@ Ray = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
+@contextmanager
+def wrong_usage() -> Iterator[None]:
+    """Make an error about the values of options one of wrong usage, with exit code 2.
+
+    The block looks at nothing but the command line: no file, no model, no collection.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 def check_store(path: Path | None, url: str | None) -> None:
     """Refuse --path together with --url."""
     if path is not None and url is not None:
@@ -192,11 +205,17 @@ class TaskOptions:
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 
     def load(self) -> Tasks:
-        """Read all files; errors are as for ``load_tasks``."""
+        """Read all files; errors are as for ``load_tasks``, and wrong usage if there are no files to read."""
+        from twinvec.evaluation.measures import deepest
         from twinvec.evaluation.suite import load_tasks
 
+        data = (self.sts, self.ir, self.questions, self.nli, self.pairs, self.triplets, self.winogender, self.winobias)
+        if not any(data):
+            raise typer.BadParameter("nothing to evaluate on: give --ir FOLDER, --sts FILE.tsv or other data")
         given: dict[str, Any] = {name: value for name, value in vars(self).items() if value is not None}
         given["measures"] = [name.strip().lower() for name in self.measures.split(",") if name.strip()]
+        with wrong_usage():
+            deepest(given["measures"])
         return load_tasks(**given)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from twinvec.cli.options import AsJson, Model
+from twinvec.cli.options import AsJson, Model, wrong_usage
 from twinvec.cli.terminal import show, show_json, table
 
 Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Texts: one a line (.txt), or 'text' in .jsonl.")]
@@ -33,7 +33,8 @@ def pairs_command(
     from twinvec.similarity import check_cosine, most_similar_pairs
     from twinvec.support.progress import progress_bar
 
-    check_cosine(threshold)  # before the texts are encoded
+    with wrong_usage():
+        check_cosine(threshold)
     texts = list(dict.fromkeys(read_nonblank_texts(source)))
     vectors = Encoder(model).encode(texts, progress=True)
     with progress_bar("Comparing", None, ""):
@@ -78,7 +79,8 @@ def cluster_command(
         raise typer.BadParameter("kmeans needs the number of clusters, such as --clusters 20")
     if threshold is None and clusters is None:
         threshold = _THRESHOLD
-    check_clustering(method, clusters, threshold)  # before the texts are encoded
+    with wrong_usage():
+        check_clustering(method, clusters, threshold)
     if map_file is not None:
         import_matplotlib()
         check_output_file(map_file)

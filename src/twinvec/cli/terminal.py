@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _FILE_WIDTH = 160  # columns, if the output is not a terminal
 _WIDEST = 10_000
+_TRAILING_BLANKS = re.compile(r" +$", re.MULTILINE)
 
 
 def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = "") -> Table:
@@ -73,13 +75,17 @@ def fits(part: RenderableType) -> bool:
 
 
 def show(*parts: RenderableType) -> None:
-    """Print to standard output. A file gets whole lines: nothing is truncated or wrapped."""
+    """Print to standard output. A file gets whole lines: nothing is truncated, wrapped or padded with blanks."""
     console = _console()
     usual = console.width
     for part in parts:
-        if not sys.stdout.isatty():
-            console.width = max(usual, _needed(console, part))
-        console.print(part, soft_wrap=isinstance(part, str))
+        if sys.stdout.isatty():
+            console.print(part, soft_wrap=isinstance(part, str))
+            continue
+        console.width = max(usual, _needed(console, part))
+        with console.capture() as padded:
+            console.print(part, soft_wrap=isinstance(part, str))
+        console.out(_TRAILING_BLANKS.sub("", padded.get()), end="")
 
 
 def _console() -> Console:

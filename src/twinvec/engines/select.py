@@ -10,6 +10,7 @@ ONNX Runtime if OpenVINO is not installed either.
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,12 +37,13 @@ logger = logging.getLogger(__name__)
 EngineName = Literal["auto", "torch", "openvino", "onnx"]
 Precision = Literal["auto", "float32", "int8", "bfloat16", "float16"]
 
+_USUAL_DEVICES = re.compile(r"(cpu|cuda|hpu|mps|mtia|xla|xpu)(:(0|[1-9]\d?))?")
 _WORTH_CONVERTING = 16 * 1024 * 1024  # bytes of weights
 
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """The engine, device and precision that a user asks for; an unknown engine or precision raises ConfigurationError.
+    """The engine, device and precision that a user asks for; an unknown name of one raises ConfigurationError.
 
     ``device`` is in torch's notation (default: a GPU if torch has one); ``devices`` replaces it if there are several.
     """
@@ -56,6 +58,8 @@ class EngineChoice:
         check_choice(self.precision, Precision, "precision")
         if self.device is not None:
             string(self.device, "device")
+        for device in self.devices or (self.device,):
+            _check_device_name(device)
 
     @property
     def torch_precision(self) -> str:
@@ -214,12 +218,30 @@ def has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def _check_device_name(device: str | None) -> None:
+    """Raise ConfigurationError for a name that no device of torch has.
+
+    Only an unusual name is told by torch, which takes seconds to import: another package may have added such devices.
+    """
+    if device is None or _USUAL_DEVICES.fullmatch(device):
+        return
+    if not has_torch():
+        raise ConfigurationError(f"device {device!r} cannot be used: expected a name such as cpu, cuda, cuda:1 or mps")
+    import_torch(f"computing on {device!r}")
+    from twinvec.engines.torch import named_device
+
+    named_device(device)
+
+
 def check_device(device: str | None) -> None:
-    """Raise ConfigurationError for what is no string, and for a GPU of NVIDIA where torch finds none.
+    """Raise ConfigurationError for what names no device, and for a GPU of NVIDIA where torch finds none.
 
     Adapters call it when an object is made, where the first call would fail otherwise.
     """
-    if device is not None and string(device, "device").split(":")[0] == "cuda" and not has_gpu():
+    if device is None:
+        return
+    _check_device_name(string(device, "device"))
+    if device.split(":")[0] == "cuda" and not has_gpu():
         raise ConfigurationError(
             f"device {device!r}: torch finds no GPU of NVIDIA on this machine; leave device out, which takes a GPU "
             "if torch finds one, or write device='cpu'"

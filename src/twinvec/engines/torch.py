@@ -271,12 +271,24 @@ def torch_device(name: str | None) -> torch.device:
     """Return the named device (default: a GPU if torch has one), or raise ConfigurationError if torch lacks it."""
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = named_device(name)
     try:
-        device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigurationError(f"device {name!r} cannot be used: {_first_sentence(error)}") from error
+        raise _unusable(name, error) from error
     return device
+
+
+def named_device(name: str) -> torch.device:
+    """Return the device of this name, which this machine may lack; raise ConfigurationError if there is none."""
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise _unusable(name, error) from error
+
+
+def _unusable(name: str, error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"device {name!r} cannot be used: {_first_sentence(error)}")
 
 
 def _first_sentence(error: Exception) -> str:

@@ -42,7 +42,7 @@ def test_evaluate_prints_tables_for_people(twinvec, write, beir, model):
     files = [write(f"{name}/test.tsv", STS) for name in ("one", "two")]
     done = twinvec("evaluate", model, "--sts", files[0], "--sts", files[1], "--ir", beir, "--measures", "ndcg@5")
     assert done.code == 0
-    for part in ("STS: ", "one/test", "two/test", "mean", "Retrieval: ", "ndcg@5"):
+    for part in ("STS:", "one/test", "two/test", "mean", "Retrieval:", "ndcg@5"):
         assert part in done.out
 
 
@@ -205,6 +205,7 @@ def test_a_collection_is_measured_with_other_indexes(twinvec, beir, store, tmp_p
         (["--sts", "no.tsv"], "give MODEL or --collection"),
         (["--collection", "c"], "give --ir"),
         (["default", "--forms", "costs.png"], "give --ir"),
+        (["bm25"], "nothing to evaluate on"),
         (["bm25", "--ir", "BEIR", "--forms", "costs.png"], "--forms measures forms of vectors, and bm25 has none"),
     ],
 )
@@ -223,7 +224,6 @@ def test_errors_name_file_and_line_and_leave_1(twinvec, write, model):
     done = twinvec("evaluate", model, "--sts", bad, "--json")
     assert (done.code, done.out) == (1, "")
     assert f"{bad}:5: score 'many' is not a number" in done.err
-    assert twinvec("evaluate", model).code == 1  # nothing to measure on
 
 
 @pytest.mark.slow

@@ -74,6 +74,61 @@ def test_one_text_is_a_list_of_one_and_the_first_model_is_the_default(client, en
     assert answer.json()["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("dimension", 5, "dimensions"),
+        ("Dimensions", 5, "dimensions"),
+        ("inputType", "query", "input_type"),
+        ("input-type", "query", "input_type"),
+        ("encodingFormat", "base64", "encoding_format"),
+        ("modle", "owner/other", "model"),
+    ],
+)
+def test_a_slip_of_a_name_is_refused(client, name, value, meant) -> None:
+    answer = client.post("/v1/embeddings", json={"input": TEXTS, name: value})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["message"], error["param"]) == (f"{name}: is not known; did you mean {meant}?", name)
+    assert client.post("/v1/embeddings", json={"input": TEXTS, name: None}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "truncate",
+        "truncation",
+        "truncate_prompt_tokens",
+        "late_chunking",
+        "task",
+        "normalized",
+        "normalize",
+        "embedding_type",
+        "embedding_types",
+        "prompt",
+        "prompt_name",
+        "priority",
+        "add_special_tokens",
+        "output_dimension",
+        "output_dtype",
+        "metadata",
+        "timeout",
+        "instruction",
+        "dims",
+        "encoding",
+        "input_text",
+        "query_input_type",
+        "user_id",
+        "users",
+        "extra_body",
+        "request_id",
+        "cache",
+    ],
+)
+def test_fields_of_other_services_are_ignored(client, name) -> None:
+    assert client.post("/v1/embeddings", json={"input": TEXTS, name: "any"}).status_code == 200
+
+
 def test_dimensions_truncate(client, tiny_model) -> None:
     given = {"input": TEXTS, "model": "owner/other", "dimensions": 5}
     found = vectors(client.post("/v1/embeddings", json=given))

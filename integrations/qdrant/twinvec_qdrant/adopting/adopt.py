@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,14 @@ from twinvec_qdrant.calibration.measuring import try_to_calibrate
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.framework_layout import Layout, LayoutName
-from twinvec_qdrant.opening import load_recorded, load_space_encoder
+from twinvec_qdrant.opening import (
+    DEFAULT_LANGUAGE,
+    RequestedSettings,
+    check_language,
+    check_wanted,
+    load_recorded,
+    load_space_encoder,
+)
 from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace
 from twinvec_qdrant.records.description import (
     ADOPTION,
@@ -55,7 +62,7 @@ def adopt_collection(
     metadata_key: str | None = None,
     vector_name: str | None = None,
     chunking: ChunkSettings | Literal[False] = False,
-    language: str = "english",
+    language: str = DEFAULT_LANGUAGE,
     payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
     dry_run: bool = False,
     progress: bool = False,
@@ -87,7 +94,8 @@ def adopt_collection(
         vector_name: Name of the dense vectors; default: as the framework's class finds them.
         chunking: How later ingests cut documents; the adopted ones stay as they are. Default: not at all, as the
             vector stores of the frameworks' adapters need it.
-        language: Snowball language of BM25's stemmer.
+        language: Snowball language of BM25's stemmer. A collection that was adopted before, and ``into``, keep their
+            own if this is "english".
         payload_indexes: As for ``Collection.open``.
         dry_run: Check and count; write nothing.
         progress: Show progress: a bar on a terminal, a line a minute elsewhere.
@@ -95,8 +103,8 @@ def adopt_collection(
     Raises:
         CollectionNotFoundError: the collection does not exist.
         SpaceMismatchError: the model does not give the stored vectors; nothing was written.
-        ConfigurationError: the layout is another one, the collection cannot be adopted in place, or arguments
-            contradict one another; nothing was written.
+        ConfigurationError: the layout is another one, the collection cannot be adopted in place, a setting is not that
+            of a collection that was adopted before, or arguments contradict one another; nothing was written.
         StoreError: the store failed; the next call continues.
     """
     if sum(each is not None for each in (url, client, local_path)) != 1:
@@ -110,43 +118,37 @@ def adopt_collection(
         source = ForeignCollection(backend, shape, wanted, chosen_vector(shape, wanted, vector_name, backend.location))
         report = AdoptReport(layout)
         if into is None:
-            cutting = chunking or ChunkSettings(enabled=False)
-            describe = partial(_new_description, source, cutting, language, payload_indexes)
-            _adopt_in_place(source, encoder, describe, report, dry_run=dry_run, progress=progress)
+            indexes = None if payload_indexes is None else PayloadIndexes.of(payload_indexes)
+            requested = RequestedSettings(encoder, chunking or None, language=language, payload_indexes=indexes)
+            _adopt_in_place(source, requested, report, dry_run=dry_run, progress=progress)
         else:
             if encoder is not None and encoder.space != into.encoder.space:
                 raise ConfigurationError(f"{into!r} has another model than {encoder.name!r}: leave encoder out")
+            check_language(into.info()["language"], language, repr(into))
             source.check_vectors(into.encoder, report, in_place=False)
             _copy_into(into, source, report, dry_run=dry_run, progress=progress)
         return report
 
 
 def _adopt_in_place(
-    source: ForeignCollection,
-    encoder: SpaceEncoder | None,
-    describe: Callable[[SpaceEncoder], Description],
-    report: AdoptReport,
-    *,
-    dry_run: bool,
-    progress: bool,
+    source: ForeignCollection, wanted: RequestedSettings, report: AdoptReport, *, dry_run: bool, progress: bool
 ) -> None:
-    """Check the collection and adopt it, go on with an adoption, or adopt what is new.
-
-    ``describe`` returns the description of a collection that is adopted for the first time.
-    """
+    """Check the collection and adopt it, go on with an adoption, or adopt what is new."""
     backend, metadata = source.backend, source.shape.metadata
     finished, begun = "twinvec" in metadata and not metadata.get(ADOPTION), bool(metadata.get(ADOPTION))
     if finished or begun:
         description = _recorded(source, metadata)
-        encoder = _of_recorded(description, encoder, backend.location)
+        check_wanted(description, replace(wanted, encoder=None), backend.location)
+        encoder = _of_recorded(description, wanted.encoder, backend.location)
         source.layout, source.vector = description.layout or source.layout, description.vector
         source.check_vectors(encoder, report, [FOREIGN] if finished else [], known=True)
+    elif wanted.encoder is None:
+        raise ConfigurationError("name the model that gave the stored vectors: encoder=, --model")
     else:
-        if encoder is None:
-            raise ConfigurationError("name the model that gave the stored vectors: encoder=, --model")
+        encoder = wanted.encoder
         _check_shape(source)
         source.check_vectors(encoder, report)
-        description = describe(encoder)
+        description = _new_description(source, wanted, encoder)
         _check_metadata(metadata, description, backend.location)
     begun = begun or bool(metadata.get(ADDING))
     adoption = Adoption(backend, description, report, finished=finished, begun=begun)
@@ -168,18 +170,16 @@ def _check_shape(source: ForeignCollection) -> None:
         raise ConfigurationError(f"{location}: has vectors named {SPARSE!r}, as twinvec calls its own; {ELSEWHERE}")
 
 
-def _new_description(
-    source: ForeignCollection, chunking: ChunkSettings, language: str, payload_indexes: Any, encoder: SpaceEncoder
-) -> Description:
-    Analyzer(language)  # refuses a language without a stemmer
-    indexes = AUTOMATIC if payload_indexes is None else PayloadIndexes.of(payload_indexes)
-    check_requested(indexes, None)
+def _new_description(source: ForeignCollection, wanted: RequestedSettings, encoder: SpaceEncoder) -> Description:
+    Analyzer(wanted.language)  # refuses a language without a stemmer
+    payload_indexes = wanted.payload_indexes or AUTOMATIC
+    check_requested(payload_indexes, None)
     return Description(
         **dict(generation(encoder, source.vector, late_interaction=False)),
-        chunking=chunking,
-        language=language,
+        chunking=wanted.chunking or ChunkSettings(enabled=False),
+        language=wanted.language,
         index=source.shape.index(source.vector),
-        payload_indexes=indexes,
+        payload_indexes=payload_indexes,
         layout=source.layout,
     )
 

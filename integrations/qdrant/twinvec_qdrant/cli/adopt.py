@@ -19,6 +19,7 @@ from twinvec_qdrant.cli.options import (
     CollectionPlace,
     GrpcPort,
     Wait,
+    check_language,
     grpc_options,
     open_from_options,
 )
@@ -74,7 +75,9 @@ def adopt_command(
         str | None,
         typer.Option(metavar="NAME", help="Name of the dense vectors. Default: as the framework finds them."),
     ] = None,
-    language: Annotated[str, typer.Option(help="Snowball language of the stemmer for words.")] = "english",
+    language: Annotated[
+        str, typer.Option(help="Snowball language of the stemmer for words; a collection adopted before keeps its own.")
+    ] = "english",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and count; write nothing.")] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
@@ -99,6 +102,7 @@ def adopt_command(
     copies = to_path is not None or to_url is not None or to_collection is not None
     if local_path is not None and not copies:
         raise typer.BadParameter("--local-path needs --to-path or --to-url: commands cannot open such a folder")
+    check_language(language)
     from twinvec_qdrant.adopting.adopt import adopt_collection
 
     encoder = None if model is None else _encoder(model, document_prompt)

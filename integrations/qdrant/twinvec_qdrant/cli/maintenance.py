@@ -215,10 +215,10 @@ def reindex_command(
     twinvec reindex -c docs --payload-index team:keyword
     twinvec reindex -c docs --surroundings 64 && twinvec update -c docs
     """
-    wanted = payload_indexes(payload_index, no_payload_indexes)
+    wanted, wanted_cluster = payload_indexes(payload_index, no_payload_indexes), cluster_settings(cluster)
     with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
         chunking = _other_chunking(opened, cut_code, pages, surroundings)
-        settings = {"cluster": cluster_settings(cluster), "payload_indexes": wanted, "chunking": chunking}
+        settings = {"cluster": wanted_cluster, "payload_indexes": wanted, "chunking": chunking}
         _reindex(opened, quantization, as_json, **settings)
     if chunking is not None and not as_json:
         typer.echo(f'documents are cut anew by the next ingest: "twinvec update --collection {collection}" ingests all')

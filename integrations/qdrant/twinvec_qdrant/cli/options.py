@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from twinvec.cli.options import check_store
+from twinvec.cli.options import check_store, wrong_usage
 from twinvec.cli.terminal import complain
 from twinvec.errors import CollectionNotFoundError
 from twinvec.support.checks import shortened
 from twinvec_qdrant.serving.names import can_be_served, check_new_name
-from twinvec_qdrant.settings import OTHER_KEYS, ClusterSettings, Quantization
+from twinvec_qdrant.settings import OTHER_KEYS, ClusterSettings, PayloadIndexes, Quantization
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
@@ -199,7 +199,8 @@ def cluster_settings(given: list[str] | None) -> ClusterSettings | None:
             values[name] = value.split(",")
             continue
         values[name] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
-    return ClusterSettings.from_dict(values)
+    with wrong_usage():
+        return ClusterSettings.from_dict(values)
 
 
 def payload_indexes(given: list[str] | None, only: bool) -> Mapping[str, Any] | None:
@@ -212,7 +213,17 @@ def payload_indexes(given: list[str] | None, only: bool) -> Mapping[str, Any] | 
         if not colon or not key:
             raise typer.BadParameter(f"--payload-index takes KEY:TYPE, such as team:keyword, not {each!r}")
         types[key] = False if kind == "none" else kind
+    with wrong_usage():
+        PayloadIndexes.of(types)
     return types
+
+
+def check_language(language: str) -> None:
+    """Refuse a language without a stemmer."""
+    from twinvec.retrieval.analysis import Analyzer
+
+    with wrong_usage():
+        Analyzer(language)
 
 
 def show_not_ingested(report: IngestReport) -> None:

@@ -51,7 +51,8 @@ def update_command(
 
     Documents that a source no longer holds are deleted. A source that is gone, or holds nothing any more, keeps its
     documents, and the exit code is 3, or 1 if that is so of all sources. With --watch, the store is open only while a
-    change is taken in; Ctrl-C ends the command.
+    change is taken in; Ctrl-C ends the command. With --watch and --json, each update of a collection is an object on a
+    line of its own, printed at once.
 
     \b
     twinvec update --collection docs

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from qdrant_client import models
 
 from frameworks_collections import NAME, WordEmbeddings, fill_langchain, langchain_store
 from langchain_twinvec import TwinvecVectorStore
-from twinvec.errors import ConfigurationError, SpaceMismatchError
-from twinvec_qdrant import Collection
+from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreError
+from twinvec_qdrant import ChunkSettings, Collection
+from twinvec_qdrant.stores.server.backend import ServerBackend
 from words import WordEncoder
 
 TEXTS = [f"note {row} about topic {row % 7}" for row in range(50)]
@@ -204,6 +207,44 @@ def test_wrong_layout_and_arguments_are_errors(theirs, words):
         theirs.adopt("langchain")
     with pytest.raises(ConfigurationError, match="has no dense vectors named 'own'; it has ''"):
         theirs.adopt("langchain", words, vector_name="own")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_settings_other_than_those_of_the_adoption_are_refused(theirs, words, monkeypatch, finished):
+    fill_langchain(langchain_store(theirs.client, words))
+    indexes = {"source": "keyword", "*": False}
+    with monkeypatch.context() as patched:
+        if not finished:
+            patched.setattr(ServerBackend, "commit", _full)
+        with nullcontext() if finished else pytest.raises(StoreError, match="the disk is full"):
+            theirs.adopt("langchain", words, language="german", payload_indexes=indexes)
+    for options, said in (
+        ({"language": "french"}, "its language is 'german', not 'french', which only a new collection can change"),
+        ({"payload_indexes": False}, "its payload indexes are source keyword, no others, not no others"),
+        ({"chunking": ChunkSettings(max_tokens=64)}, "leave chunking out"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            theirs.adopt("langchain", words, **options)
+    same = theirs.adopt("langchain", words, language="german", payload_indexes=indexes)
+    assert same.adopted == (0 if finished else 50)
+    assert theirs.adopt("langchain", words).adopted == 0
+    with theirs.opened(encoder=words) as collection:
+        info = collection.info()
+        assert (info["language"], info["sources"]) == ("german", 50)
+
+
+def test_the_language_of_a_copy_is_that_of_its_collection(theirs, words, tmp_path):
+    fill_langchain(langchain_store(theirs.client, words))
+    with Collection.open("copy", tmp_path / "s", encoder=words, chunking=False, language="german") as copy:
+        with pytest.raises(ConfigurationError, match="its language is 'german', not 'french'"):
+            theirs.adopt("langchain", into=copy, language="french")
+        assert copy.count() == 0
+        assert theirs.adopt("langchain", into=copy, language="german").adopted == 50
+        assert theirs.adopt("langchain", into=copy).unchanged == 50
+
+
+def _full(*_):
+    raise StoreError("the disk is full")
 
 
 def test_later_migrations_and_pushes_keep_the_old_class_reading(theirs, words, tmp_path):

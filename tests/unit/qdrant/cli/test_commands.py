@@ -90,8 +90,8 @@ def test_a_first_ingest_can_be_foreseen(twinvec, folder, place, tmp_path, tiny):
 
 def test_a_dry_run_says_what_would_be_done(twinvec, folder, place, tiny):
     foreseen = twinvec("ingest", folder, *place, *tiny, "--dry-run").out
-    assert re.search(r"chunks that would be written +4 ", foreseen)
-    assert re.search(r"texts that would be encoded +4 ", foreseen)
+    assert re.search(r"chunks that would be written +4\n", foreseen)
+    assert re.search(r"texts that would be encoded +4\n", foreseen)
     assert "chunks written" not in foreseen
     assert "chunks written" in twinvec("ingest", folder, *place, *tiny).out
 
@@ -401,6 +401,17 @@ def test_a_missing_collection_is_named(twinvec, place, command, tmp_path):
         ("search", "tea", "--collection", "n", "--files", "--json"),
         ("search", "tea", "--collection", "n", "--limit"),
         ("ingest", ".", "--collection", "n", "--no-chunking", "--overlap", "3"),
+        ("ingest", ".", "--collection", "n", "--language", "klingon"),
+        ("ingest", ".", "--collection", "n", "--cluster", "nodes=2"),
+        ("ingest", ".", "--collection", "n", "--payload-index", "team:words"),
+        ("reindex", "--collection", "n", "--cluster", "shards=none"),
+        ("adopt", "--url", "http://localhost:1", "--collection", "n", "--layout", "langchain", "--language", "klingon"),
+        ("evaluate", "default"),
+        ("evaluate", "default", "--ir", "no-folder", "--measures", "best@10"),
+        ("compare", "default", "bm25", "-o", "report"),
+        ("export", "default", "-o", "made", "--precision", "int8"),
+        ("export", "default", "-o", "made", "--dim", "8"),
+        ("export", "default", "-o", "made", "--calibrate", "a.txt", "--calibrate-collection", "n"),
     ],
 )
 def test_wrong_usage(twinvec, arguments, tmp_path, monkeypatch):

@@ -79,6 +79,25 @@ def test_a_hit_has_its_passage_and_its_place(twinvec, filled):
     assert re.search(r"Guide > Prices · lines 1[24]-15\n", table)
 
 
+def test_no_line_of_a_file_ends_with_blanks(twinvec, filled):
+    place = ("-c", "notes", *filled)
+    for command in (
+        ("info", *place),
+        ("collections", *filled),
+        ("verify", *place),
+        ("search", "certificate", *place, "--explain"),
+        ("similarity", "tea", "coffee", "a long day of rain", "--model", filled_model(twinvec, place)),
+    ):
+        done = twinvec(*command)
+        assert done.code == 0, done.err
+        assert len(done.out.splitlines()) > 3
+        assert [line for line in done.out.splitlines() if line != line.rstrip()] == []
+
+
+def filled_model(twinvec, place):
+    return figures(twinvec("info", *place, "--json"))["model"]
+
+
 def test_records_have_titles_and_pages_but_no_file(twinvec, filled):
     shown = twinvec("search", "late fees", "-c", "rows", "--mode", "sparse", *filled).out
     assert re.search(r"(?m)^1\.  Fees(  \d+%)?\n    r1 · page 4\n    Late fees are five euros\.\n", shown)

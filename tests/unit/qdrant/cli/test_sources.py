@@ -333,7 +333,7 @@ def test_a_program_is_asked_nothing(twinvec, filled, monkeypatch, command):
 @pytest.mark.slow
 def test_watching_ends_cleanly(filled, tree):
     program = "from twinvec.cli.app import main; main()"
-    command = [sys.executable, "-u", "-c", program, "update", "--watch", "--json", *map(str, filled)]
+    command = [sys.executable, "-c", program, "update", "--watch", "--json", *map(str, filled)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert counts(json.loads(process.stdout.readline())) == (0, 0, 3, 0)
         (tree.parent / "new.md").write_text("new")

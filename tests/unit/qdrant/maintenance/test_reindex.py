@@ -125,4 +125,4 @@ def test_the_commands_take_the_options(tmp_path, twinvec, tiny_model):
         refused = twinvec("reindex", *docs, "--payload-index", wrong)
         assert (refused.code, "KEY:TYPE" in refused.err) == (2, True)
     refused = twinvec("reindex", *docs, "--payload-index", "team:words")
-    assert (refused.code, "'words' is not one of keyword" in refused.err) == (1, True)
+    assert (refused.code, "'words' is not one of keyword" in refused.err) == (2, True)

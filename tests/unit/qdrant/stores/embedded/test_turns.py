@@ -13,7 +13,7 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -508,6 +508,26 @@ def test_a_file_in_the_place_of_the_folder_is_told(tmp_path):
         (tmp_path / "store").write_text("a file")
         with pytest.raises(StoreUnavailableError, match="removed or replaced"):
             collection.search("note")
+
+
+def test_a_folder_that_nobody_can_look_at_for_a_while_is_not_taken_for_gone(tmp_path):
+    store, away = tmp_path / "store", tmp_path / "away"
+    with opened(store) as collection:
+        collection.ingest([("old", "an old note")])
+        store.rename(away)
+        store.symlink_to(store)  # a link to itself: the system refuses to follow it, for root too
+        with pytest.raises(OSError, match="symbolic links") as refused:
+            (store / "notes").stat()
+        assert not isinstance(refused.value, FileNotFoundError | NotADirectoryError)
+        assert not collection._backend.is_gone()
+        with suppress(StoreError):
+            collection.search("note")
+        store.unlink()
+        away.rename(store)
+        assert [hit.id for hit in collection.search("note")] == ["old"]
+        collection.ingest([("new", "a new note")])
+        assert sorted(collection.find()) == ["new", "old"]
+        assert collection.verify().sound
 
 
 MAKER = """
