@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -80,11 +81,8 @@ def encoders(model: str, device: str, precision: Any) -> list[Contender]:
 
     peer = SentenceTransformer(str(find_model(model).path), device=device, model_kwargs={"dtype": precision})
     encoder = Encoder(model, device=device, precision=precision)
-    return [
-        *(Contender(f"{PEER}, batches of {size}", lambda texts, size=size: peer.encode(texts, batch_size=size))
-          for size in PEER_BATCHES),
-        Contender(f"twinvec, {encoder.engine.name}", encoder.encode),
-    ]  # fmt: skip
+    peers = [Contender(f"{PEER}, batches of {size}", partial(peer.encode, batch_size=size)) for size in PEER_BATCHES]
+    return [*peers, Contender(f"twinvec, {encoder.engine.name}", encoder.encode)]
 
 
 def rerankers(folder: Path, device: str, precision: Any) -> list[Contender]:
@@ -95,11 +93,10 @@ def rerankers(folder: Path, device: str, precision: Any) -> list[Contender]:
 
     peer = CrossEncoder(str(folder), device=device, model_kwargs={"dtype": precision})
     reranker = CrossEncoderReranker(folder, device=device, precision=precision)
-    return [
-        *(Contender(f"{CROSS_PEER}, batches of {size}", lambda pairs, size=size: peer.predict(pairs, batch_size=size))
-          for size in PEER_BATCHES),
-        Contender(f"twinvec, {reranker.engine.name}", reranker.score),
-    ]  # fmt: skip
+    peers = [
+        Contender(f"{CROSS_PEER}, batches of {size}", partial(peer.predict, batch_size=size)) for size in PEER_BATCHES
+    ]
+    return [*peers, Contender(f"twinvec, {reranker.engine.name}", reranker.score)]
 
 
 def peak_gflops(device: str, precision: str) -> float:
