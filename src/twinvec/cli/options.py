@@ -191,13 +191,13 @@ class TaskOptions:
     ] = None
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 
-    def load(self) -> Tasks:
-        """Read all files; errors are as for ``load_tasks``."""
+    def load(self, *, held: bool = False) -> Tasks:
+        """Read all files; ``held`` and errors are as for ``load_tasks``."""
         from twinvec.evaluation.suite import load_tasks
 
         given: dict[str, Any] = {name: value for name, value in vars(self).items() if value is not None}
         given["measures"] = [name.strip().lower() for name in self.measures.split(",") if name.strip()]
-        return load_tasks(**given)
+        return load_tasks(**given, held=held)
 
 
 def takes_tasks(command: Callable[..., None]) -> Callable[..., None]:

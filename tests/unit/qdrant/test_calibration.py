@@ -171,7 +171,9 @@ def test_a_small_collection_has_the_landmarks_of_its_model_if_they_are_known(col
 
 def test_an_export_of_a_known_model_has_its_landmarks_and_fuses_as_it_did(collection):
     collection.ingest(towns(3))
-    export = stored_description(collection._backend).model_copy(update={"model": "/models/fast", "space": DEFAULT_SPACE})
+    export = stored_description(collection._backend).model_copy(
+        update={"model": "/models/fast", "space": DEFAULT_SPACE}
+    )
     assert export.judged_by(3) == export.known(3) == known_calibration("default", 3)
     assert export.scale == Calibration()
     assert export.model_copy(update={"space": "another"}).known(3) == Calibration()

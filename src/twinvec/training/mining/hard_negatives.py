@@ -232,7 +232,9 @@ class _Candidates:
             limit = of_positive - options.margin
         texts = [hit.text if headed else hit.text[body_start(hit) :] for hit in self._hits]
         if of_positive is None:
-            theirs = [known or overlaps(each, wanted) for known, each in zip(self._positive, self._variants, strict=True)]
+            theirs = [
+                known or overlaps(each, wanted) for known, each in zip(self._positive, self._variants, strict=True)
+            ]
         else:
             theirs = self._positive
         found = zip(texts, theirs, self._scores, strict=True)

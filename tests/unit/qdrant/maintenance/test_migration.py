@@ -291,9 +291,8 @@ def test_a_handle_that_has_not_loaded_its_model_loads_it_by_the_new_name(filled,
         assert other.search("note about tea", 1, "dense")
         assert other.encoder.name == "models/fast"
     filled.migrate(WordEncoder())
-    with Collection.open("notes", **place) as other:
-        with pytest.raises(ModelNotFoundError, match="words-0"):
-            other.search("note about tea", 1, "dense")
+    with Collection.open("notes", **place) as other, pytest.raises(ModelNotFoundError, match="words-0"):
+        other.search("note about tea", 1, "dense")
 
 
 @pytest.mark.parametrize("place", ["client"], indirect=True)
