@@ -132,9 +132,8 @@ class Migration:
         if self._encoder.space == now.space:
             following = under_the_name_of(self._encoder, now)
             self.renames = not self._backend.holds([CHUNKS, LacksVector(now.vector)])
-            if self.renames and (
-                following == now or isinstance(self._encoder, RecordedSpace)
-            ):  # which has no such name
+            loadable = not isinstance(self._encoder, RecordedSpace)  # which is an encoder of another library
+            if self.renames and (following == now or not loadable):
                 raise ConfigurationError(
                     f"{self._backend.location}: has the model {now.model!r} already; if a kill ended the migration to "
                     "it, twinvec reindex (Collection.reindex) does the rest: it analyses words and calibrates anew"

@@ -2,8 +2,8 @@
 
 Negatives come from a range of ranks, without the texts that some pair judges positive for the anchor. Where a row's
 positive is not among the hits, as it was cut in another way than the collection, hits of mostly its words count as it.
-Negatives may have to score below the positive by a margin (Moreira et al. 2024), or a cross-encoder may have to reject them (RocketQA, Qu et
-al. 2021). Memory holds hashes of the pairs and one window of anchors.
+Negatives may have to score below the positive by a margin (Moreira et al. 2024), or a cross-encoder may have to reject
+them (RocketQA, Qu et al. 2021). Memory holds hashes of the pairs and one window of anchors.
 """
 
 from __future__ import annotations
@@ -231,13 +231,11 @@ class _Candidates:
                 return []
             limit = of_positive - options.margin
         texts = [hit.text if headed else hit.text[body_start(hit) :] for hit in self._hits]
+        positives = self._positive
         if of_positive is None:
-            theirs = [
-                known or overlaps(each, wanted) for known, each in zip(self._positive, self._variants, strict=True)
-            ]
-        else:
-            theirs = self._positive
-        found = zip(texts, theirs, self._scores, strict=True)
+            alike = (overlaps(each, wanted) for each in self._variants)
+            positives = [known or mostly for known, mostly in zip(positives, alike, strict=True)]
+        found = zip(texts, positives, self._scores, strict=True)
         others = [(text, score) for text, positive, score in found if not positive]
         ranked = others[options.first_rank - 1 : options.last_rank]
         return list(dict.fromkeys(text for text, score in ranked if score <= limit))

@@ -12,6 +12,7 @@ from deaths import Died, die_at
 from stand_in import Clock
 from twinvec.errors import BadVectorError, ConfigurationError, ModelNotFoundError, SpaceMismatchError
 from twinvec_qdrant import ChunkSettings, Collection
+from twinvec_qdrant.records.recorded_space import RecordedSpace
 from twinvec_qdrant.records.schema import CHUNKS
 from words import WordEncoder
 
@@ -253,8 +254,10 @@ def test_an_export_takes_the_place_of_its_model_by_one_write(filled, place, word
         assert collection.info()["model"] == "models/fast"
         assert collection.info()["migrated_from"] is None
         assert answers(collection) == expected(words, {**NOTES, "late": "a late note about tea"})
-        with pytest.raises(ConfigurationError, match="'models/fast' already"):
-            collection.migrate(export)
+        theirs = RecordedSpace(Export("theirs"), words.space, {"a text": np.ones(words.dim, dtype=np.float32)})
+        for encoder in (export, theirs):  # the second one cannot be loaded by its name
+            with pytest.raises(ConfigurationError, match="'models/fast' already"):
+                collection.migrate(encoder)
 
 
 def test_an_export_whose_vectors_differ_does_not_take_the_place_of_its_model(filled):
