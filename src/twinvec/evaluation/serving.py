@@ -225,8 +225,9 @@ def _searched_bytes(info: Mapping[str, Any]) -> int:
     index = info["index"]
     edges: int = 2 * index["m"] * _EDGE_BYTES  # in the lowest layer of the graph, which has all vectors
     copy: int = -(-info["dim"] * _BITS[index["quantization"]] // 8)
-    share = info["indexed"] / max(1, info["points"])
-    return round(share * (copy + edges) + (1 - share) * info["dim"] * _BITS["none"] / 8)
+    share: float = info["indexed"] / max(1, info["points"])
+    vector: float = info["dim"] * _BITS["none"] / 8
+    return round(share * (copy + edges) + (1 - share) * vector)
 
 
 def _overlap(exact: Sequence[set[Any]], found: Sequence[set[Any]]) -> float:

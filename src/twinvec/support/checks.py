@@ -153,8 +153,8 @@ def field_fault(error: Mapping[str, Any], known: Mapping[str, str] | None = None
 
     ``known`` maps the names that a field which is not known may have meant to their fields.
     """
-    given = {list: "a list", dict: "a mapping"}.get(type(error.get("input")))
-    instead = f", not {given}" if given else ""
+    given = error.get("input")
+    instead = ", not a list" if isinstance(given, list) else ", not a mapping" if isinstance(given, dict) else ""
     chooser = str(error.get("ctx", {}).get("discriminator")).strip("'")
     match error["type"]:
         case "missing":

@@ -130,16 +130,16 @@ class Migration:
         """Return the next model that the description names; write it there first if necessary."""
         now = stored_description(self._backend)
         if self._encoder.space == now.space:
-            following = under_the_name_of(self._encoder, now)
+            present = under_the_name_of(self._encoder, now)
             self.renames = not self._backend.holds([CHUNKS, LacksVector(now.vector)])
             loadable = not isinstance(self._encoder, RecordedSpace)  # which is an encoder of another library
-            if self.renames and (following == now or not loadable):
+            if self.renames and (present == now or not loadable):
                 raise ConfigurationError(
                     f"{self._backend.location}: has the model {now.model!r} already; if a kill ended the migration to "
                     "it, twinvec reindex (Collection.reindex) does the rest: it analyses words and calibrates anew"
                 )
             check_probes(now, self._encoder, self._backend.location)
-            return following  # if chunks lack vectors, an earlier call was killed after the switch
+            return present  # if chunks lack vectors, an earlier call was killed after the switch
         if now.next is not None and now.next.space != self._encoder.space:
             raise ConfigurationError(
                 f"{self._backend.location}: a migration to {now.next.model!r} is under way; finish it, or give it up "
