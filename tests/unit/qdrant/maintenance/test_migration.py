@@ -12,6 +12,7 @@ from deaths import Died, die_at
 from stand_in import Clock
 from twinvec.errors import BadVectorError, ConfigurationError, ModelNotFoundError, SpaceMismatchError
 from twinvec_qdrant import ChunkSettings, Collection
+from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.recorded_space import RecordedSpace
 from twinvec_qdrant.records.schema import CHUNKS
 from words import WordEncoder
@@ -261,7 +262,7 @@ def test_an_export_takes_the_place_of_its_model_by_one_write(filled, place, word
 
 
 def test_an_export_whose_vectors_differ_does_not_take_the_place_of_its_model(filled):
-    before = filled._backend.read_metadata()
+    before = stored_description(filled._backend)
     with pytest.raises(SpaceMismatchError, match="its vectors have changed"):
         filled.migrate(Export("models/bad", wrong=0.5))
     with pytest.raises(ConfigurationError, match="under way, but one to 'words-1' took its place"):
@@ -269,7 +270,7 @@ def test_an_export_whose_vectors_differ_does_not_take_the_place_of_its_model(fil
     filled.migrate(WordEncoder())
     assert not filled.migrate(Export("models/fast"), check=lambda candidate: False).switched
     filled.drop_others()
-    assert filled._backend.read_metadata() == before
+    assert stored_description(filled._backend) == before
 
 
 def test_the_way_back_to_an_export_records_the_export(filled, place, new):
