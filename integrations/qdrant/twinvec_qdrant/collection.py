@@ -649,6 +649,9 @@ class Collection:
         ``drop_others`` or a migration to a third model; a migration back encodes only newer chunks. After the switch,
         words are analysed by the newest version, as ``reindex`` does.
 
+        To a model of the same space under another name, such as an export of the present model or its folder in another
+        place, nothing is encoded: if its vectors agree with the recorded ones, one write records the new name.
+
         This object goes on with the new model. Others that are open, in this process or elsewhere, notice the switch at
         their next search or ingest, load the model by its recorded name, and go on with it too. Where it cannot be
         loaded, they search with the old vectors until ``drop_others``; then ``SpaceMismatchError`` says what to do.
@@ -661,8 +664,9 @@ class Collection:
             allow_truncation: Migrate even if the new model truncates chunks that the present one reads whole.
 
         Raises:
-            ConfigurationError: the collection has this model already, a migration to a third model is under way, or
-                the new model cannot read chunks of the collection's size, or would truncate some of them.
+            ConfigurationError: the collection has this model already under this name, a migration to a third model is
+                under way, or the new model cannot read chunks of the collection's size, or would truncate some of them.
+            SpaceMismatchError: the new model has the same space as the present one, but other vectors.
             BadVectorError: the encoder gives invalid vectors; the collection keeps the old model.
         """
         check_methods(encoder, ENCODER, "encoder", "an encoder, such as Encoder(...)")
@@ -671,9 +675,10 @@ class Collection:
         migration.fill()
         if check is None or check(Collection(self.name, self._backend, migration.target(), encoder, candidate=True)):
             self._serving.follow_own(migration.switch(), encoder)
-            with self._backend.writing:
-                self._catalog.weights.renew()
-            self._calibrate()
+            if not migration.renames:
+                with self._backend.writing:
+                    self._catalog.weights.renew()
+                self._calibrate()
         return migration.report
 
     def reindex(

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import SpaceMismatchError, StoreError, StoreUnavailableError, TwinvecError
+from twinvec.errors import ModelError, SpaceMismatchError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec.retrieval.base import Hit, SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.passages import with_passages
@@ -351,10 +351,19 @@ class Serving:
         with self._changing:
             if served.encoder is None and self.current.description.vector == served.description.vector:
                 if self.current.encoder is None:
-                    encoder = load_recorded(served.description, self._backend.location)
-                    self.current = replace(self.current, encoder=encoder)
+                    self.current = replace(self.current, encoder=self._loaded_now(served.description))
                 served = self.current
         return served.encoder or load_recorded(served.description, self._backend.location)
+
+    def _loaded_now(self, description: Description) -> SpaceEncoder:
+        """Load the recorded model; if it is not there, load it by the name that the collection records by now."""
+        try:
+            return load_recorded(description, self._backend.location)
+        except ModelError:
+            now = stored_description(self._backend)
+            if now.space != description.space or now.model == description.model:
+                raise
+            return load_recorded(now, self._backend.location)
 
     def _of_space(self, description: Description, space: str) -> ServedModel | None:
         """Return what searches with the stored vectors of this space; None if the description names none."""

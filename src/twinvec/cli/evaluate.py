@@ -58,19 +58,21 @@ def evaluate_command(
     twinvec evaluate default --sts stsb/test.tsv --sts sick/ --ir scifact/
     twinvec evaluate --collection articles --ir articles-judged/
     """
-    from twinvec.evaluation.measures import run_tag, write_run
+    from twinvec.evaluation.measures import check_run_ids, run_tag, write_run
     from twinvec.evaluation.suite import evaluate
 
     if model is None and collection is None:
         raise typer.BadParameter("give MODEL or --collection")
     if forms is not None and not tasks.ir:
         raise typer.BadParameter("--forms measures retrieval: give --ir")
-    data = tasks.load()
+    data = tasks.load(held=collection is not None)
     _check_outputs(model if collection is None else None, data, runs, forms)
     if collection is not None:
         if not data.ir or data.needs_vectors or data.questions:
             raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
         with open_collection(collection, path, url=url, model=model) as opened:
+            if runs is not None and not all(each.documents for each in data.ir.values()):
+                check_run_ids(opened.find())
             figures, found, system = _evaluate_collection(opened, collection, mode, data, forms)
     else:
         result = evaluate(str(model), data, progress=True)

@@ -146,7 +146,10 @@ def mine(
     if as_json:
         show_json(asdict(report))
         return
-    typer.echo(f"{output}: {report.negatives:,} negatives for {report.rows:,} rows; {report.without:,} rows have none")
+    unfound = f"; {report.unfound:,} of their positives not found" if report.unfound else ""
+    typer.echo(
+        f"{output}: {report.negatives:,} negatives for {report.rows:,} rows; {report.without:,} rows have none{unfound}"
+    )
 
 
 def _mine_collection(

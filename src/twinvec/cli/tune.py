@@ -47,7 +47,7 @@ def tune_command(
     from twinvec.retrieval.tuned_search import save
 
     import_ir_measures()
-    data = load_beir(ir, split) if ir is not None else None
+    data = load_beir(ir, split, held=True) if ir is not None else None
     with open_collection(collection, path, url=url) as opened:
         if data is None:
             found = tune_by_documents(opened, measure=measure, progress=True)

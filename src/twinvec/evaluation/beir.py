@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +27,10 @@ REST = 100
 
 @dataclass(frozen=True, slots=True)
 class BeirSet:
-    """Documents, the judged queries of one split, and their judgements."""
+    """Documents, the judged queries of one split, and their judgements.
+
+    There are no documents if a collection holds them and the folder does not.
+    """
 
     name: str
     documents: list[Document]
@@ -35,12 +38,18 @@ class BeirSet:
     qrels: dict[str, dict[str, int]]
 
 
-def load_beir(folder: str | Path, split: str = "test") -> BeirSet:
+def load_beir(folder: str | Path, split: str = "test", *, held: bool = False) -> BeirSet:
     """Read a retrieval set and check that its files agree.
 
+    Args:
+        folder: Folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
+        split: The judgements to read.
+        held: Whether a collection holds the documents: corpus.jsonl may then be missing.
+
     Raises:
-        InputError: a file is missing, empty or malformed, an id is used twice, or a judgement names an unknown id; the
-            message names file and line. Or no judgement is above 0, so that every measure of every system would be 0.
+        InputError: a file is missing, empty or malformed, an id is used twice, a judged query is blank, or a judgement
+            names an unknown id; the message names file and line. Or no judgement is above 0, so that every measure of
+            every system would be 0.
     """
     folder = Path(folder)
     qrels_path = folder / "qrels" / f"{split}.tsv"
@@ -49,10 +58,16 @@ def load_beir(folder: str | Path, split: str = "test") -> BeirSet:
         raise InputError(
             f"{qrels_path}: missing; " + (f"splits there: {splits}" if splits else "this is not a BEIR folder")
         )
-    documents = _read_documents(folder / "corpus.jsonl")
-    queries = _read_queries(folder / "queries.jsonl")
-    qrels = _read_qrels(qrels_path, queries, documents)
-    return BeirSet(folder.resolve().name, list(documents.values()), {query: queries[query] for query in qrels}, qrels)
+    corpus = folder / "corpus.jsonl"
+    documents = None if held and not corpus.exists() else _read_documents(corpus)
+    places = _read_queries(folder / "queries.jsonl")
+    qrels = _read_qrels(qrels_path, places, documents)
+    queries: dict[str, str] = {}
+    for query in qrels:
+        place, queries[query] = places[query]
+        if not queries[query].strip():
+            raise InputError(f"{place}: the text of the judged query {query!r} is blank")
+    return BeirSet(folder.resolve().name, list((documents or {}).values()), queries, qrels)
 
 
 def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int = 10) -> BeirSet:
@@ -87,6 +102,7 @@ def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int =
 
 def _read_documents(path: Path) -> dict[str, Document]:
     documents: dict[str, Document] = {}
+    _check_there(path, "; with a collection (--collection) that holds the documents, this file may be missing")
     for place, row in read_jsonl(path):
         try:
             document = as_document(row, len(documents))
@@ -98,24 +114,33 @@ def _read_documents(path: Path) -> dict[str, Document]:
     return documents
 
 
-def _read_queries(path: Path) -> dict[str, str]:
-    queries: dict[str, str] = {}
+def _read_queries(path: Path) -> dict[str, tuple[str, str]]:
+    """Return query id -> the place of its row, and its text."""
+    queries: dict[str, tuple[str, str]] = {}
+    _check_there(path)
     for place, row in read_jsonl(path):
         number = row.get("_id")
         is_whole = isinstance(number, int) and not isinstance(number, bool)  # as in the corpus
         identity = str(number) if is_whole else text_field(row, "_id", place)
         if identity in queries:
             raise InputError(f"{place}: the id {identity!r} is used twice")
-        queries[identity] = text_field(row, "text", place)
+        queries[identity] = place, text_field(row, "text", place)
     return queries
 
 
-def _read_qrels(path: Path, queries: Mapping[str, str], documents: Mapping[str, Document]) -> dict[str, dict[str, int]]:
+def _check_there(path: Path, more: str = "") -> None:
+    if not path.exists():
+        raise InputError(
+            f"{path}: missing; the BEIR layout is a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv{more}"
+        )
+
+
+def _read_qrels(path: Path, queries: Container[str], documents: Container[str] | None) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
     for place, (query, document, score) in read_table(path, ("query-id", "corpus-id", "score")):
         if query not in queries:
             raise InputError(f"{place}: the query {query!r} is not in queries.jsonl")
-        if document not in documents:
+        if documents is not None and document not in documents:
             raise InputError(f"{place}: the document {document!r} is not in corpus.jsonl")
         relevance = parse_integer(score, place)
         if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:

@@ -122,18 +122,29 @@ def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) 
 
 
 def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
-    """Raise InputError unless some hits are documents of the set: a collection must hold them under their ids."""
+    """Raise InputError unless some hits are documents of the set: a collection must hold them under their ids.
+
+    If the set has no documents, those of the collection are its documents.
+    """
     known = {document.id for document in data.documents}
-    if not any(hit.id in known for hits in found for hit in hits):
+    if known and not any(hit.id in known for hits in found for hit in hits):
         raise InputError(
             f"{data.name}: the collection finds none of its documents; it must hold them under the ids of the set"
         )
 
 
 def warn_if_lacking(collection: Any, data: BeirSet) -> None:
-    """Warn of judged answers that a ``twinvec_qdrant.Collection`` does not hold, so that no search finds them."""
+    """Warn of judged answers that a ``twinvec_qdrant.Collection`` does not hold, so that no search finds them.
+
+    Raise InputError if the documents of the set are those of the collection, and it holds none of the answers.
+    """
     answers = {name for judged in data.qrels.values() for name, relevance in judged.items() if relevance > 0}
     lacking = sorted(answers.difference(collection.find()))
+    if not data.documents and len(lacking) == len(answers):
+        raise InputError(
+            f"{data.name}: the collection holds none of the {len(answers)} relevant documents, such as {lacking[0]!r}; "
+            "it must hold them under the ids of the judgements"
+        )
     if lacking:
         logger.warning(
             "%s: the collection lacks %d of the %d relevant documents, such as %r; they count as not found",

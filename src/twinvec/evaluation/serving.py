@@ -72,12 +72,14 @@ def evaluate_collection(collection: Any, data: BeirSet, **options: Any) -> IrRes
 
     Figures, besides the measures: ``neighbours@10``, the share of the exact nearest vectors that a dense search finds;
     ``ms_p50``, ``ms_p95`` and ``ms_p99``, percentiles of the milliseconds of a search, including the query's encoding;
-    and ``bytes``, the size of each vector's copy in the index and of its edges in the graph. ``bytes`` leaves out the
-    original vectors, which lie on the disk and rescore the best hits.
+    and ``bytes``, what a search reads for each vector: its copy in the index and its edges in the graph, or the vector
+    itself if it is not in the index; the mean over all vectors. ``bytes`` leaves out the original vectors, which lie on
+    the disk and rescore the best hits. A sparse search reads no vectors: its ``bytes`` are 0.
     """
     result, times = evaluate_served(collection, data, **options)
     served = {f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
-    return replace(result, figures={**result.figures, **served, "bytes": _searched_bytes(collection.info())})
+    searched = 0 if options.get("mode") == "sparse" else _searched_bytes(collection.info())
+    return replace(result, figures={**result.figures, **served, "bytes": searched})
 
 
 def evaluate_indexes(
@@ -96,7 +98,7 @@ def evaluate_indexes(
             reindex({**own, **changed})
             result = evaluate_collection(collection, data, **options)
             found = result.figures[f"neighbours@{NEIGHBOURS}"]
-            variants.append(StorageVariant(name, int(result.figures["bytes"]), found, result))
+            variants.append(StorageVariant(name, _searched_bytes(collection.info()), found, result))
     finally:
         reindex(own)
     return variants
@@ -223,7 +225,9 @@ def _searched_bytes(info: Mapping[str, Any]) -> int:
     index = info["index"]
     edges: int = 2 * index["m"] * _EDGE_BYTES  # in the lowest layer of the graph, which has all vectors
     copy: int = -(-info["dim"] * _BITS[index["quantization"]] // 8)
-    return copy + edges
+    share: float = info["indexed"] / max(1, info["points"])
+    vector: float = info["dim"] * _BITS["none"] / 8
+    return round(share * (copy + edges) + (1 - share) * vector)
 
 
 def _overlap(exact: Sequence[set[Any]], found: Sequence[set[Any]]) -> float:

@@ -85,6 +85,11 @@ class Calibration:
         return (cosine - unrelated) / (near - unrelated)
 
 
+DEFAULT_SPACE = "3a865ba6c823d33492604578b239256887ca1da75f9dd3910079c46e741248cd"
+"""The space of the default model, which its exports and copies have under names of their own."""
+
+_NAMES = {DEFAULT_SPACE: "default"}
+
 LEAST_MEASURED = 40
 """Least number of chunks to measure. A smaller collection takes the landmarks of its model, if known."""
 
@@ -109,6 +114,11 @@ _GROWTH_OF_STATES = {"default": 0.87}
 def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
     """Return the recorded calibration of the encoder's model, for a collection with this many texts."""
     return known_calibration(_model_of(encoder), texts)
+
+
+def known_name(model: str, space: str) -> str:
+    """Return the name under which the landmarks of a model are known, by its space if not by its own name."""
+    return model if model in MODELS else _NAMES.get(space, model)
 
 
 def known_calibration(model: str, texts: int = MANY) -> Calibration:
@@ -189,8 +199,12 @@ def relevance_by_states(before: float | None, maxsim: float, known: Calibration 
 
 
 def _model_of(encoder: object) -> str:
-    """Return the name of the encoder's model; "" if the encoder changes the model's settings."""
-    return "" if getattr(encoder, "overrides", None) else str(getattr(encoder, "name", ""))
+    """Return the name under which the encoder's model is known; "" if the encoder changes the model's settings.
+
+    Only an ``Encoder`` has overrides. The space of another encoder may cost a call.
+    """
+    name = "" if getattr(encoder, "overrides", None) else str(getattr(encoder, "name", ""))
+    return known_name(name, str(getattr(encoder, "space", ""))) if hasattr(encoder, "overrides") else name
 
 
 def logistic(log_odds: float) -> float:

@@ -153,6 +153,8 @@ def field_fault(error: Mapping[str, Any], known: Mapping[str, str] | None = None
 
     ``known`` maps the names that a field which is not known may have meant to their fields.
     """
+    given = error.get("input")
+    instead = ", not a list" if isinstance(given, list) else ", not a mapping" if isinstance(given, dict) else ""
     chooser = str(error.get("ctx", {}).get("discriminator")).strip("'")
     match error["type"]:
         case "missing":
@@ -166,5 +168,9 @@ def field_fault(error: Mapping[str, Any], known: Mapping[str, str] | None = None
             return (
                 f"{chooser} {error['ctx']['tag']!r} is not known; it should be one of {error['ctx']['expected_tags']}"
             )
+        case "path_type":
+            return f"should be the path of one file{instead}"
+        case "string_type":
+            return f"should be a valid string{instead}"
     message: str = error["msg"]
     return _NOUN.sub("", message.removeprefix("Value error, ").replace(" after validation", ""))

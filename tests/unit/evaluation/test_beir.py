@@ -26,6 +26,31 @@ def test_only_the_judged_queries_of_the_split_count(beir):
     assert list(load_beir(beir).queries) == ["q1", "q2", "q3"]
 
 
+def test_a_judged_query_without_a_text_is_refused(beir):
+    append(beir / "queries.jsonl", '{"_id": "q9", "text": " \\n"}')
+    assert list(load_beir(beir).queries) == ["q1", "q2", "q3"], "nobody judges it"
+    append(beir / "qrels/test.tsv", "q9\tcats\t1")
+    with pytest.raises(InputError, match=r"queries.jsonl:4: the text of the judged query 'q9' is blank"):
+        load_beir(beir)
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
+def test_a_missing_file_is_named_with_the_layout(beir, name):
+    (beir / name).unlink()
+    with pytest.raises(InputError, match=rf"{name}: missing; the BEIR layout is a folder with corpus.jsonl, queries"):
+        load_beir(beir, held=name == "queries.jsonl")
+
+
+def test_the_documents_that_a_collection_holds_may_be_missing(beir):
+    append(beir / "qrels/test.tsv", "q1\tnowhere\t1")
+    with pytest.raises(InputError, match="'nowhere' is not in corpus"):
+        load_beir(beir, held=True)  # a corpus that is there is used
+    (beir / "corpus.jsonl").unlink()
+    loaded = load_beir(beir, held=True)
+    assert (loaded.documents, list(loaded.queries)) == ([], ["q1", "q2", "q3"])
+    assert loaded.qrels["q1"] == {"moon": 2, "tides": 1, "nowhere": 1}
+
+
 def test_ids_may_be_whole_numbers(beir):
     append(beir / "queries.jsonl", '{"_id": 4, "text": "a number"}')
     append(beir / "corpus.jsonl", '{"_id": 5, "text": "another number"}')

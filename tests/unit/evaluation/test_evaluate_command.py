@@ -133,6 +133,28 @@ def test_a_collection_is_measured_as_it_answers(twinvec, beir, model, store):
     assert served["ms_p50"] > 0
 
 
+def test_the_documents_of_a_collection_need_no_corpus(twinvec, beir, store, model, tmp_path):
+    place = ("--collection", "small", "--path", store, "--ir", beir)
+    with_corpus = json.loads(twinvec("evaluate", *place, "--json").out)["ir"]["small"]
+    (beir / "corpus.jsonl").unlink()
+    done = twinvec("evaluate", *place, "--rerank", "maxsim", "--runs", tmp_path / "runs", "--json")
+    assert done.code == 0, done.err
+    figures = json.loads(done.out)
+    assert {name: figures["ir"]["small"][name] for name in MEASURES} == {name: with_corpus[name] for name in MEASURES}
+    assert figures["reranked"]["small"]["queries"] == 3
+    refused = twinvec("evaluate", model, "--ir", beir)
+    assert (refused.code, "corpus.jsonl: missing; the BEIR layout is" in refused.err) == (1, True)
+    assert "with a collection (--collection) that holds the documents" in refused.err
+    with Collection.open("small", store) as opened:
+        opened.ingest([("an id", "with a space")])
+    assert "cannot hold the id 'an id'" in twinvec("evaluate", *place, "--runs", tmp_path / "runs").err
+    with Collection.open("small", store) as opened:
+        opened.delete(opened.find())
+        opened.ingest([("x", "another document")])
+    refused = twinvec("evaluate", *place)
+    assert (refused.code, "holds none of the 4 relevant documents" in refused.err) == (1, True)
+
+
 def test_judged_documents_that_a_collection_lacks_are_told(twinvec, beir, store, caplog):
     place = ("--collection", "small", "--path", store, "--ir", beir)
     assert twinvec("evaluate", *place, "--json").code == 0

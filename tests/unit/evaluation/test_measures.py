@@ -28,6 +28,15 @@ def test_worked_example():
     assert found.figures["mrr@10"] == pytest.approx(100 / 3)
 
 
+def test_a_query_whose_judgements_are_all_0_counts_as_in_ir_measures():
+    qrels = {**QRELS, "q2": {"d": 0, "x": 0}}
+    found = measure_run(RUN, qrels, ["ndcg@10", "mrr@10", "recall@10"])
+    measures = [ir_measures.nDCG @ 10, ir_measures.RR @ 10, ir_measures.R @ 10]
+    theirs = ir_measures.calc_aggregate(measures, qrels, RUN)
+    assert list(found.figures.values()) == pytest.approx([100 * theirs[each] for each in measures])
+    assert len(found.queries) == 3
+
+
 def test_a_run_file_gives_ir_measures_the_same_figures(tmp_path):
     path = tmp_path / "run.trec"
     write_run(RUN, path)

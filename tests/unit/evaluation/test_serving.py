@@ -10,6 +10,7 @@ from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_ir
 from twinvec.evaluation.serving import (
+    _searched_bytes,
     evaluate_collection,
     evaluate_forms,
     evaluate_indexes,
@@ -50,8 +51,17 @@ def test_a_collection_answers_as_the_exact_index(collection, small, mode):
     assert expected.figures.items() <= result.figures.items()
     assert len(seconds) == len(small.queries)
     assert result.figures["neighbours@10"] == 100
-    assert result.figures["bytes"] == 4 * collection.encoder.dim + 2 * 16 * 4
+    vector, edges = 4 * collection.encoder.dim, 2 * 16 * 4
+    assert result.figures["bytes"] == (0 if mode == "sparse" else vector), "there is no graph"
+    if mode == "dense":
+        collection.reindex()
+        assert evaluate_collection(collection, small, **FAST).figures["bytes"] == vector + edges
     assert 0 < result.figures["ms_p50"] <= result.figures["ms_p95"] <= result.figures["ms_p99"]
+
+
+def test_a_search_reads_the_vectors_that_the_index_lacks():
+    info = {"dim": 64, "index": {"quantization": "int8", "m": 16}, "points": 400}
+    assert [_searched_bytes({**info, "indexed": indexed}) for indexed in (0, 100, 400)] == [256, 240, 64 + 128]
 
 
 def test_neighbours_that_an_index_misses_are_counted(collection, small):

@@ -14,6 +14,7 @@ from twinvec.retrieval import analysis
 from twinvec.retrieval.relevance import (
     _GROWTH,
     DEFAULT_MIN_RELEVANCE,
+    DEFAULT_SPACE,
     LEAST_MEASURED,
     MANY,
     MODELS,
@@ -166,6 +167,16 @@ def test_a_small_collection_has_the_landmarks_of_its_model_if_they_are_known(col
     assert collection.search("harbour")[0].relevance is None
     assert collection.search("harbour", mode="sparse")[0].relevance is not None
     assert collection.search("harbour", min_relevance=1.0) == collection.search("harbour")  # not known to be below
+
+
+def test_an_export_of_a_known_model_has_its_landmarks_and_fuses_as_it_did(collection):
+    collection.ingest(towns(3))
+    export = stored_description(collection._backend).model_copy(
+        update={"model": "/models/fast", "space": DEFAULT_SPACE}
+    )
+    assert export.judged_by(3) == export.known(3) == known_calibration("default", 3)
+    assert export.scale == Calibration()
+    assert export.model_copy(update={"space": "another"}).known(3) == Calibration()
 
 
 def test_excerpts_are_parts_of_their_chunks_which_keep_the_rest():

@@ -4,10 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from twinvec import Encoder
+from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.retrieval.relevance import (
     DEFAULT_MIN_RELEVANCE,
+    DEFAULT_SPACE,
     MANY,
     MODELS,
+    STATES,
     UNMEASURED_WORDS,
     Calibration,
     completed,
@@ -88,6 +92,24 @@ def test_an_encoder_with_another_space_than_its_models_has_no_known_landmarks():
     assert model_calibration(encoder) == MODELS["default"]
     encoder.overrides = {"dim": 64}
     assert model_calibration(encoder) == model_calibration(object()) == Calibration()
+
+
+def test_an_encoder_of_a_known_space_has_the_landmarks_of_its_model():
+    default = Encoder("default")
+    assert default.space == DEFAULT_SPACE
+    export = SimpleNamespace(name="/models/fast", overrides={}, space=DEFAULT_SPACE)
+    cut = SimpleNamespace(name="/models/fast", overrides={"dim": 64}, space=Encoder("default", dim=64).space)
+    whole = SimpleNamespace(name="default", overrides={"dim": 384}, space=DEFAULT_SPACE)
+    for encoder in (export, whole):
+        assert model_calibration(encoder, 7) == model_calibration(default, 7) == known_calibration("default", 7)
+        assert states_calibration(encoder) == states_calibration(default) == STATES["default"]
+    assert model_calibration(cut) == Calibration()
+
+
+def test_the_space_of_an_encoder_of_another_library_is_not_asked_for():
+    encoder = ExternalEncoder("theirs", None, None)  # a call would fail
+    assert model_calibration(encoder) == Calibration()
+    assert states_calibration(encoder) is None
 
 
 def test_landmarks_out_of_order_are_refused_and_no_log_odds_overflow():

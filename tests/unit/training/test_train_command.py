@@ -171,6 +171,10 @@ def test_mine_searches_a_collection(twinvec, folder, tiny_model):
     twinvec("mine", folder / "pairs.jsonl", "-o", rows, "--collection", "texts", "--path", folder / "store")
     found = [json.loads(line) for line in rows.read_text().splitlines()]
     assert all(len(row["negatives"]) == 4 and row["positive"] not in row["negatives"] for row in found)
+    (folder / "pairs.jsonl").write_text('{"anchor": "where is it", "positive": "nowhere in the collection"}\n')
+    rows.unlink()
+    said = twinvec("mine", folder / "pairs.jsonl", "-o", rows, "--collection", "texts", "--path", folder / "store")
+    assert "4 negatives for 1 rows; 0 rows have none; 1 of their positives not found" in said
 
 
 @pytest.fixture

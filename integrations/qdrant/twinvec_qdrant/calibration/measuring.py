@@ -27,7 +27,7 @@ from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
 from twinvec.retrieval.fusion import CANDIDATES, parts
-from twinvec.retrieval.relevance import LEAST_MEASURED, MANY, Calibration, known_calibration
+from twinvec.retrieval.relevance import LEAST_MEASURED, Calibration
 from twinvec_qdrant.calibration.excerpts import Excerpt, excerpts
 from twinvec_qdrant.calibration.language import ENGLISH, language_hint, language_of
 from twinvec_qdrant.calibration.questions import QUESTIONS
@@ -57,7 +57,7 @@ _QUERIES = 16  # of both stages, per request
 def is_due(description: Description, chunks: int) -> bool:
     """Return whether a collection with this number of chunks has to be measured: it has doubled since the last time."""
     before = description.calibration.chunks if description.calibration else 0
-    return chunks >= max(_least_measured(_known(description)), 2 * before)
+    return chunks >= max(_least_measured(description.known()), 2 * before)
 
 
 def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, only_if_due: bool = False) -> None:
@@ -82,7 +82,7 @@ def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, o
 def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calibration | None:
     """Return the calibration of a collection as it is now; None if it cannot be measured."""
     chunks = backend.count([CHUNKS])
-    known = _known(now, chunks)
+    known = now.known(chunks)
     if chunks < _least_measured(known) or now.scale is None or now.space != encoder.space:
         return None
     wanted = min(_EXCERPTS, chunks // _EXCERPTS_SHARE)
@@ -114,11 +114,6 @@ def _as_stored(calibration: Calibration) -> dict[str, Any]:
     if not calibration.unknown_texts:
         del fields["unknown_texts"]
     return fields
-
-
-def _known(description: Description, chunks: int = MANY) -> Calibration:
-    """Return what is known of the collection's model."""
-    return known_calibration("" if description.options.given() else description.model, chunks)
 
 
 def _least_measured(known: Calibration) -> int:

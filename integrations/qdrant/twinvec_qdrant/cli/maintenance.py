@@ -163,7 +163,7 @@ def migrate_command(
     else:
         figures = {"chunks encoded": f"{report.encoded:,}", "longer than the model reads": f"{report.truncated:,}"}
         if check is not None:
-            figures |= {name.replace("_", " "): as_text(value) for name, value in check.figures.items()}
+            figures |= check.shown
         outcome = f"now has {report.model}" if report.switched else f"keeps its model: {report.model} finds worse"
         show(f"{collection} {outcome}", properties(figures))
     if not report.switched:
@@ -301,9 +301,12 @@ def _other_chunking(
 
 def _judged(collection: Collection, folder: Path) -> JudgedCheck:
     from twinvec.evaluation.beir import load_beir
+    from twinvec.evaluation.ir import warn_if_lacking
     from twinvec_qdrant.maintenance.migration_check import JudgedCheck
 
-    return JudgedCheck(collection, load_beir(folder))
+    data = load_beir(folder, held=True)
+    warn_if_lacking(collection, data)
+    return JudgedCheck(collection, data)
 
 
 def _drop_others(collection: Collection, as_json: bool) -> None:

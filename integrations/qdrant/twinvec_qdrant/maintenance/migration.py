@@ -11,6 +11,9 @@ The vectors of two models have different names: a search uses those of its own m
 refused. The description alone decides. The point lets a search notice the switch without another request
 (``served_model``); it is written first, so that nobody misses a switch. All state is in the store; a killed migration
 continues where it stopped, also in step 5.
+
+A model of the collection's own space, such as an export of its model, needs no new vectors: if its vectors of the
+probes agree, one write of the description records its name.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ from twinvec_qdrant.records.description import (
     check_probes,
     generation,
     stored_description,
+    under_the_name_of,
 )
+from twinvec_qdrant.records.recorded_space import RecordedSpace
 from twinvec_qdrant.records.schema import CHUNKS, EMBEDDED_FIELDS, embedded_text, model_id
 from twinvec_qdrant.report import MigrationReport
 from twinvec_qdrant.stores.base import Backend, update_existing
@@ -53,6 +58,7 @@ _SAMPLE = 64
 class Migration:
     """One migration to the model of ``encoder``; see ``Collection.migrate`` for errors. ``report`` counts its work.
 
+    ``renames`` is whether only the name of the model changes: all vectors are there.
     ``present`` returns the encoder of the present model; None allows the next model to truncate chunks that the present
     one reads whole.
     """
@@ -69,6 +75,7 @@ class Migration:
         if chunks_per_second is not None and not number(chunks_per_second, "chunks_per_second") > 0:
             raise ConfigurationError(f"chunks_per_second must be above 0, got {chunks_per_second!r}")
         self.report = MigrationReport(encoder.name)
+        self.renames = False
         self._backend = backend
         self._encoder = encoder
         self._chunks_per_second = chunks_per_second
@@ -84,17 +91,20 @@ class Migration:
         """Return the description with the next model; raise ``ConfigurationError`` if this migration was given up."""
         now = stored_description(self._backend)
         if now.vector == self._next.vector:
-            return now
-        if now.next is None or now.next.vector != self._next.vector:
-            instead = "it has been given up" if now.next is None else f"one to {now.next.model!r} took its place"
+            return under_the_name_of(self._encoder, now)
+        other = now if self.renames else now.next
+        if other is None or other.vector != self._next.vector:
+            instead = "it has been given up" if other is None else f"one to {other.model!r} took its place"
             raise ConfigurationError(
                 f"{self._backend.location}: the migration to {self._next.model!r} was under way, but {instead} "
                 "meanwhile; begin it again"
             )
-        return now.switched(now.next)
+        return now.switched(other)
 
     def fill(self) -> None:
         """Encode the chunks without a vector of the next model, and check a sample."""
+        if self.renames:
+            return
         left = self._backend.count([CHUNKS, LacksVector(self._next.vector)])
         with progress_bar("Migrating", left, "chunks", shown=self._progress) as advance:
             self._sweep(advance)
@@ -107,10 +117,11 @@ class Migration:
         with self._backend.writing:  # other threads wait, so this must be short
             self._sweep(unseen, throttled=False)
             target = self.target()
-            name_model(self._backend, target)
-            self._backend.flush()
+            if not self.renames:
+                name_model(self._backend, target)
+                self._backend.flush()
             self._backend.write_metadata(target.changes(stored_description(self._backend)))
-            self.report.switched = True
+            self.report.model, self.report.switched = target.model, True
         self._sweep(unseen, throttled=False)  # chunks of other processes that had not seen the switch
         self._backend.flush()
         return target
@@ -119,13 +130,16 @@ class Migration:
         """Return the next model that the description names; write it there first if necessary."""
         now = stored_description(self._backend)
         if self._encoder.space == now.space:
-            if not self._backend.holds([CHUNKS, LacksVector(now.vector)]):
+            present = under_the_name_of(self._encoder, now)
+            self.renames = not self._backend.holds([CHUNKS, LacksVector(now.vector)])
+            loadable = not isinstance(self._encoder, RecordedSpace)  # which is an encoder of another library
+            if self.renames and (present == now or not loadable):
                 raise ConfigurationError(
                     f"{self._backend.location}: has the model {now.model!r} already; if a kill ended the migration to "
                     "it, twinvec reindex (Collection.reindex) does the rest: it analyses words and calibrates anew"
                 )
             check_probes(now, self._encoder, self._backend.location)
-            return now  # an earlier call was killed after the switch
+            return present  # if chunks lack vectors, an earlier call was killed after the switch
         if now.next is not None and now.next.space != self._encoder.space:
             raise ConfigurationError(
                 f"{self._backend.location}: a migration to {now.next.model!r} is under way; finish it, or give it up "
@@ -135,6 +149,7 @@ class Migration:
         following = now.next or previous
         if following is not None and following.space == self._encoder.space:
             check_probes(following, self._encoder, self._backend.location)
+            following = under_the_name_of(self._encoder, following)
         else:
             name = f"dense-{self._encoder.space[:16]}"
             following = generation(self._encoder, name, late_interaction=now.states_dim is not None)

@@ -18,7 +18,8 @@ MEASURE = "ndcg@10"
 class JudgedCheck:
     """A ``check`` for ``Collection.migrate`` by judged queries (``data``), whose documents the collection holds by id.
 
-    After the call, ``figures`` holds the measure before and after, and the interval of the difference.
+    After the call, ``figures`` holds the measure before and after, and the interval of the difference; ``shown`` has
+    them, with the difference, for people.
 
     Raises:
         InputError: the collection finds none of the judged documents.
@@ -26,6 +27,7 @@ class JudgedCheck:
 
     def __init__(self, collection: Retriever, data: BeirSet) -> None:
         self.figures: dict[str, float | list[float]] = {}
+        self.shown: dict[str, str] = {}
         self._data = data
         self._before = self._measured(collection)
 
@@ -38,6 +40,11 @@ class JudgedCheck:
             f"{MEASURE}_before": before_value,
             f"{MEASURE}_after": after_value,
             f"{MEASURE}_difference_interval": bounds,
+        }
+        self.shown = {
+            f"{MEASURE} before": f"{before_value:.2f}",
+            f"{MEASURE} after": f"{after_value:.2f}",
+            f"{MEASURE} difference": f"{after_value - before_value:+.2f} ({bounds[0]:+.2f} to {bounds[1]:+.2f})",
         }
         return bounds[1] >= 0
 

@@ -7,7 +7,7 @@ gave them, catch what no digest sees: a library, precision or export that change
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -27,7 +27,7 @@ from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreCorruptE
 from twinvec.retrieval import analysis as analyses
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec.retrieval.relevance import MANY, Calibration, completed, known_calibration
+from twinvec.retrieval.relevance import MANY, Calibration, completed, known_calibration, known_name
 from twinvec.support.checks import field_fault
 from twinvec_qdrant.encoders import document_vectors, states_dim
 from twinvec_qdrant.framework_layout import Layout
@@ -49,6 +49,7 @@ COLLECTION_PROBES = (
     "Größe, naïve café, Ελληνικά, русский, 日本語, العربية",
     "def retry(times: int) -> None: ...",
 )
+Model = TypeVar("Model", bound="Generation")
 ADOPTION = "twinvec_adoption"
 """Key of a collection's metadata that holds its future description while it is being adopted for the first time."""
 
@@ -171,13 +172,27 @@ class Description(Generation):
 
     @property
     def scale(self) -> Calibration | None:
-        """How searches fuse scores; None until a collection that an older version made is calibrated."""
-        return self.judged_by(MANY)
+        """How searches fuse scores; None until a collection that an older version made is calibrated.
+
+        The name of the model decides, as it always has: the order of the hits of an unmeasured collection stays.
+        """
+        return completed(self._measured, known_calibration(self._settled_name, MANY))
 
     def judged_by(self, chunks: int) -> Calibration | None:
         """Return the calibration of relevance: the collection's own, or else the model's for this many chunks."""
-        measured = self.calibration or (Calibration() if self.analysis > 1 or not self.average_length else None)
-        return completed(measured, known_calibration("" if self.options.given() else self.model, chunks))
+        return completed(self._measured, self.known(chunks))
+
+    def known(self, chunks: int = MANY) -> Calibration:
+        """Return what is known of the collection's model, by its name or its space, for this many chunks."""
+        return known_calibration(known_name(self._settled_name, self.space), chunks)
+
+    @property
+    def _measured(self) -> Calibration | None:
+        return self.calibration or (Calibration() if self.analysis > 1 or not self.average_length else None)
+
+    @property
+    def _settled_name(self) -> str:
+        return "" if self.options.given() else self.model
 
     def new_collection(self) -> NewCollection:
         """Return what a store needs to create the collection; raise ``ConfigurationError`` on an invalid tenant key."""
@@ -211,12 +226,9 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
     """
     vectors_PD = _probe_vectors(encoder, COLLECTION_PROBES)
     probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(COLLECTION_PROBES, vectors_PD, strict=True)]
-    from twinvec.encoder import Encoder
-
-    options = EncoderOptions(**encoder.overrides) if isinstance(encoder, Encoder) else EncoderOptions()
     return Generation(
         model=encoder.name,
-        options=options,
+        options=_options(encoder),
         space=encoder.space,
         dim=encoder.dim,
         vector=vector,
@@ -224,6 +236,17 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
         external=True if isinstance(encoder, ExternalEncoder) else None,
         probes=probes,
     )
+
+
+def under_the_name_of(encoder: SpaceEncoder, model: Model) -> Model:
+    """Return a model of the encoder's space with the name and the options that load the encoder."""
+    return model.model_copy(update={"model": encoder.name, "options": _options(encoder)})
+
+
+def _options(encoder: SpaceEncoder) -> EncoderOptions:
+    from twinvec.encoder import Encoder
+
+    return EncoderOptions(**encoder.overrides) if isinstance(encoder, Encoder) else EncoderOptions()
 
 
 def read_description(metadata: Mapping[str, Any], location: str) -> Description:

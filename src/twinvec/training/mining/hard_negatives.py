@@ -1,8 +1,9 @@
 """Hard negatives: hits of any retriever for an anchor that are close to its positives but are not positives.
 
-Negatives come from a range of ranks, without the texts that some pair judges positive for the anchor. They may have to
-score below the positive by a margin (Moreira et al. 2024), or a cross-encoder may have to reject them (RocketQA, Qu et
-al. 2021). Memory holds hashes of the pairs and one window of anchors.
+Negatives come from a range of ranks, without the texts that some pair judges positive for the anchor. Where a row's
+positive is not among the hits, as it was cut in another way than the collection, hits of mostly its words count as it.
+Negatives may have to score below the positive by a margin (Moreira et al. 2024), or a cross-encoder may have to reject
+them (RocketQA, Qu et al. 2021). Memory holds hashes of the pairs and one window of anchors.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from twinvec.retrieval.retrieve_rerank import search_many
 from twinvec.support.checks import integer
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import normalised
-from twinvec.training.mining.known_positives import KnownPositives, contains_either_way, text_variants
+from twinvec.training.mining.dense_index import DenseIndex
+from twinvec.training.mining.known_positives import KnownPositives, contains_either_way, overlaps, text_variants
 from twinvec.training.mining.output_file import MinedFile
 from twinvec.training.mining.pair_file import PairFile
 
 _WINDOW = 256
+_FEW = 0.05  # share of the rows whose positive may be missing without a warning
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +115,7 @@ class MiningReport:
 
     Attributes:
         without: Rows without a negative; they are written too.
-        unfound: Rows whose positive was not among the candidates, so that a margin leaves them without negatives.
+        unfound: Rows whose positive was not among the candidates. A margin leaves them without negatives.
     """
 
     rows: int
@@ -193,7 +196,7 @@ def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -
     numbers = [number for number, _ in counts]
     unfound = sum(not found for _, found in counts)
     report = MiningReport(len(counts), sum(numbers), numbers.count(0), unfound)
-    _warn(report, job)
+    _warn(report, job, has_positives=isinstance(retriever, DenseIndex))
     return report
 
 
@@ -228,7 +231,11 @@ class _Candidates:
                 return []
             limit = of_positive - options.margin
         texts = [hit.text if headed else hit.text[body_start(hit) :] for hit in self._hits]
-        found = zip(texts, self._positive, self._scores, strict=True)
+        positives = self._positive
+        if of_positive is None:
+            alike = (overlaps(each, wanted) for each in self._variants)
+            positives = [known or mostly for known, mostly in zip(positives, alike, strict=True)]
+        found = zip(texts, positives, self._scores, strict=True)
         others = [(text, score) for text, positive, score in found if not positive]
         ranked = others[options.first_rank - 1 : options.last_rank]
         return list(dict.fromkeys(text for text, score in ranked if score <= limit))
@@ -240,12 +247,24 @@ def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, abo
     return [[text for text in texts if next(scores) <= above] for texts in rows]
 
 
-def _warn(report: MiningReport, job: MiningJob) -> None:
+def _warn(report: MiningReport, job: MiningJob, *, has_positives: bool) -> None:
+    """Log what makes the negatives few or doubtful; ``has_positives`` is whether the positives were searched."""
     options = job.options
-    if options.margin is not None and 2 * report.unfound > report.rows:
+    many = report.unfound > _FEW * report.rows
+    if options.margin is not None and many:
         logger.warning(
             "%s: %d of %d rows have no negatives, because their positive was not found among the candidates and the "
-            "margin needs its score: raise last_rank, leave the margin out, or search where the positives are",
+            "margin needs its score: raise the last rank (--last-rank), leave the margin out, or search where the "
+            "positives are",
+            job.output,
+            report.unfound,
+            report.rows,
+        )
+    elif many and report.negatives and not has_positives:
+        logger.warning(
+            "%s: the positives of %d of %d rows were not found among the candidates, whole or in part, so that their "
+            "negatives may answer the anchor in other words: cut the positives as the collection cuts its documents, "
+            "or search the positives of all rows (twinvec mine without --collection)",
             job.output,
             report.unfound,
             report.rows,

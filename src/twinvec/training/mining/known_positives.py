@@ -13,6 +13,8 @@ from twinvec.retrieval.base import Hit, body_start
 from twinvec.training.data.text_hash import normalised, text_hash
 from twinvec.training.mining.pair_file import PairFile
 
+_WORD = re.compile(r"\w+")
+_SEQUENCE = 4  # words
 _LONG = 20  # characters: too long to occur in another text by chance, even in scripts without spaces
 
 
@@ -49,6 +51,24 @@ def text_variants(hit: Hit) -> tuple[str, ...]:
 def contains_either_way(variants: Sequence[str], positive: str) -> bool:
     """Return whether a text, given by its ``text_variants``, lies within the normalised ``positive`` or contains it."""
     return any(_contains(variant, positive) or _contains(positive, variant) for variant in variants)
+
+
+def overlaps(variants: Sequence[str], positive: str) -> bool:
+    """Return whether a text, given by its ``text_variants``, and the normalised ``positive`` are mostly the same words.
+
+    Of the sequences of four words of the one that has fewer, at least half are in the other too.
+    """
+    wanted = _sequences(positive)
+    for variant in variants:
+        there = _sequences(variant)
+        if 2 * len(wanted & there) >= min(len(wanted), len(there)) > 0:
+            return True
+    return False
+
+
+def _sequences(text: str) -> set[tuple[str, ...]]:
+    words = _WORD.findall(text)
+    return {tuple(words[start : start + _SEQUENCE]) for start in range(len(words) - _SEQUENCE + 1)}
 
 
 def _contains(whole: str, part: str) -> bool:

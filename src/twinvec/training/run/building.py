@@ -240,6 +240,13 @@ def _input_limit(config: TrainConfig, folder: Path) -> int:
         return backbone.max_tokens
     if config.max_tokens > backbone.positions:
         raise FieldError(f"max_tokens is {config.max_tokens}, but the model has {backbone.positions} positions")
+    if config.max_tokens < backbone.max_tokens:
+        logger.warning(
+            "max_tokens: the trained model will read %d tokens of a text; %s, its base, reads %d",
+            config.max_tokens,
+            config.model,
+            backbone.max_tokens,
+        )
     return config.max_tokens
 
 

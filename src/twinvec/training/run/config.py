@@ -16,7 +16,11 @@ from twinvec.support.checks import field_fault
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
 
-_EXAMPLES = {"objective": "{name: info_nce}", "data": "{path: pairs.jsonl}"}
+_EXAMPLES = {
+    "objective": "{name: info_nce}",
+    "data": "{path: pairs.jsonl}",
+    "evaluation": "{pairs: dev.jsonl}",
+}
 _TRAINS_ON = ("cpu", "cuda", "mps", "xpu")
 
 

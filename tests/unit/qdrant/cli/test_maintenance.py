@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 
 import pytest
 
@@ -96,6 +98,18 @@ def test_migrate_there_and_back(twinvec, notes, tiny, place, tiny_model):
     assert twinvec("migrate", *place).code == 2
 
 
+def test_an_export_takes_the_place_of_the_model(twinvec, notes, tiny, place, tmp_path):
+    fast = tmp_path / "models" / "fast"
+    shutil.copytree(tiny, fast)  # the same space under another name, as an export has it
+    done = twinvec("migrate", *place, "--to", fast)
+    assert (done.code, done.err) == (0, "")
+    assert f"notes now has {fast}" in done.out
+    assert json.loads(twinvec("info", *place, "--json").out)["model"] == str(fast)
+    report = json.loads(twinvec("migrate", *place, "--to", tiny, "--json").out)
+    assert report == {"model": str(tiny), "encoded": 0, "truncated": 0, "switched": True}
+    assert twinvec("migrate", *place, "--to", tiny).code == 1
+
+
 @pytest.mark.slow
 def test_a_model_that_finds_worse_does_not_come_in_force(twinvec, notes, place, tiny_model, tmp_path):
     judged = tmp_path / "judged"
@@ -127,7 +141,17 @@ def test_a_model_that_finds_worse_does_not_come_in_force(twinvec, notes, place, 
     assert report["switched"] is False
     assert report["ndcg@10_before"] > report["ndcg@10_after"]
     assert report["ndcg@10_difference_interval"][1] < 0
-    assert "finds worse" in twinvec(*worse).out
+    (judged / "corpus.jsonl").unlink()  # the collection holds the documents
+    done = twinvec(*worse)
+    assert "finds worse" in done.out
+    low, high = report["ndcg@10_difference_interval"]
+    difference = report["ndcg@10_after"] - report["ndcg@10_before"]
+    assert f"ndcg@10 difference           {difference:+.2f} ({low:+.2f} to {high:+.2f})" in re.sub(
+        r"difference +", "difference           ", done.out
+    )
+    (judged / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tnowhere\t1\n")
+    done = twinvec(*worse)
+    assert (done.code, "holds none of the 1 relevant documents, such as 'nowhere'" in done.err) == (1, True)
     assert json.loads(twinvec("info", *place, "--json").out)["model"] == "default"
     assert twinvec("migrate", *place, "--drop-others").code == 0
     report = json.loads(twinvec("migrate", *place, "--drop-others", "--json").out)

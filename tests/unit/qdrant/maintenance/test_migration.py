@@ -10,8 +10,10 @@ import pytest
 
 from deaths import Died, die_at
 from stand_in import Clock
-from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError
+from twinvec.errors import BadVectorError, ConfigurationError, ModelNotFoundError, SpaceMismatchError
 from twinvec_qdrant import ChunkSettings, Collection
+from twinvec_qdrant.records.description import stored_description
+from twinvec_qdrant.records.recorded_space import RecordedSpace
 from twinvec_qdrant.records.schema import CHUNKS
 from words import WordEncoder
 
@@ -218,6 +220,83 @@ def test_documents_may_change_while_the_sample_is_looked_at(filled, place, words
         assert filled.migrate(encoder).switched
     with Collection.open("notes", encoder=new, **place) as collection:
         assert answers(collection) == expected(new, changed)
+
+
+class Export(WordEncoder):
+    """The model of a seed in a folder of its own: the same space, another name, and vectors of less precision."""
+
+    def __init__(self, folder: str, wrong: float = 1e-4, **options) -> None:
+        super().__init__(**options)
+        self.original, self.name, self._wrong = self.name, folder, wrong
+
+    def _vectors(self, texts):
+        self.name, folder = self.original, self.name  # the words are hashed with the name
+        vectors = super()._vectors(texts)
+        self.name = folder
+        return vectors + self._wrong * np.arange(self.dim, dtype=np.float32)
+
+
+def test_an_export_takes_the_place_of_its_model_by_one_write(filled, place, words, monkeypatch):
+    before, written = filled._backend.read_metadata(), []
+    write = filled._backend.write_metadata
+    monkeypatch.setattr(filled._backend, "write_metadata", lambda changes: written.append(changes) or write(changes))
+    export = Export("models/fast")
+    with Collection.open("notes", encoder=words, **place) as other:
+        report = filled.migrate(export)
+        assert (report.model, report.encoded, report.switched) == ("models/fast", 0, True)
+        assert written == [{"model": "models/fast"}]
+        assert filled._backend.read_metadata() == {**before, "model": "models/fast"}
+        assert not set(export.encoded) & set(NOTES.values())
+        assert filled.encoder is export
+        assert answers(other) == expected(words)
+        assert other.encoder is words, "a handle goes on with the encoder that it has"
+        assert other.ingest([("late", "a late note about tea")]).new == 1
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert collection.info()["model"] == "models/fast"
+        assert collection.info()["migrated_from"] is None
+        assert answers(collection) == expected(words, {**NOTES, "late": "a late note about tea"})
+        theirs = RecordedSpace(Export("theirs"), words.space, {"a text": np.ones(words.dim, dtype=np.float32)})
+        for encoder in (export, theirs):  # the second one cannot be loaded by its name
+            with pytest.raises(ConfigurationError, match="'models/fast' already"):
+                collection.migrate(encoder)
+
+
+def test_an_export_whose_vectors_differ_does_not_take_the_place_of_its_model(filled):
+    before = stored_description(filled._backend)
+    with pytest.raises(SpaceMismatchError, match="its vectors have changed"):
+        filled.migrate(Export("models/bad", wrong=0.5))
+    with pytest.raises(ConfigurationError, match="under way, but one to 'words-1' took its place"):
+        filled.migrate(Export("models/fast"), check=lambda candidate: filled.migrate(WordEncoder(seed=1)).switched)
+    filled.migrate(WordEncoder())
+    assert not filled.migrate(Export("models/fast"), check=lambda candidate: False).switched
+    filled.drop_others()
+    assert stored_description(filled._backend) == before
+
+
+def test_the_way_back_to_an_export_records_the_export(filled, place, new):
+    filled.migrate(new)
+    report = filled.migrate(Export("models/fast"))
+    assert (report.model, report.encoded, report.switched) == ("models/fast", 0, True)
+    assert filled.info()["model"] == "models/fast"
+    filled.migrate(new, check=lambda candidate: False)
+    assert filled.migrate(Export("models/new", seed=1, dim=48)).model == "models/new"
+    assert (filled.info()["model"], filled.info()["migrated_from"]) == ("models/new", "models/fast")
+
+
+def test_a_handle_that_has_not_loaded_its_model_loads_it_by_the_new_name(filled, place, monkeypatch):
+    def load(name, options=None):
+        if name != "models/fast":
+            raise ModelNotFoundError(f"no folder {name!r}")
+        return Export(name)
+
+    monkeypatch.setattr("twinvec_qdrant.opening.load_space_encoder", load)
+    with Collection.open("notes", **place) as other:
+        filled.migrate(Export("models/fast"))
+        assert other.search("note about tea", 1, "dense")
+        assert other.encoder.name == "models/fast"
+    filled.migrate(WordEncoder())
+    with Collection.open("notes", **place) as other, pytest.raises(ModelNotFoundError, match="words-0"):
+        other.search("note about tea", 1, "dense")
 
 
 @pytest.mark.parametrize("place", ["client"], indirect=True)

@@ -278,11 +278,41 @@ def test_a_margin_that_cannot_be_kept_is_told(source, tmp_path, caplog):
     )
     assert (report.rows, report.without, report.unfound) == (7, 6, 6)
     assert "6 of 7 rows have no negatives, because their positive was not found" in caplog.text
+    assert "(--last-rank)" in caplog.text
     caplog.clear()
-    mine_file(MiningJob(source, tmp_path / "2.jsonl"), Fixed("cp copies files", "x"))
     positives = [positive for _, positive in PAIRS]
+    mine_file(MiningJob(source, tmp_path / "2.jsonl"), Fixed(*positives, "x"))
     mine_file(MiningJob(source, tmp_path / "3.jsonl", MiningOptions(margin=0.1)), Fixed(*positives, "x"))
     assert not caplog.text
+
+
+ANSWER = "To renew a passport, bring the old one, a photo and the fee to the town hall on any weekday before noon."
+CUT_ELSEWHERE = "Fees are listed below. " + ANSWER.replace(", ", " \N{EN DASH} ")[:-13]
+OTHER = "To renew a library card, bring the old one and the fee to the library on any day."
+
+
+def test_a_chunk_of_mostly_the_words_of_a_positive_that_is_not_found_is_no_negative():
+    pairs = [("passports", ANSWER)]
+
+    def found(*texts, **options):
+        [row] = mine_negatives(pairs, Fixed(*texts), KnownPositives(pairs), MiningOptions(**options))
+        return row.negatives
+
+    assert found(CUT_ELSEWHERE, OTHER, "x") == [OTHER, "x"]
+    assert found(CUT_ELSEWHERE, OTHER, "x", first_rank=2) == ["x"], "it takes no rank"
+    assert found(ANSWER[20:70] + " and more", OTHER) == [OTHER], "a chunk that is shorter than the positive"
+    assert found(CUT_ELSEWHERE, ANSWER, OTHER) == [CUT_ELSEWHERE, OTHER], "the positive is found"
+    assert found("x", "", "a b c d", OTHER) == ["x", "", "a b c d", OTHER]
+
+
+def test_positives_that_are_not_found_in_a_collection_are_told(source, tmp_path, caplog, tiny_model):
+    mine_file(MiningJob(source, tmp_path / "1.jsonl"), Fixed("cp copies files", "x"))
+    assert "the positives of 6 of 7 rows were not found" in caplog.text
+    assert "cut the positives as the collection cuts" in caplog.text
+    caplog.clear()
+    index = DenseIndex(Encoder(tiny_model("bert")), source, tmp_path / "vectors.npy")
+    assert mine_file(MiningJob(source, tmp_path / "2.jsonl", MiningOptions(last_rank=1)), index).unfound
+    assert not caplog.text, "the positives themselves were searched"
 
 
 def test_ranks_beyond_all_candidates_are_told(source, tmp_path, caplog):

@@ -78,6 +78,23 @@ WRONG = {
         changed(evaluation={"pairs": "dev.jsonl", "columns": {"score": "x"}}),
         "evaluation: columns: 'score' is not a column of the files .*, which have anchor, positive, negatives",
     ),
+    "several files to measure on": (
+        changed(evaluation={"pairs": ["dev.jsonl"]}),
+        r"evaluation\.pairs: should be the path of one file, not a list$",
+    ),
+    "fields for a file": (
+        changed(evaluation={"sts": {"path": "dev.tsv"}}),
+        r"evaluation\.sts: should be the path of one file, not a mapping$",
+    ),
+    "several files of one dataset": (
+        changed(data=[{"path": ["a.jsonl", "b.jsonl"]}]),
+        r"data\.0\.path: should be the path of one file, not a list$",
+    ),
+    "several models": (changed(model=["default"]), "model: should be a valid string, not a list$"),
+    "a file without a field": (
+        changed(evaluation="dev.jsonl"),
+        r"evaluation: expected fields, such as \{pairs: dev.jsonl\}, got 'dev.jsonl'$",
+    ),
     "nothing to evaluate": (changed(evaluation={"every": 10}), "evaluation: .*'pairs', 'sts' or both"),
     "patience without measurements": (
         changed(evaluation={"pairs": "dev.jsonl", "patience": 2}),

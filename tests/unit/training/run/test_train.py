@@ -594,6 +594,17 @@ def test_what_the_model_cannot_do_is_refused(run, settings, message):
         run(PAIRS, objective={"name": "info_nce"}, **settings)
 
 
+@pytest.mark.parametrize("settings", [BI_ENCODER, CROSS_ENCODER], ids=["bi-encoder", "cross-encoder"])
+def test_a_limit_below_that_of_the_base_is_told(run, tmp_path, tiny_model, settings, caplog):
+    model, rows = str(tiny_model("bert")), [{**row, "negatives": ["nothing"]} for row in PAIRS]
+    message = "the trained model will read 20 tokens of a text"
+    run(rows, "short", model=model, max_tokens=20, **settings, schedule={"steps": 1})
+    assert f"{message}; {model}, its base, reads {LONGEST['bert']}" in caplog.text
+    caplog.clear()
+    run(rows, "long", model=model, max_tokens=LONGEST["bert"], **settings, schedule={"steps": 1})
+    assert "its base" not in caplog.text
+
+
 LONG = [{**row, "positive": row["positive"] + " and so on" * 40, "negatives": ["nothing"]} for row in PAIRS]
 
 
