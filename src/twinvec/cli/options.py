@@ -204,14 +204,9 @@ class TaskOptions:
     ] = None
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 
-<<<<<<< HEAD
-    def load(self) -> Tasks:
-        """Read all files; errors are as for ``load_tasks``, and wrong usage if there are no files to read."""
-        from twinvec.evaluation.measures import deepest
-=======
     def load(self, *, held: bool = False) -> Tasks:
-        """Read all files; ``held`` and errors are as for ``load_tasks``."""
->>>>>>> b4
+        """Read all files; ``held`` and errors are as for ``load_tasks``, and wrong usage if there are none to read."""
+        from twinvec.evaluation.measures import deepest
         from twinvec.evaluation.suite import load_tasks
 
         data = (self.sts, self.ir, self.questions, self.nli, self.pairs, self.triplets, self.winogender, self.winobias)
@@ -219,13 +214,9 @@ class TaskOptions:
             raise typer.BadParameter("nothing to evaluate on: give --ir FOLDER, --sts FILE.tsv or other data")
         given: dict[str, Any] = {name: value for name, value in vars(self).items() if value is not None}
         given["measures"] = [name.strip().lower() for name in self.measures.split(",") if name.strip()]
-<<<<<<< HEAD
         with wrong_usage():
             deepest(given["measures"])
-        return load_tasks(**given)
-=======
         return load_tasks(**given, held=held)
->>>>>>> b4
 
 
 def takes_tasks(command: Callable[..., None]) -> Callable[..., None]:
