@@ -1,9 +1,9 @@
 """Office archives: whether the zip archive of an office file unpacks to little enough to be converted.
 
 A zip archive may unpack to a thousand times its size, and converters hold much of it in memory at once, as trees: up to
-55 bytes for each byte of a .docx file, 30 of a .pptx file or of styles, and 125 of an .epub file. The sheets and strings
-of a workbook are read in a stream. 8 MB of text, the limit of a document, are 11 to 43 MB in a .docx file, 8 to 16 MB in
-an .epub file, and 31 to 100 MB in an .xlsx file, all measured.
+55 bytes for each byte of a .docx file, 30 of a .pptx file or of styles, and 125 of an .epub file. The sheets and
+strings of a workbook are read in a stream. As measured, 8 MB of text, the limit of a document, are 11 to 43 MB in a
+.docx file, 12 MB in an .epub file, and 31 to 77 MB in an .xlsx file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ENDS = ("row", "si")
 
 
 def check_archive(data: bytes, suffix: str) -> None:
-    """Raise ``DocumentError`` if the zip archive of an office file unpacks to more than a limit; ``suffix`` is its kind.
+    """Raise ``DocumentError`` if the archive of an office file of the kind ``suffix`` unpacks to more than a limit.
 
     The parts of XML and HTML have a limit for each kind, and all together 512 MiB. An archive that cannot be read is
     left to the converter. A part that is longer than the archive says is refused: ``zipfile`` unpacks it whole.
@@ -73,7 +73,7 @@ def _check_part(archive: ZipFile, item: ZipInfo, *, is_streamed: bool) -> None:
 
 
 def _blocks(archive: ZipFile, item: ZipInfo) -> Iterator[bytes]:
-    """Yield what a part unpacks to, and one byte more than the archive says if there is more; stop where it is broken."""
+    """Yield what a part unpacks to, or one byte more than the archive says if that is less; stop where it is broken."""
     wanted = copy(item)
     wanted.file_size += 1
     wanted.CRC = None  # type: ignore[assignment]  # zipfile checks none then: a broken picture does no harm

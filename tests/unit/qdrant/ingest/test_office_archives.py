@@ -17,8 +17,8 @@ MIB = 2**20
 SHEET = b'<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>%b</sheetData></worksheet>'
 EPUB = {
     "META-INF/container.xml": b'<container><rootfiles><rootfile full-path="c.opf"/></rootfiles></container>',
-    "c.opf": b'<package><metadata/><manifest><item id="a" href="a.xhtml"/></manifest><spine><itemref idref="a"/></spine>'
-    b"</package>",
+    "c.opf": b'<package><metadata/><manifest><item id="a" href="a.xhtml"/></manifest>'
+    b'<spine><itemref idref="a"/></spine></package>',
 }
 
 
