@@ -33,7 +33,7 @@ from twinvec.errors import (
     TwinvecError,
 )
 from twinvec.support.checks import field_fault
-from twinvec_serve.observing.reasons import log_reason
+from twinvec_serve.reasons import log_reason
 
 logger = logging.getLogger(__name__)
 
