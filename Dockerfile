@@ -1,7 +1,7 @@
 # twinvec serve in a container: the versions of constraints.txt, without torch, and the default model.
 #
 #   docker build -t twinvec-serve .
-#   docker run -p 127.0.0.1:6380:6380 -e TWINVEC_API_KEY=... -v twinvec:/data --stop-timeout 70 twinvec-serve
+#   docker run -p 127.0.0.1:6380:6380 -e TWINVEC_API_KEY=... -v twinvec:/data --stop-timeout 90 twinvec-serve
 #
 # Inside a container the server listens at every address, so it wants a key, and a proxy (or the port of one machine
 # only, as above) before it.

@@ -97,7 +97,7 @@ def _add_middleware(app: FastAPI, settings: ServeSettings, metrics: Metrics) -> 
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.allow_origins,
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", *MCP_HEADERS],
             expose_headers=["Retry-After", TRUNCATED, *MCP_HEADERS],
         )

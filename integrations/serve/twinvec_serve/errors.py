@@ -33,6 +33,7 @@ from twinvec.errors import (
     TwinvecError,
 )
 from twinvec.support.checks import field_fault
+from twinvec_serve.reasons import log_reason
 
 logger = logging.getLogger(__name__)
 
@@ -168,13 +169,18 @@ class ErrorAnswer(BaseModel):
 
 
 def error_answer(error: Exception) -> JSONResponse:
-    """Return the answer to a request that raised an error; one that nobody expects is logged, and answered as 500."""
+    """Return the answer to a request that raised an error; one that nobody expects is logged, and answered as 500.
+
+    Of other answers that blame the server, the reason is logged once a minute.
+    """
     known = as_request_error(error)
     if known is None:
         logger.error("a request failed: %s", type(error).__name__, exc_info=_without_message(error))
         known = RequestError(
             "the server failed; its log says why", code="internal_error", status=HTTPStatus.INTERNAL_SERVER_ERROR
         )
+    elif known.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log_reason(known.status, known.code, known.message)
     kind = _TYPES.get(known.status, "invalid_request_error" if known.status < 500 else "server_error")
     body = {"error": {"message": known.message, "type": kind, "param": known.param, "code": known.code}}
     return JSONResponse(body, status_code=known.status, headers=known.headers)
@@ -229,7 +235,9 @@ def _fault(error: Mapping[str, Any], body: Any) -> tuple[str, str]:
     if tuple(error["loc"]) == ("body",):
         if error["input"] in (None, b""):
             return "", "the body is empty or null; send a JSON object"
-        return "", "the body is not a JSON object; send one, with the header Content-Type: application/json"
+        if isinstance(error["input"], bytes):  # as it came: it was not read as JSON
+            return "", "the body lacks the header Content-Type: application/json, so it was not read; send it with that"
+        return "", "the body is not a JSON object; send one"
     return _place(error["loc"]), field_fault(error)
 
 

@@ -1,7 +1,8 @@
 """The process of a server: its socket, its signals, its start and its end.
 
-SIGTERM, SIGINT and SIGHUP stop the server: it takes no new requests, finishes those in flight, and closes collections
-and models. A second signal ends the process at once; the collections lose nothing that was acknowledged.
+SIGTERM and SIGINT stop the server: it takes no new requests, finishes those in flight, and closes collections and
+models. A second signal ends the process at once; the collections lose nothing that was acknowledged. SIGHUP does the
+same if the process has a terminal, which sends it when it closes; else it is a request to reload, and does nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
 import os
 import signal
 import socket
@@ -28,9 +30,11 @@ from twinvec_serve.safety.exposure import check_exposure
 from twinvec_serve.services import Services
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS, ServeSettings
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+_TERMINAL = "/dev/tty"
 _KEEP_ALIVE_SECONDS = 75  # over the 60 s of most proxies, so that none writes to a closed connection
 _WAITING = 2048  # connections
+
+logger = logging.getLogger(__name__)
 
 
 def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Callable[[], None]) -> None:
@@ -109,15 +113,36 @@ async def _serve(
     services: Services = app.state.services
     begin_stop = partial(services.collections.stop_in, settings.stop_seconds)
     server = _Server(_config(app, settings), ready, stopping, begin_stop)
-    for each in _SIGNALS:
-        if signal.getsignal(each) is not signal.SIG_IGN:  # nohup ignores SIGHUP
-            signal.signal(each, server.handle_exit)
+    _catch_signals(server)
     async with app.router.lifespan_context(app):
         trimming = asyncio.create_task(trim_regularly())
         try:
             await server.serve(sockets)
         finally:
             trimming.cancel()
+
+
+def _catch_signals(server: _Server) -> None:
+    caught: dict[int, Callable[[int, FrameType | None], None]] = dict.fromkeys(
+        (signal.SIGINT, signal.SIGTERM), server.handle_exit
+    )
+    if hasattr(signal, "SIGHUP"):
+        caught[signal.SIGHUP] = server.handle_exit if _has_terminal() else _tell_to_restart
+    for each, handler in caught.items():
+        if signal.getsignal(each) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(each, handler)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open(_TERMINAL, os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _tell_to_restart(_signal: int, _frame: FrameType | None) -> None:
+    logger.warning("SIGHUP does nothing: restart the server, and it reads keys and certificates again")
 
 
 def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:

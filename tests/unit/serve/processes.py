@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,9 +47,18 @@ def command(folder: Path, model: Path, *options: str) -> list[str]:
 
 @contextmanager
 def serving(
-    folder: Path, model: Path, *options: str, errors: IO[str] | int | None = None, **environment: str
+    folder: Path,
+    model: Path,
+    *options: str,
+    errors: IO[str] | int | None = None,
+    terminal: int | None = None,
+    **environment: str,
 ) -> Iterator[Server]:
-    """Start a server and wait until it is ready; at the end it is killed if it still runs."""
+    """Start a server and wait until it is ready; at the end it is killed if it still runs.
+
+    It has no terminal to end it, or that of which ``terminal`` is an open file.
+    """
+    own = None if terminal is None else partial(fcntl.ioctl, terminal, termios.TIOCSCTTY, 0)
     process = subprocess.Popen(
         command(folder, model, *options),
         stdout=subprocess.PIPE,
@@ -54,6 +66,8 @@ def serving(
         text=True,
         env=os.environ | environment,
         cwd=folder,
+        start_new_session=True,
+        preexec_fn=own,
     )
     assert process.stdout is not None
     try:

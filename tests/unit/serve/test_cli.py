@@ -138,14 +138,26 @@ def as_on_a_terminal():
 
 @SLOW
 def test_a_server_starts_answers_and_ends_with_a_signal(as_on_a_terminal, tmp_path, tiny):
+    ours, terminal = os.openpty()
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        with serving(tmp_path, tiny, errors=subprocess.PIPE) as server:
+        with serving(tmp_path, tiny, errors=subprocess.PIPE, terminal=terminal) as server:
             assert server.ready["models"] == ["tiny"]
             assert httpx.get(f"{server.address}/readyz", timeout=120).json() == {"status": "ok"}
             assert server.stop(sig) == 0
             said = server.process.stderr.read()
             assert "stopping" in said
             assert "Traceback" not in said
+    os.close(terminal)
+    os.close(ours)
+
+
+@SLOW
+def test_without_a_terminal_sighup_says_what_to_do_and_stops_nothing(as_on_a_terminal, tmp_path, tiny):
+    with serving(tmp_path, tiny, errors=subprocess.PIPE) as server:
+        server.process.send_signal(signal.SIGHUP)
+        assert "restart the server" in server.process.stderr.readline()
+        assert httpx.get(f"{server.address}/readyz", timeout=120).status_code == 200
+        assert server.stop(signal.SIGTERM) == 0
 
 
 def begun_request(server: Server, body: bytes) -> socket.socket:
@@ -186,8 +198,14 @@ def test_a_second_signal_ends_at_once(tmp_path, tiny):
 @SLOW
 def test_a_request_that_does_not_end_is_given_up(tmp_path, tiny):
     options = ["--stop-seconds", "1"]
-    with serving(tmp_path, tiny, *options, errors=subprocess.PIPE) as server, begun_request(server, BODY):
-        assert server.stop(signal.SIGTERM) == 0
+    with serving(tmp_path, tiny, *options, errors=subprocess.PIPE) as server, begun_request(server, BODY) as connection:
+        server.process.send_signal(signal.SIGTERM)
+        answered = b""
+        while part := connection.recv(65536):
+            answered += part
+        assert answered.startswith(b"HTTP/1.1 503")
+        assert b'"code":"server_stopped"' in answered
+        assert server.process.wait(120) == 0
 
 
 @SLOW

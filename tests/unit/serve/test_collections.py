@@ -224,6 +224,14 @@ def test_a_parameter_that_is_wrong_is_named_in_plain_words(served, path, body, t
 
 
 @pytest.mark.parametrize("path", ["/v1/search", "/v1/embeddings", "/v2/rerank"])
+@pytest.mark.parametrize("headers", [{"Content-Type": "text/plain"}, {}])
+def test_a_header_that_hides_the_json_is_told(served, path, headers):
+    answer = served.post(path, content=b'{"input": "a text", "query": "a text"}', headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("the body lacks the header Content-Type")
+
+
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/embeddings", "/v2/rerank"])
 def test_a_body_with_a_number_of_too_many_digits_is_told_so(served, path):
     body = '{"dimensions": ' + "1" * 10_000 + "}"
     assert refusal(served, path, body)["message"].endswith("or has a number of too many digits")

@@ -6,6 +6,8 @@ import asyncio
 import json
 import tempfile
 import threading
+from contextlib import ExitStack
+from itertools import count
 
 import httpx
 import pytest
@@ -19,7 +21,7 @@ from twinvec_qdrant.settings import NEWEST_READING
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain_line
-from twinvec_serve.errors import Overloaded
+from twinvec_serve.errors import Overloaded, ServerStopsError
 from twinvec_serve.routes.description import EXAMPLES
 
 ADDRESS = "http://127.0.0.1:6380"
@@ -596,3 +598,20 @@ async def test_more_ingests_than_may_wait_are_turned_away(monkeypatch):
     assert await asyncio.gather(*waiting) == [True, True]
     assert await ingests.write(Opened(), lambda: "written") == "written"
     await ingests.finish()
+
+
+async def test_the_stop_ends_ingests_first_however_long_other_collections_take(tiny_model, tmp_path):
+    app = create_app(settings_of(tiny_model("bert"), tmp_path))
+    async with app.router.lifespan_context(app):
+        collections = app.state.services.collections
+        others = [await collections.create(f"other{number}", None, {}) for number in range(9)]  # more than threads
+        docs = await collections.create("docs", None, {"chunking": False})
+        with ExitStack() as stack:
+            for each in others:
+                stack.enter_context(each._backend.undisturbed())  # as a call of the engine that takes long
+            ingest = collections.ingests.begin(docs, ({"id": str(each), "text": "a text"} for each in count()))
+            collections.stop_in(0)
+            with pytest.raises(ServerStopsError):
+                await asyncio.wait_for(asyncio.shield(ingest.done), 60)
+    with Collection.open("docs", tmp_path / "store", encoder=Encoder(str(tiny_model("bert")))) as again:
+        assert again.count() >= ingest.report.new

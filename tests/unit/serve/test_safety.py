@@ -8,15 +8,17 @@ import logging
 import ssl
 import subprocess
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from fastapi import Depends, Request
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant.serving.process import serving_process
 from twinvec_serve import ServeSettings, create_app
+from twinvec_serve.errors import RequestError
 from twinvec_serve.safety.exposure import check_exposure
 from twinvec_serve.safety.key_files import find_keys
 from twinvec_serve.safety.keys import reads
@@ -178,6 +180,7 @@ def test_keys_of_a_file_are_of_two_kinds(tmp_path):
         (f"\nread {KEY} {OTHER}\n", "line 2: expected read KEY, write KEY or KEY"),
         (f"admin {KEY}\n", "line 1: expected"),
         ("short-secret\n", "line 1: the key has 12 characters, and at least 16 are safe"),
+        (f"read {KEY}\nwrite {OTHER}\n{KEY}\n", "one key is given both as read and as write"),
         (f"{KEY}-ü\n", "line 1: a key has letters, digits and signs of ASCII"),
         (b"\xff\xfe\x00", "it is not UTF-8"),
     ],
@@ -189,6 +192,11 @@ def test_a_file_of_keys_is_refused_without_quoting_it(tmp_path, content, message
         find_keys(file, {})
     assert KEY not in str(refused.value)
     assert "short-secret" not in str(refused.value)
+
+
+def test_one_key_of_both_kinds_is_refused_in_the_environment_too():
+    with pytest.raises(ConfigurationError, match="both as read and as write"):
+        find_keys(None, {"TWINVEC_API_KEY": KEY, "TWINVEC_READ_API_KEY": KEY})
 
 
 def test_a_file_of_keys_that_everybody_can_read_gets_a_warning(tmp_path, caplog):
@@ -386,7 +394,9 @@ def test_an_allowed_page_may_ask_beforehand_and_learns_of_errors():
     asked = client(allow_origins=("https://search.example.com",), read_keys=(KEY,))
     page = {"Origin": "https://search.example.com"}
     wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
-    assert asked.options("/v1/echo", headers=page | wanted).status_code == 200
+    answer = asked.options("/v1/echo", headers=page | wanted)
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-methods"] == "GET, POST"  # no route has another one
     refused = asked.post("/v1/echo", headers=page)
     assert refused.status_code == 401
     assert refused.headers["access-control-allow-origin"] == "https://search.example.com"
@@ -473,6 +483,28 @@ def test_refusals_have_the_headers_too():
 def test_https_is_kept_to(tmp_path):
     answer = client(tls_cert=tmp_path / "c", tls_key=tmp_path / "k").get("/healthz")
     assert answer.headers["strict-transport-security"]
+
+
+def test_the_reason_of_an_error_is_logged_once_a_minute(caplog):
+    app = create_app()
+    place = uuid4().hex  # reasons of other tests may have been logged
+
+    @app.get("/v1/fails/{kind}")
+    async def fails(kind: str) -> None:
+        free = len(caplog.messages)
+        if kind == "full":
+            raise StoreUnavailableError(f"{place}: the disk is full: {free} MB are free")
+        if kind == "engine":
+            raise StoreError(f"{place}: the engine could not search: the words of a text")
+        raise RequestError(f"{place}: the models are being loaded", code="starting", status=503)
+
+    asked = TestClient(app, base_url="http://127.0.0.1:6380")
+    for kind, status in (("full", 503), ("full", 503), ("full", 503), ("starting", 503), ("engine", 502)):
+        assert asked.get(f"/v1/fails/{kind}").status_code == status
+    reasons = [each for each in caplog.messages if "answered with" in each]
+    full, engine = reasons
+    assert full.startswith(f"requests are answered with 503 (store_unavailable): {place}: the disk is full")
+    assert engine.startswith("requests are answered with 502 (store_failed): the engine failed")
 
 
 def test_logs_and_settings_name_no_text_and_no_key(caplog):

@@ -33,6 +33,7 @@ def test_searches_go_on_and_writes_are_answered_with_an_error(tiny, tmp_path, mo
                 assert error["code"] == "store_unavailable"
                 assert "disk is full" in error["message"] or "No space left" in error["message"]
                 assert "remove other files" in error["message"]
+                assert "if twinvec serve has the store, stop it first" in error["message"]
             assert found(client) == "tea"
 
         with TestClient(create_app(settings), base_url=address) as client:

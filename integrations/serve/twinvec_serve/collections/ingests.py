@@ -72,6 +72,10 @@ class Ingests:
         """Whether some wait for ingests of other collections, since too many run at once."""
         return self._threads.statistics().tasks_waiting > 0
 
+    def writes_to(self, name: str) -> bool:
+        """Return whether an ingest or a deletion in a collection is under way or waits."""
+        return self._waiting[name] > 0
+
     def begin(self, opened: Collection, documents: Iterable[Any], total: int | None = None, **options: Any) -> Ingest:
         """Begin an ingest, which goes on if nobody waits for it; raise Overloaded if too many of the collection wait.
 

@@ -31,6 +31,7 @@ from twinvec_qdrant import (
     search_as_asked,
 )
 from twinvec_serve.collections.ingests import Ingests
+from twinvec_serve.collections.uploads import remove_leftovers
 from twinvec_serve.errors import Overloaded, RequestError, UnknownModel
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
@@ -84,8 +85,11 @@ class OpenCollections:
     async def start(self) -> None:
         """Say in the store's folder that this process serves it, if the settings name the server's address.
 
+        Uploaded files that a killed server has left are removed.
+
         Raise StoreBusyError if another process serves the store.
         """
+        await self.run(remove_leftovers)
         settings = self._settings
         if settings.url is None and settings.address is not None:
             certificate = None
@@ -103,14 +107,16 @@ class OpenCollections:
         await self.ingests.finish()
         if self._end is not None:
             self._end.cancel()
-        for name in list(self._open):
-            async with self._lock(name):
-                if (opened := self._open.pop(name, None)) is not None:
-                    await self.run(_close, opened)
+        await asyncio.gather(*map(self._stop_one, list(self._open)))
         for threads in (self._search_threads, self._threads):
             threads.shutdown(wait=False)
         if self._announcement is not None:
             self._announcement.close()
+
+    async def _stop_one(self, name: str) -> None:
+        async with self._lock(name):
+            if (opened := self._open.pop(name, None)) is not None:
+                await self.run(_close, opened)
 
     async def run(self, function: Callable[..., T], *given: Any, **options: Any) -> T:
         """Call a function in a thread."""
@@ -239,9 +245,10 @@ class OpenCollections:
             self._waiting -= 1
 
     async def _give_up(self) -> None:
+        """Close all collections, those that are written to first: every later use is an error, also for the writer."""
         self.ingests.give_up()
-        for opened in list(self._open.values()):
-            await self.run(_close, opened)  # every later use is an error, also for the thread that writes
+        ordered = sorted(self._open.values(), key=lambda each: not self.ingests.writes_to(each.name))
+        await asyncio.gather(*(self.run(_close, each) for each in ordered))  # in as many threads as there are
 
     def _opened(self, name: str) -> Collection:
         """Open a collection with the served model of its space, or else with the model that it records."""

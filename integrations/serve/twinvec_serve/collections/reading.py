@@ -1,4 +1,4 @@
-"""Documents as requests bring them: JSON lines as they come in, and uploaded files.
+"""Documents as requests bring them: JSON lines as they come in.
 
 The commands of twinvec send what they have read from files (``form=read``): documents with their pages, and what could
 not be read, each in a line of its own, as ``twinvec_qdrant.written_line`` writes it.
@@ -6,23 +6,16 @@ not be read, each in a line of its own, as ``twinvec_qdrant.written_line`` write
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 from anyio import to_thread
-from starlette.datastructures import UploadFile
 
 from twinvec.errors import DocumentError, InputError, TwinvecError
 from twinvec.retrieval.documents import as_document, parse_record
 from twinvec_qdrant import Empty, Failure, read_line
-from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import SMALL_BYTES, decoder_for
-
-_BLOCK = 1 << 20
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 async def ndjson_pages(
@@ -115,35 +108,3 @@ def _document(number: int, line: bytes | None, most_bytes: int, read: Callable[[
         return read(parse_record(line, decoder_for(line)), number)
     except TwinvecError as error:
         return Failure(f"line {number}", str(error).removeprefix(f"document {number}: "), hides=True)
-
-
-async def save_files(files: list[UploadFile], folder: Path) -> None:
-    """Write uploaded files below a folder, at the paths that their names give.
-
-    Raise RequestError if a name is no path inside the folder, or two files have the same.
-    """
-    for each in files:
-        place = folder / _inside(each.filename or "")
-        try:
-            if place.exists():
-                raise RequestError(f"two files are named {each.filename!r}", param="files", code="same_name")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("xb") as file:
-                while block := await each.read(_BLOCK):
-                    file.write(block)
-        except OSError as error:
-            raise RequestError(
-                f"the file {each.filename!r} cannot be taken: {error.strerror}", param="files", code="bad_name"
-            ) from None
-
-
-def _inside(name: str) -> PurePosixPath:
-    path = PurePosixPath(name.replace("\\", "/"))
-    usual = path.parts and not path.is_absolute() and ".." not in path.parts and not _CONTROL.search(name)
-    if not usual or any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts):
-        raise RequestError(
-            f"{name[:200]!r} cannot be the name of a file: expected a relative path without .. and control characters",
-            param="files",
-            code="bad_name",
-        )
-    return path

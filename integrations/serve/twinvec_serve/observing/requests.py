@@ -5,12 +5,13 @@ The log has the method, the route's pattern, the status and the time: no path, n
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from twinvec_serve.errors import error_answer
+from twinvec_serve.errors import ServerStopsError, error_answer
 from twinvec_serve.observing.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,10 @@ class Observed:
 
         try:
             await self._app(scope, receive, noting_status)
+        except asyncio.CancelledError:  # the server's stop does not wait for the request any longer
+            if status:
+                raise
+            await error_answer(ServerStopsError())(scope, receive, noting_status)
         except Exception as error:
             answer = error_answer(error)  # which logs it
             if status:

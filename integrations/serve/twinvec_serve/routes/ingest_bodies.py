@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 from fastapi import Request
@@ -18,7 +16,8 @@ from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import parse_json
 from twinvec_qdrant import Failure, RootElsewhere, read_source
 from twinvec_serve.collections.ingests import Ingests
-from twinvec_serve.collections.reading import ndjson_pages, plain, plain_line, read_by_command, save_files
+from twinvec_serve.collections.reading import ndjson_pages, plain, plain_line, read_by_command
+from twinvec_serve.collections.uploads import UploadFolder, save_files
 from twinvec_serve.errors import ClientGoneError, RequestError
 from twinvec_serve.json_texts import decoder_for, itself
 from twinvec_serve.routes.answers import knows_secret
@@ -193,7 +192,7 @@ async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -
         files = [each for each in form.getlist("files") if isinstance(each, UploadFile)]
         if not files:
             raise RequestError("no files: name the parts of the body files", param="files", code="invalid_request")
-        folder = await shared.collections.run(tempfile.TemporaryDirectory, prefix="twinvec-upload-")
-        stack.push_async_callback(shared.collections.run, folder.cleanup)
-        await save_files(files, Path(folder.name))
-    return await shared.collections.run(read_source, folder.name, gitignore=False)
+        folder = await shared.collections.run(UploadFolder)
+        stack.push_async_callback(shared.collections.run, folder.remove)
+        await save_files(files, folder.path)
+    return await shared.collections.run(read_source, folder.path, gitignore=False)

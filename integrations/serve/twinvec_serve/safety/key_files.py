@@ -33,8 +33,8 @@ def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
     """Return the keys of a file and of the environment.
 
     Each line has one key: ``read KEY``, or ``write KEY``. A ``KEY`` alone may write. ``#`` begins a comment. Raise
-    ConfigurationError, with the number of the line, if the file cannot be read, has no key, or a key is too short or
-    has blanks. A file that every user of the machine can read gets a warning.
+    ConfigurationError, with the number of the line, if the file cannot be read, has no key, a key is too short or
+    has blanks, or one is of both kinds. A file that every user of the machine can read gets a warning.
     """
     read: list[SecretStr] = []
     write: list[SecretStr] = []
@@ -44,6 +44,11 @@ def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
     for name, keys in ((READ_VARIABLE, read), (WRITE_VARIABLE, write)):
         if environment.get(name):
             keys.append(_checked(environment[name], f"the environment variable {name}"))
+    if set(read) & set(write):
+        raise ConfigurationError(
+            f"{file or READ_VARIABLE}: one key is given both as read and as write, and it would write; remove one of "
+            "the two, or make another key"
+        )
     return Keys(tuple(read), tuple(write))
 
 

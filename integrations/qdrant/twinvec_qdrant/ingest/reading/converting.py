@@ -16,6 +16,7 @@ from zipfile import is_zipfile
 from twinvec.errors import DocumentError, MissingExtraError, TwinvecError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
+from twinvec_qdrant.ingest.office_archives import check_archive
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
 from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES, BOOK, PAGES, cleaned, cleaned_book, page_of_archive
 from twinvec_qdrant.settings import NEWEST_READING
@@ -45,7 +46,7 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     version 3.
 
     Raises:
-        DocumentError: the document is broken, or is of another format than its name says.
+        DocumentError: the document is broken, is of another format than its name says, or unpacks to too much.
         MissingExtraError: markitdown, or another package that it needs for this format, is missing.
     """
     _check_format(data, suffix)
@@ -96,6 +97,8 @@ def _check_format(data: bytes, suffix: str) -> None:
         raise DocumentError(f"not of the format that its name ({suffix}) says; save it again, or rename it")
     if beginning == _ZIP and not is_zipfile(BytesIO(data)):
         raise DocumentError(f"damaged: a {suffix} file is a zip archive, and this one has no end; get the file again")
+    if beginning == _ZIP:
+        check_archive(data, suffix)
     if suffix == ".ipynb":
         _check_notebook(data)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,18 @@ from twinvec_qdrant.stores.served_tests import fitted
 open_backends: dict[Path, EmbeddedBackend] = {}
 """The open backends of this process, by folder; hold ``opening`` to read or change them."""
 
-opening = threading.Lock()
+opening = threading.Condition(threading.Lock())
+
+ending: set[EmbeddedBackend] = set()
+"""The backends that are being closed for good; hold ``opening`` to read or change them."""
+
+
+@contextmanager
+def opening_of(path: Path) -> Iterator[None]:
+    """Hold ``opening`` while no backend of this folder is being closed; those of other folders may be."""
+    with opening:
+        opening.wait_for(lambda: all(each.place != path for each in ending))
+        yield
 
 
 class EmbeddedBackend(SharedEngine, Backend):
@@ -240,10 +251,17 @@ class EmbeddedBackend(SharedEngine, Backend):
         """Close one opening; the last one closes the engine, and other processes can open the collection."""
         with opening:
             self.users -= 1
-            if self.users == 0:
-                if open_backends.get(self._original.path) is self:
-                    del open_backends[self._original.path]
-                self.end()
+            if self.users:
+                return
+            if open_backends.get(self._original.path) is self:
+                del open_backends[self._original.path]
+            ending.add(self)
+        try:
+            self.end()  # may take a second, in which other collections are opened and closed
+        finally:
+            with opening:
+                ending.discard(self)
+                opening.notify_all()
 
     def _update(self, operation: edge.UpdateOperation, room: int = WRITE_ROOM) -> None:
         self._check_there()

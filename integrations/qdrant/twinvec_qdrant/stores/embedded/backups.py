@@ -24,7 +24,7 @@ from pathlib import Path
 from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreUnavailableError
 from twinvec.support.atomic import PARTIAL, sync_file, sync_files
 from twinvec_qdrant.report import Backup
-from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening
+from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening_of
 from twinvec_qdrant.stores.embedded.checksums import CLOSED, Checksums, named_files
 from twinvec_qdrant.stores.embedded.folder import DESCRIPTION, CollectionFolder, copied_tree, parsed
 from twinvec_qdrant.stores.embedded.turns import Turns
@@ -82,7 +82,7 @@ def read_backup(source: Path) -> Backup:
 def restore(source: Path, folder: CollectionFolder, *, overwrite: bool, wait_seconds: float) -> None:
     """Make the collection what its backup is; an existing one stays until all is copied."""
     _check_files(source)
-    with opening:
+    with opening_of(folder.path):
         if folder.path in open_backends:
             raise StoreBusyError(f"{folder.path}: open in this process; close it before it is restored")
         with Turns(folder.path).alone(wait_seconds):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import StoreError
-from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening
+from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, ending, open_backends, opening
 
 _KNOWN = frozenset({"location", "place", "exclusive", "can_await", "close", "__class__", "__dict__"})
 
@@ -49,6 +49,7 @@ def _leave_to_parent() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(backend))  # never freed: that would release the parent's locks
         backend.__class__ = InheritedBackend
     open_backends.clear()
+    ending.clear()
     opening._at_fork_reinit()  # type: ignore[attr-defined]  # as threading does; another thread may have held it
 
 

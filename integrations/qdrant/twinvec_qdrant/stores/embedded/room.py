@@ -24,7 +24,10 @@ OPEN_ROOM = 4 * 2**20
 _OPEN_FILES = 16
 """Number of files that the engine, the locks and a close may make."""
 
-MAKE_ROOM = "remove other files, or a collection that nobody needs (twinvec drop, which needs no room)"
+MAKE_ROOM = (
+    "remove other files, or a collection that nobody needs (twinvec drop, which needs no room; if twinvec serve has "
+    "the store, stop it first)"
+)
 """What to do about a full disk."""
 
 _REPLAY = 4

@@ -15,7 +15,7 @@ import qdrant_edge as edge
 from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreError, StoreUnavailableError
 from twinvec_qdrant.serving.process import check_not_served
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, Damage, NewCollection, Store
-from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening
+from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening_of
 from twinvec_qdrant.stores.embedded.engine import engine_errors
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
 from twinvec_qdrant.stores.embedded.forks import watch_forks
@@ -86,7 +86,7 @@ class EmbeddedStore(Store):
         folder = self._folder
         if not folder.path.is_dir():
             return
-        with opening:
+        with opening_of(folder.path):
             if folder.path in open_backends:
                 raise StoreBusyError(f"{folder.path}: open in this process; close it before it is dropped")
             check_not_served(self._path)
@@ -107,7 +107,7 @@ class EmbeddedStore(Store):
 
     def _salvage(self) -> None:
         folder = self._folder
-        with opening, Turns(folder.path).alone(self._wait_seconds):
+        with opening_of(folder.path), Turns(folder.path).alone(self._wait_seconds):
             folder.settle()
             known, before = folder.checksums(was_given=True)
             files = before.missing(folder.shard) if before else []
@@ -123,7 +123,7 @@ class EmbeddedStore(Store):
     def _open(self, new: NewCollection | None) -> EmbeddedBackend:
         """Open the collection; with ``new``, create it first if it does not exist."""
         folder = self._folder
-        with opening:
+        with opening_of(folder.path):
             if (shared := open_backends.get(folder.path)) is not None:
                 if not shared.is_gone():
                     shared.users += 1

@@ -1,0 +1,37 @@
+"""The reasons of answers that blame the server, as the log has them: each once a minute, whatever number of requests.
+
+An error of the engine may quote a text, so the log has its kind only.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+
+logger = logging.getLogger(__name__)
+
+_EVERY_SECONDS = 60.0
+_MOST = 1000
+_EXPECTED = "starting"
+_MAY_QUOTE = "store_failed"
+_NUMBER = re.compile(r"\d+")
+
+_logged: dict[str, float] = {}
+
+
+def log_reason(status: int, code: str | None, message: str) -> None:
+    """Log why an answer has a status of 500 or more, unless that was logged within the last minute.
+
+    Numbers in a reason do not make another one of it. That the server starts is no reason.
+    """
+    if code == _EXPECTED:
+        return
+    reason = "the engine failed; the client was told why" if code == _MAY_QUOTE else message
+    key, now = f"{code} {_NUMBER.sub('', reason)}", time.monotonic()
+    if now - _logged.get(key, -_EVERY_SECONDS) < _EVERY_SECONDS:
+        return
+    if len(_logged) >= _MOST:
+        _logged.clear()
+    _logged[key] = now
+    logger.warning("requests are answered with %d (%s): %s", status, code, reason)

@@ -1,0 +1,84 @@
+"""Uploaded files: private, gone after their ingest, and gone after the next start if the server was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import tempfile
+import threading
+from io import BytesIO
+
+import httpx
+import pytest
+from starlette.datastructures import UploadFile
+
+from twinvec_serve.collections.uploads import UploadFolder, remove_leftovers, save_files
+from unit.serve.processes import serving
+
+FILES = [("files", ("notes/a.md", b"a confidential text"))]
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder for temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def uploaded() -> UploadFolder:
+    folder = UploadFolder()
+    asyncio.run(save_files([UploadFile(BytesIO(b"a text"), filename="notes/a.md")], folder.path))
+    return folder
+
+
+def test_files_are_for_their_user_only(temporary):
+    folder = uploaded()
+    file = folder.path / "notes" / "a.md"
+    assert file.read_bytes() == b"a text"
+    assert file.stat().st_mode & 0o777 == 0o600
+    (outer,) = temporary.iterdir()
+    assert outer.stat().st_mode & 0o777 == 0o700
+    folder.remove()
+    assert not list(temporary.iterdir())
+
+
+def test_only_folders_whose_process_has_died_are_removed(temporary):
+    folder = uploaded()
+    for name in ("twinvec-upload-of-an-older-version", "another"):  # nobody knows whether they are used
+        (temporary / name).mkdir()
+    (temporary / "twinvec-upload-link").symlink_to(temporary / "another")
+    (temporary / "another" / "lock").touch()
+    before = set(temporary.iterdir())
+    remove_leftovers()
+    assert set(temporary.iterdir()) == before
+    folder._held.close()  # as a kill does it
+    remove_leftovers()
+    assert set(temporary.iterdir()) == before - {folder._folder}
+
+
+@pytest.mark.slow
+def test_a_start_removes_what_a_killed_server_has_left(tmp_path, tiny):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+
+    def ingest(address: str) -> None:
+        large = [("files", (f"{number}.md", b"a confidential text\n\n" * 2000)) for number in range(200)]
+        with pytest.raises(httpx.HTTPError):
+            httpx.post(f"{address}/v1/collections/docs/documents", files=[*FILES, *large], timeout=120)
+
+    with serving(tmp_path, tiny, TMPDIR=str(temporary)) as server:
+        assert httpx.post(f"{server.address}/v1/collections", json={"name": "docs"}, timeout=120).status_code == 201
+        asking = threading.Thread(target=ingest, args=(server.address,))
+        asking.start()
+        while not list(temporary.glob("twinvec-upload-*/files/notes/a.md")):
+            assert asking.is_alive()
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+        asking.join()
+    assert list(temporary.glob("twinvec-upload-*"))
+    with serving(tmp_path, tiny, errors=subprocess.PIPE, TMPDIR=str(temporary)) as server:
+        assert not list(temporary.glob("twinvec-upload-*"))
+        assert server.stop(signal.SIGTERM) == 0
+        assert "a killed server has left" in server.process.stderr.read()
