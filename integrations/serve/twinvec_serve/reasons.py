@@ -23,7 +23,7 @@ _logged: dict[str, float] = {}
 def log_reason(status: int, code: str | None, message: str) -> None:
     """Log why an answer has a status of 500 or more, unless that was logged within the last minute.
 
-    Numbers in a reason do not make another one of it. That the server starts is no reason.
+    Reasons that differ only in numbers count as the same. A server that is starting logs nothing.
     """
     if code == _EXPECTED:
         return

@@ -485,9 +485,10 @@ def test_https_is_kept_to(tmp_path):
     assert answer.headers["strict-transport-security"]
 
 
-def test_the_reason_of_an_error_is_logged_once_a_minute(caplog):
+def test_the_reason_of_an_error_is_logged_once_a_minute(caplog, monkeypatch):
+    monkeypatch.setattr("twinvec_serve.reasons._logged", {})  # other tests may have logged the same
     app = create_app()
-    place = uuid4().hex  # reasons of other tests may have been logged
+    place = uuid4().hex
 
     @app.get("/v1/fails/{kind}")
     async def fails(kind: str) -> None:
