@@ -12,7 +12,7 @@ import torch
 
 import models
 from twinvec import CrossEncoderReranker, Encoder
-from twinvec.errors import EngineError
+from twinvec.errors import ConfigurationError, EngineError
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
@@ -61,8 +61,9 @@ def test_a_gpu_is_the_default(tiny_model):
 
 
 @pytest.mark.parametrize("precision", LEAST_COSINE)
-def test_token_states_are_those_of_the_cpu(tiny_model, precision):
-    folder = tiny_model("bert")
+@pytest.mark.parametrize("kind", models.BACKBONES)
+def test_token_states_are_those_of_the_cpu(tiny_model, kind, precision):
+    folder = tiny_model(kind)
     for gpu, cpu in zip(
         on_gpu(folder, precision).encode_tokens(TEXTS), on_cpu(folder).encode_tokens(TEXTS), strict=True
     ):
@@ -77,6 +78,7 @@ def test_scores_of_pairs_are_those_of_the_cpu(tiny_cross_encoder, kind, precisio
     pairs = [(query, text) for query in TEXTS[:5] for text in TEXTS[5:80]]
     gpu = CrossEncoderReranker(folder, engine="torch", device="cuda", precision=precision)
     cpu = CrossEncoderReranker(folder, engine="torch", device="cpu")
+    assert (gpu.engine._unpadded is None) == (precision == "float32")
     difference = np.abs(gpu.score(pairs) - cpu.score(pairs)).max()
     assert difference < {"float32": 1e-5, "float16": 5e-3, "bfloat16": 5e-2}[precision]
 
@@ -144,5 +146,5 @@ def test_several_devices_give_the_vectors_of_one(tiny_model):
 
 
 def test_a_gpu_that_is_not_there_is_named(tiny_model):
-    with pytest.raises(Exception, match="cuda:99"):
+    with pytest.raises(ConfigurationError, match="cuda:99"):
         Encoder(tiny_model("bert"), device="cuda:99").encode("fox")

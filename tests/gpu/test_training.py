@@ -67,8 +67,9 @@ def test_a_run_is_that_of_the_cpu(run, no_dropout, tmp_path, batches):
     cpu = run("cpu", device="cpu", batches={"size": 16, **batches})
     gpu = run("gpu", batches={"size": 16, **batches})
     assert gpu.loss == pytest.approx(cpu.loss, rel=1e-3)
-    # AdamW moves a weight by the sign of its gradient: where that is almost 0, by up to a learning rate a step
-    assert farthest(weights(tmp_path / "cpu"), weights(tmp_path / "gpu")) < 8e-3
+    # AdamW moves a weight by the sign of its gradient, also where that is almost 0. The eight steps move one by up to
+    # 4e-3; on an H200, the farthest were 1.1e-3 apart.
+    assert farthest(weights(tmp_path / "cpu"), weights(tmp_path / "gpu")) < 2e-3
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])

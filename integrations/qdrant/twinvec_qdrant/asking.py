@@ -188,13 +188,14 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
 
 
 def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, ...]:
-    """Return the id of the document that a query names, by looking up the ids that it may mean; no other is read."""
+    """Return the id of the document that a query names, or nothing; only ids are looked up."""
     from twinvec_qdrant.ingest.reading.files import NAMED_SUFFIXES
 
     if not named_ids(text, (), ()):
         return ()
     ids = named_ids(text, [root.prefix for root in opened.roots() if not root.first], NAMED_SUFFIXES)
-    there = opened.find({"$and": [filter, {"id": ids}]}) if filter else [each.id for each in opened.get(ids)]
+    wanted: Filter = {"id": ids}
+    there = set(opened.find({"$and": [filter, wanted]} if filter else wanted))
     return tuple([each for each in ids if each in there][:1])
 
 

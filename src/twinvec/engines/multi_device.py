@@ -28,7 +28,7 @@ from twinvec.tokens.batching import Batch
 
 LoadEngine = Callable[[str], AnyEngine]
 
-_GPU_PIPES = 2  # batches of a process with a GPU: one is computed, the other sent or fetched
+_GPU_PIPES = 2  # while a process computes one batch on its GPU, the second pipe takes the next
 
 
 def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str] | None:

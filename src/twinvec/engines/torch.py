@@ -40,9 +40,9 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 class _Torch:
     """A device, with what both engines do on it.
 
-    One batch is computed at a time: all cores of a CPU compute it, and a GPU waits for Python to launch its kernels,
-    which two threads do more slowly than one. A fork of a process that has computed on the CPU computes on one core:
-    torch would wait for ever for the threads that the fork lacks.
+    A device computes one batch at a time: all cores of a CPU compute it, and a GPU waits for Python to launch its
+    kernels, which two threads do more slowly than one. A fork of a process that has computed on the CPU computes on one
+    core: torch would wait for ever for the threads that the fork lacks.
     """
 
     workers = 1
@@ -55,7 +55,6 @@ class _Torch:
         self._dtype = _DTYPES[precision]
         self._is_gpu = self._device.type == "cuda"
         self._halving = _Halving()
-        self._one_batch: AbstractContextManager[Any] = threading.Lock() if self._is_gpu else contextlib.nullcontext()
         self.name = f"torch, {self._device}, {precision}"
         self.token_budget = _token_budget(self._device)
         if self._device.type == "cpu":
@@ -74,7 +73,7 @@ class _Torch:
             if process != _Torch._process:
                 torch.set_num_threads(1)
         try:
-            with torch.inference_mode(), self._one_batch, quick_attention(self._device):
+            with torch.inference_mode(), _one_batch(self._device), quick_attention(self._device):
                 yield
         except (RuntimeError, IndexError) as error:
             raise EngineError(f"engine {self.name}: {error}") from error
@@ -158,19 +157,47 @@ class TorchScoringEngine(_Torch):
         return logits
 
 
+class _WithoutCudnn:
+    """Switch cuDNN's attention off for the whole process, until the last of those who compute has ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._before = bool(torch.backends.cuda.cudnn_sdp_enabled())  # type: ignore[no-untyped-call]
+                torch.backends.cuda.enable_cudnn_sdp(False)
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                torch.backends.cuda.enable_cudnn_sdp(self._before)
+
+
+_without_cudnn = _WithoutCudnn()
+_locks: dict[str, threading.Lock] = {}
+os.register_at_fork(after_in_child=_locks.clear)  # another thread may have held one
+
+
 def quick_attention(device: torch.device) -> AbstractContextManager[None]:
     """Compute the block without cuDNN's attention on a GPU; the choice holds for the whole process.
 
     cuDNN plans each shape of batch anew in each thread, which takes about 0.1 s, and batches of texts have many shapes.
     torch's other attentions take any shape.
     """
-    if device.type != "cuda":
-        return contextlib.nullcontext()
-    from torch.nn.attention import SDPBackend, sdpa_kernel
+    return _without_cudnn if device.type == "cuda" else contextlib.nullcontext()
 
-    others = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    chosen: AbstractContextManager[None] = sdpa_kernel(others)
-    return chosen
+
+def _one_batch(device: torch.device) -> AbstractContextManager[Any]:
+    """Compute the block while no other batch is computed on the device; torch itself does so on a CPU."""
+    if device.type == "cpu":
+        return contextlib.nullcontext()
+    return _locks.setdefault(f"{device.type}:{device.index or 0}", threading.Lock())
 
 
 def _token_budget(device: torch.device) -> int:

@@ -17,7 +17,7 @@ import torch
 
 import models
 from cases import slow
-from twinvec.engines.torch import TorchEngine, _Halving, _token_budget, quick_attention
+from twinvec.engines.torch import TorchEngine, _Halving, _one_batch, _token_budget, quick_attention
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.models.encoder_spec import read_spec
 from twinvec.support.cpu import available_cores
@@ -161,21 +161,51 @@ def test_a_gpu_computes_without_the_attention_of_cudnn(device, cudnn):
         torch.backends.cuda.enable_cudnn_sdp(before)
 
 
-def test_a_gpu_computes_one_batch_at_a_time(engine, monkeypatch):
-    """With the lock of a GPU, eight threads never compute at once."""
-    monkeypatch.setattr(engine, "_one_batch", threading.Lock())
-    at_once, most = [], []
+def test_the_attention_of_cudnn_is_off_until_the_last_has_computed():
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        one, two = quick_attention(torch.device("cuda:0")), quick_attention(torch.device("cuda:1"))
+        one.__enter__()
+        two.__enter__()
+        one.__exit__(None, None, None)
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        two.__exit__(None, None, None)
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
-    def compute(part):
-        at_once.append(1)
-        most.append(len(at_once))
-        time.sleep(0.001)
-        at_once.pop()
-        return torch.zeros(1)
+
+@pytest.mark.parametrize(("device", "together"), [("cuda", 1), ("mps", 1), ("cpu", 8)])
+def test_a_gpu_computes_one_batch_at_a_time(device, together):
+    """Two engines on one GPU share its lock; the CPU has none, so eight threads meet."""
+    meeting, at_once, most = threading.Barrier(8), [], []
+
+    def compute(_):
+        meeting.wait()
+        with _one_batch(torch.device(device)):
+            at_once.append(1)
+            most.append(len(at_once))
+            time.sleep(0.02)
+            at_once.pop()
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: engine._compute(compute, batch_of([2, 3])), range(40)))
-    assert most == [1] * 40
+        list(pool.map(compute, range(8)))
+    assert max(most) == 1 if together == 1 else max(most) > 1
+
+
+def test_a_fork_waits_for_no_batch_of_its_parent():
+    program = textwrap.dedent("""
+        import os, torch
+        from twinvec.engines.torch import _one_batch
+        with _one_batch(torch.device("cuda")):
+            child = os.fork()
+            if child == 0:
+                with _one_batch(torch.device("cuda:0")):
+                    os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    """)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 @pytest.mark.skipif(available_cores() < 2, reason="on one core, no engine has threads that a fork could lack")

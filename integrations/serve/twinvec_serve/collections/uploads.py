@@ -49,7 +49,7 @@ class UploadFolder:
 
     def remove(self) -> None:
         """Remove the folder and the files in it."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        _remove(self._folder)
         self._held.close()
 
 
@@ -61,8 +61,14 @@ def remove_leftovers() -> None:
         with suppress(OSError):
             found = folder.lstat()
             if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and _is_left(folder):
-                shutil.rmtree(folder)
+                _remove(folder)
                 logger.warning("removed the uploaded files that a killed server has left: %s", folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, its lock last: without one, the next server would not know that it is left."""
+    shutil.rmtree(folder / _FILES, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_left(folder: Path) -> bool:

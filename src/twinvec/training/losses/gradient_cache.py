@@ -116,10 +116,16 @@ class _Chunks:
     def _run(self, index: int) -> Tensor:
         rows, width = self._chunks[index], self._widths[index]
         cut = {name: values[rows, :width] for name, values in self._features.items()}
-        fast = self._device.type == "cpu" and not self._checkpoints
-        with FastCpuOps(sparse=not self._distributed) if fast else quick_attention(self._device):
+        with self._fast_operations():
             vectors: Tensor = self._model({**self._settings[index], **cut})["sentence_embedding"]
         return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+
+    def _fast_operations(self) -> AbstractContextManager[Any]:
+        if self._checkpoints:
+            return nullcontext()
+        if self._device.type == "cpu":
+            return FastCpuOps(sparse=not self._distributed)
+        return quick_attention(self._device)
 
     @property
     def _distributed(self) -> bool:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from twinvec.engines.torch import quick_attention
 from twinvec.errors import ConfigurationError
 from twinvec.training import objectives
 from twinvec.training.data.truncation import TruncationNotice
@@ -206,7 +207,8 @@ class PairScoreLoss(nn.Module):
         moved = {
             name: value.to(labels.device) if isinstance(value, Tensor) else value for name, value in features.items()
         }
-        scores_B = self.model(moved)["scores"].view(-1)
+        with quick_attention(labels.device):
+            scores_B = self.model(moved)["scores"].view(-1)
         loss = functional.binary_cross_entropy_with_logits(scores_B, labels.float())
         return loss * share_of_batch(len(labels), loss.device)
 

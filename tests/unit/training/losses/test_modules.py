@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -243,3 +244,15 @@ def test_nothing_is_kept_when_gradients_are_off(model):
         value = loss(features(model, ANCHORS, POSITIVES))
     assert not value.requires_grad
     assert value > 0
+
+
+@pytest.mark.parametrize(("gigabytes", "budget"), [(80, 65536), (8, 50524), (4, 25262)])
+def test_a_gpu_keeps_what_half_of_its_memory_holds(monkeypatch, gigabytes, budget):
+    properties = SimpleNamespace(total_memory=gigabytes * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1217))
+    found, kept = losses._chunk_tokens(layers, torch.device("cuda"))
+    assert found == budget
+    assert kept == gigabytes * 2**29 // (16 * 5313)
+    assert losses._chunk_tokens(layers, torch.device("cpu")) == (1024, 6144)
+    assert losses._chunk_tokens(layers, torch.device("mps")) == (16384, 16384)

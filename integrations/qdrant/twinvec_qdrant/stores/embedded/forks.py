@@ -42,8 +42,8 @@ def watch_forks() -> None:
 
 
 def _leave_to_parent() -> None:
-    for path, backend in open_backends.items():
-        _close_files(path)
+    for backend in (*open_backends.values(), *ending):
+        _close_files(backend._original.path)
         if backend._copy is not None:
             _close_files(backend._copy.place)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(backend))  # never freed: that would release the parent's locks
