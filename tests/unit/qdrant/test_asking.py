@@ -73,7 +73,7 @@ def test_a_sentence_looks_up_no_id(named, monkeypatch):
     def never(*_):
         raise AssertionError("a request for an id")
 
-    monkeypatch.setattr(named, "get", never)
+    monkeypatch.setattr(named, "find", never)
     (answer,) = search_as_asked(named, ["how do I install the guide?"], Asked())
     assert answer.named == ()
     with pytest.raises(AssertionError):
