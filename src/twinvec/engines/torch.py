@@ -181,7 +181,8 @@ class _WithoutCudnn:
 
 _without_cudnn = _WithoutCudnn()
 _locks: dict[str, threading.Lock] = {}
-os.register_at_fork(after_in_child=_locks.clear)  # another thread may have held one
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_locks.clear)  # another thread may have held one
 
 
 def quick_attention(device: torch.device) -> AbstractContextManager[None]:

@@ -73,8 +73,13 @@ def cleaned_book(data: bytes, version: int) -> bytes:
     book = BytesIO()
     with zipfile.ZipFile(BytesIO(data)) as read, zipfile.ZipFile(book, "w") as written:
         for name in dict.fromkeys(read.namelist()):
-            part = read.read(name)
             is_chapter = PurePosixPath(name).suffix.lower() in (*PAGES, _CHAPTER)
+            try:
+                part = read.read(name)
+            except (zipfile.BadZipFile, RuntimeError):  # broken or encrypted: only the book's texts are read
+                if is_chapter:
+                    raise
+                continue
             written.writestr(name, cleaned(part, "", version, titled=False) if is_chapter else part)
     return book.getvalue()
 
