@@ -1,12 +1,24 @@
-"""A file lock that one process at a time holds."""
+"""Locks that the system releases when their process dies: of a file, and of a folder for temporary files."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from twinvec.errors import ConfigurationError
+
+try:
+    import fcntl
+except ImportError:  # without flock, nobody knows whether a folder is still used
+    fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
+
+_HELD = "held"
 
 
 @contextmanager
@@ -27,3 +39,55 @@ def exclusive_lock(lock: Path, busy: str) -> Iterator[None]:
     finally:
         lock.unlink(missing_ok=True)  # before the release: after it, the file may be another process's lock
         held.release()
+
+
+class TemporaryFolder:
+    """A new folder for temporary files, ``path``, which only this user can read; ``remove`` removes it.
+
+    The process holds a lock in it, so that ``remove_abandoned`` knows what a killed process has left.
+    """
+
+    def __init__(self, prefix: str, parent: Path | None = None) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))  # of mode 0700
+        self._held: IO[bytes] | None = None
+        try:
+            new = self.path / f"{_HELD}.new"
+            self._held = new.open("wb")  # open until ``remove``
+            if fcntl is not None:
+                fcntl.flock(self._held, fcntl.LOCK_EX)
+            new.rename(self.path / _HELD)  # a lock file with its final name is held
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Remove the folder and all in it."""
+        if self._held is not None:
+            self._held.close()  # first: Windows removes no open file
+        _remove(self.path)
+
+
+def remove_abandoned(prefix: str, parent: Path) -> list[Path]:
+    """Remove the temporary folders of this user whose processes have died, and return them.
+
+    A folder without a lock stays: another program may use it.
+    """
+    removed = []
+    for folder in parent.glob(f"{prefix}*") if fcntl is not None else ():
+        with suppress(OSError):
+            found = folder.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+                with open(os.open(folder / _HELD, os.O_RDONLY | os.O_NOFOLLOW), "rb") as held:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(folder)
+                removed.append(folder)
+    return removed
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, its lock last: without one, nobody would know that the rest is abandoned."""
+    with suppress(OSError):
+        for child in folder.iterdir():
+            if child.name != _HELD:
+                shutil.rmtree(child, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)

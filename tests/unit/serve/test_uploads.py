@@ -30,13 +30,13 @@ def temporary(tmp_path, monkeypatch):
 
 def uploaded() -> UploadFolder:
     folder = UploadFolder()
-    asyncio.run(save_files([UploadFile(BytesIO(b"a text"), filename="notes/a.md")], folder.path))
+    asyncio.run(save_files([UploadFile(BytesIO(b"a text"), filename="notes/a.md")], folder.files))
     return folder
 
 
 def test_files_are_for_their_user_only(temporary):
     folder = uploaded()
-    file = folder.path / "notes" / "a.md"
+    file = folder.files / "notes" / "a.md"
     assert file.read_bytes() == b"a text"
     assert file.stat().st_mode & 0o777 == 0o600
     (outer,) = temporary.iterdir()
@@ -50,13 +50,13 @@ def test_only_folders_whose_process_has_died_are_removed(temporary):
     for name in ("twinvec-upload-of-an-older-version", "another"):  # nobody knows whether they are used
         (temporary / name).mkdir()
     (temporary / "twinvec-upload-link").symlink_to(temporary / "another")
-    (temporary / "another" / "lock").touch()
+    (temporary / "another" / "held").touch()
     before = set(temporary.iterdir())
     remove_leftovers()
     assert set(temporary.iterdir()) == before
     folder._held.close()  # as a kill does it
     remove_leftovers()
-    assert set(temporary.iterdir()) == before - {folder._folder}
+    assert set(temporary.iterdir()) == before - {folder.path}
 
 
 @pytest.mark.slow

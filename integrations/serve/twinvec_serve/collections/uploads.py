@@ -1,85 +1,38 @@
-"""Uploaded files: kept in a folder for temporary files until their ingest has ended, readable for this user only.
-
-A folder has a lock, which its process holds. The next server removes what a killed one has left: folders of this user
-whose lock nobody holds.
-"""
+"""Uploaded files: kept in a folder for temporary files until their ingest has ended, readable for this user only."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-import shutil
-import stat
 import tempfile
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from starlette.datastructures import UploadFile
 
+from twinvec.support.locks import TemporaryFolder, remove_abandoned
 from twinvec_serve.errors import RequestError
-
-try:
-    import fcntl
-except ImportError:  # without flock, nobody knows whether a folder is still used
-    fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
 logger = logging.getLogger(__name__)
 
 _PREFIX = "twinvec-upload-"
-_LOCK = "lock"
-_FILES = "files"
 _BLOCK = 1 << 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-class UploadFolder:
-    """A new folder for the files of one request; ``path`` is where they belong, until ``remove``."""
+class UploadFolder(TemporaryFolder):
+    """A new folder for the files of one request, which belong below ``files``."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # of mode 0700
-        self.path = self._folder / _FILES
-        self.path.mkdir()
-        new = self._folder / f"{_LOCK}.new"
-        self._held: IO[bytes] = new.open("wb")  # open until ``remove``
-        if fcntl is not None:
-            fcntl.flock(self._held, fcntl.LOCK_EX)
-        new.rename(self._folder / _LOCK)  # a lock that has its name is held
-
-    def remove(self) -> None:
-        """Remove the folder and the files in it."""
-        _remove(self._folder)
-        self._held.close()
+        super().__init__(_PREFIX)
+        self.files = self.path / "files"
+        self.files.mkdir()
 
 
 def remove_leftovers() -> None:
-    """Remove the folders of this user whose processes have died; one without a lock stays: it may be in use."""
-    if fcntl is None:
-        return
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            found = folder.lstat()
-            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and _is_left(folder):
-                _remove(folder)
-                logger.warning("removed the uploaded files that a killed server has left: %s", folder)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder, its lock last: without one, the next server would not know that it is left."""
-    shutil.rmtree(folder / _FILES, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_left(folder: Path) -> bool:
-    handle = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(handle)
-    return True
+    """Remove the uploaded files that killed servers of this user have left."""
+    for folder in remove_abandoned(_PREFIX, Path(tempfile.gettempdir())):
+        logger.warning("removed the uploaded files that a killed server has left: %s", folder)
 
 
 async def save_files(files: list[UploadFile], folder: Path) -> None:

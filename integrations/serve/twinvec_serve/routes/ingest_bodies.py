@@ -194,5 +194,5 @@ async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -
             raise RequestError("no files: name the parts of the body files", param="files", code="invalid_request")
         folder = await shared.collections.run(UploadFolder)
         stack.push_async_callback(shared.collections.run, folder.remove)
-        await save_files(files, folder.path)
-    return await shared.collections.run(read_source, folder.path, gitignore=False)
+        await save_files(files, folder.files)
+    return await shared.collections.run(read_source, folder.files, gitignore=False)

@@ -12,26 +12,19 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from twinvec.errors import StoreUnavailableError
+from twinvec.support.locks import TemporaryFolder, remove_abandoned
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from twinvec_qdrant.stores.embedded.room import free_room, occupied_bytes
-
-try:
-    import fcntl
-except ImportError:  # without flock, nobody knows whether a copy is still used
-    fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
 logger = logging.getLogger(__name__)
 
 _PREFIX = "twinvec-read-"
-_HELD = "held"
 _VARIABLES = ("TMPDIR", "TEMP", "TMP")
 _USUAL = ("/tmp", "/var/tmp", "/dev/shm")
 
@@ -50,9 +43,10 @@ class ReadingCopy:
         self._original = original
         self._stamp = _stamp(original)
         place = _place_with_room(original, obstacle)
+        self._temporary: TemporaryFolder | None = None
         try:
-            self.place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-            self._held = _hold(self.place)
+            self._temporary = TemporaryFolder(_PREFIX, place)
+            self.place = self._temporary.path
             self.folder = original.copied_to(self.place)
         except OSError as error:
             self.remove()
@@ -79,10 +73,8 @@ class ReadingCopy:
         return is_changed or not self._original.exists() or self._original.obstacle() is None
 
     def remove(self) -> None:
-        if (held := getattr(self, "_held", None)) is not None:
-            held.close()  # first: Windows removes no open file
-        if (place := getattr(self, "place", None)) is not None:
-            shutil.rmtree(place, ignore_errors=True)
+        if self._temporary is not None:
+            self._temporary.remove()
 
 
 def _stamp(folder: CollectionFolder) -> tuple[int, int] | None:
@@ -99,7 +91,7 @@ def _place_with_room(original: CollectionFolder, obstacle: str) -> Path:
     size = occupied_bytes(original.newest_shard())
     found = []
     for place in _temporary_folders():
-        _remove_unused(place)
+        remove_abandoned(_PREFIX, place)
         needed = size + original.opening_room(place)
         free = free_room(place)
         if free >= needed:
@@ -119,23 +111,3 @@ def _temporary_folders() -> Iterator[Path]:
     for place in dict.fromkeys(map(Path, (*named, *_USUAL))):
         if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
             yield place
-
-
-def _hold(place: Path) -> IO[bytes]:
-    file = open(place / _HELD, "wb")  # noqa: SIM115  # open for as long as the copy is used
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return file
-
-
-def _remove_unused(place: Path) -> None:
-    """Remove the copies that killed processes of this user have left."""
-    if fcntl is None:
-        return
-    for copy in place.glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            if copy.lstat().st_uid != os.getuid():  # of a link, its owner's
-                continue
-            with open(copy / _HELD, "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(copy, ignore_errors=True)
