@@ -62,8 +62,9 @@ def compare_speed(options: argparse.Namespace) -> None:
             command += [options.device, options.precision]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
+                limit = f" above {MEMORY_LIMIT_GB} GB" if options.device == "cpu" else ""
                 last = (done.stderr.strip().splitlines() or ["killed"])[-1]
-                print(f"| {batch} | {contender} | died: {last[:90]} | |", flush=True)
+                print(f"| {batch} | {contender} | died{limit}: {last[:60]} | |", flush=True)
             else:
                 found = json.loads(done.stdout.strip().splitlines()[-1])
                 print(f"| {batch} | {contender} | {found['pairs_s']:.1f} | {found['peak_gb']:.2f} |", flush=True)

@@ -98,8 +98,8 @@ class FoundHit:
 class Answer(NamedTuple):
     """The hits of one query; the seconds are those of the search and, if a reranker followed, of the reranker.
 
-    ``unknown`` says whether the query consists mostly of words that the model does not know. ``named`` has the ids of
-    documents whose id, or whose file's name, is the query; they may be among the hits too.
+    ``unknown`` says whether the query consists mostly of words that the model does not know. ``named`` has the id
+    of the document that the query names, or nothing; of several collections, one id for each.
     """
 
     query: str
@@ -110,7 +110,7 @@ class Answer(NamedTuple):
     named: tuple[str, ...] = ()
 
     def named_elsewhere(self) -> tuple[str, ...]:
-        """Return the ids of ``named``, unless the best hit is one of these documents."""
+        """Return ``named``, or nothing if the best hit is the named document."""
         return () if self.hits and self.hits[0].source in self.named else self.named
 
 

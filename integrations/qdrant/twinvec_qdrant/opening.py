@@ -187,7 +187,7 @@ def check_wanted(description: Description, wanted: RequestedSettings, location: 
             f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}, which only a new "
             "collection can change: leave tenant_key out, or ingest into a new collection"
         )
-    check_language(description.language, wanted.language, location)
+    check_same_language(description.language, wanted.language, location)
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(
@@ -198,7 +198,7 @@ def check_wanted(description: Description, wanted: RequestedSettings, location: 
         check_space(description, wanted.encoder, location)
 
 
-def check_language(recorded: str, wanted: str, location: str) -> None:
+def check_same_language(recorded: str, wanted: str, location: str) -> None:
     """Raise ``ConfigurationError`` if a caller requests another language than the recorded one."""
     if wanted not in (DEFAULT_LANGUAGE, recorded):
         raise ConfigurationError(

@@ -65,7 +65,7 @@ def evaluate_command(
         raise typer.BadParameter("give MODEL or --collection")
     if forms is not None and not tasks.ir:
         raise typer.BadParameter("--forms measures retrieval: give --ir")
-    data = tasks.load(held=collection is not None)
+    data = tasks.load(corpus_optional=collection is not None)
     _check_outputs(model if collection is None else None, data, runs, forms)
     if collection is not None:
         if not data.ir or data.needs_vectors or data.questions:
@@ -136,13 +136,13 @@ def _evaluate_collection(
     opened: Any, name: str, mode: Mode | None, tasks: Tasks, plot: Path | None
 ) -> tuple[dict[str, Any], dict[str, IrResult], tuple[str, ...]]:
     """Return the figures, the results of the first stage, and what tells its runs from others."""
-    from twinvec.evaluation.ir import warn_if_lacking
+    from twinvec.evaluation.ir import check_answers_held
     from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
     from twinvec.retrieval.tuned_search import Setting, TunedSearch
 
     for each in tasks.ir.values():
-        warn_if_lacking(opened, each)
+        check_answers_held(opened, each)
     setting, reranker, candidates = Setting(mode or "hybrid"), None, tasks.candidates
     if tasks.rerank is not None:
         reranker = opened.maxsim() if tasks.rerank == "maxsim" else find_reranker(tasks.rerank, opened.encoder)

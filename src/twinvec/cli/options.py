@@ -204,8 +204,8 @@ class TaskOptions:
     ] = None
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 
-    def load(self, *, held: bool = False) -> Tasks:
-        """Read all files; ``held`` and errors are as for ``load_tasks``, and wrong usage if there are none to read."""
+    def load(self, *, corpus_optional: bool = False) -> Tasks:
+        """Read all files, as ``load_tasks`` does. Raise BadParameter (exit code 2) if no file is given."""
         from twinvec.evaluation.measures import deepest
         from twinvec.evaluation.suite import load_tasks
 
@@ -216,7 +216,7 @@ class TaskOptions:
         given["measures"] = [name.strip().lower() for name in self.measures.split(",") if name.strip()]
         with wrong_usage():
             deepest(given["measures"])
-        return load_tasks(**given, held=held)
+        return load_tasks(**given, corpus_optional=corpus_optional)
 
 
 def takes_tasks(command: Callable[..., None]) -> Callable[..., None]:

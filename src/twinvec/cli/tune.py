@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, Split, StorePath, StoreUrl, open_collection
+from twinvec.cli.options import AsJson, CollectionName, Split, StorePath, StoreUrl, open_collection, wrong_usage
 from twinvec.cli.terminal import show, show_json, table
 
 if TYPE_CHECKING:
@@ -41,18 +41,20 @@ def tune_command(
     """
     from twinvec.encoder import Encoder
     from twinvec.evaluation.beir import load_beir
-    from twinvec.evaluation.ir import warn_if_lacking
-    from twinvec.evaluation.measures import import_ir_measures
+    from twinvec.evaluation.ir import check_answers_held
+    from twinvec.evaluation.measures import deepest, import_ir_measures
     from twinvec.evaluation.tuning import tune, tune_by_documents
     from twinvec.retrieval.tuned_search import save
 
     import_ir_measures()
-    data = load_beir(ir, split, held=True) if ir is not None else None
+    with wrong_usage():
+        deepest([measure])
+    data = load_beir(ir, split, corpus_optional=True) if ir is not None else None
     with open_collection(collection, path, url=url) as opened:
         if data is None:
             found = tune_by_documents(opened, measure=measure, progress=True)
         else:
-            warn_if_lacking(opened, data)
+            check_answers_held(opened, data)
             encoder = opened.encoder if isinstance(opened.encoder, Encoder) else None
             found = tune(opened, data, encoder=encoder, measure=measure, progress=True)
         if as_json:

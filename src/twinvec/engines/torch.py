@@ -40,8 +40,8 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 class _Torch:
     """A device, with what both engines do on it.
 
-    A device computes one batch at a time: all cores of a CPU compute it, and a GPU waits for Python to launch its
-    kernels, which two threads do more slowly than one. A fork of a process that has computed on the CPU computes on one
+    All cores of a CPU compute a batch. A GPU computes one batch at a time: it waits for Python to launch its kernels,
+    which two threads do more slowly than one. A fork of a process that has computed on the CPU computes on one
     core: torch would wait for ever for the threads that the fork lacks.
     """
 
@@ -181,8 +181,16 @@ class _WithoutCudnn:
 
 _without_cudnn = _WithoutCudnn()
 _locks: dict[str, threading.Lock] = {}
+
+
+def _begin_anew() -> None:
+    """In a fork, drop the locks that other threads of its parent may have held."""
+    _locks.clear()
+    _without_cudnn.__init__()  # type: ignore[misc]
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_locks.clear)  # another thread may have held one
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 def quick_attention(device: torch.device) -> AbstractContextManager[None]:
@@ -195,7 +203,7 @@ def quick_attention(device: torch.device) -> AbstractContextManager[None]:
 
 
 def _one_batch(device: torch.device) -> AbstractContextManager[Any]:
-    """Compute the block while no other batch is computed on the device; torch itself does so on a CPU."""
+    """Compute the block while no other batch is computed on the GPU. A CPU has no such lock."""
     if device.type == "cpu":
         return contextlib.nullcontext()
     return _locks.setdefault(f"{device.type}:{device.index or 0}", threading.Lock())

@@ -38,13 +38,13 @@ class BeirSet:
     qrels: dict[str, dict[str, int]]
 
 
-def load_beir(folder: str | Path, split: str = "test", *, held: bool = False) -> BeirSet:
+def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool = False) -> BeirSet:
     """Read a retrieval set and check that its files agree.
 
     Args:
         folder: Folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
         split: The judgements to read.
-        held: Whether a collection holds the documents: corpus.jsonl may then be missing.
+        corpus_optional: Whether a collection holds the documents: corpus.jsonl may then be missing.
 
     Raises:
         InputError: a file is missing, empty or malformed, an id is used twice, a judged query is blank, or a judgement
@@ -59,7 +59,7 @@ def load_beir(folder: str | Path, split: str = "test", *, held: bool = False) ->
             f"{qrels_path}: missing; " + (f"splits there: {splits}" if splits else "this is not a BEIR folder")
         )
     corpus = folder / "corpus.jsonl"
-    documents = None if held and not corpus.exists() else _read_documents(corpus)
+    documents = None if corpus_optional and not corpus.exists() else _read_documents(corpus)
     places = _read_queries(folder / "queries.jsonl")
     qrels = _read_qrels(qrels_path, places, documents)
     queries: dict[str, str] = {}

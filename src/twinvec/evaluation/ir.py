@@ -133,7 +133,7 @@ def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
         )
 
 
-def warn_if_lacking(collection: Any, data: BeirSet) -> None:
+def check_answers_held(collection: Any, data: BeirSet) -> None:
     """Warn of judged answers that a ``twinvec_qdrant.Collection`` does not hold, so that no search finds them.
 
     Raise InputError if the documents of the set are those of the collection, and it holds none of the answers.

@@ -86,9 +86,9 @@ def load_tasks(
     measures: Sequence[str] = MEASURES,
     rerank: str | None = None,
     candidates: int = Tasks.candidates,
-    held: bool = False,
+    corpus_optional: bool = False,
 ) -> Tasks:
-    """Read the files of all ``Tasks`` before anything is encoded; ``held`` is as for ``load_beir``.
+    """Read the files of all ``Tasks`` before anything is encoded; ``corpus_optional`` is as for ``load_beir``.
 
     Raises InputError for a file, ConfigurationError for a measure, MissingExtraError for a package that is not
     installed.
@@ -96,7 +96,7 @@ def load_tasks(
     deepest(measures)  # refuses what is no measure
     tasks = Tasks(
         sts=_named(sts, load_sts),
-        ir=_named(ir, lambda path: load_beir(path, split, held=held)),
+        ir=_named(ir, lambda path: load_beir(path, split, corpus_optional=corpus_optional)),
         questions=_named(questions, load_questions),
         nli=_named(nli, load_nli),
         nli_train=load_nli(nli_train) if nli_train else None,

@@ -117,7 +117,7 @@ def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
 
 
 def known_name(model: str, space: str) -> str:
-    """Return the name under which the landmarks of a model are known, by its space if not by its own name."""
+    """Return the name that has landmarks here: the model's own, or that of the known model with the same space."""
     return model if model in MODELS else _NAMES.get(space, model)
 
 

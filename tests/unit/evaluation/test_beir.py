@@ -38,15 +38,15 @@ def test_a_judged_query_without_a_text_is_refused(beir):
 def test_a_missing_file_is_named_with_the_layout(beir, name):
     (beir / name).unlink()
     with pytest.raises(InputError, match=rf"{name}: missing; the BEIR layout is a folder with corpus.jsonl, queries"):
-        load_beir(beir, held=name == "queries.jsonl")
+        load_beir(beir, corpus_optional=name == "queries.jsonl")
 
 
 def test_the_documents_that_a_collection_holds_may_be_missing(beir):
     append(beir / "qrels/test.tsv", "q1\tnowhere\t1")
     with pytest.raises(InputError, match="'nowhere' is not in corpus"):
-        load_beir(beir, held=True)  # a corpus that is there is used
+        load_beir(beir, corpus_optional=True)  # a corpus that is there is used
     (beir / "corpus.jsonl").unlink()
-    loaded = load_beir(beir, held=True)
+    loaded = load_beir(beir, corpus_optional=True)
     assert (loaded.documents, list(loaded.queries)) == ([], ["q1", "q2", "q3"])
     assert loaded.qrels["q1"] == {"moon": 2, "tides": 1, "nowhere": 1}
 

@@ -263,6 +263,12 @@ def test_a_choice_that_cannot_be_stored_is_shown(twinvec, tiny_model, tmp_path, 
     assert "stored with the collection" not in done.out
 
 
+def test_an_unknown_measure_is_wrong_usage(twinvec, tmp_path):
+    done = twinvec("tune", "--collection", "c", "--path", tmp_path, "--measure", "foo")
+    assert done.code == 2
+    assert "foo" in done.err
+
+
 def test_too_few_queries_are_refused(beir):
     with pytest.raises(InputError, match="small: 3 judged queries; choosing needs at least 10"):
         tune(Ranks(), load_beir(beir))

@@ -270,7 +270,7 @@ def on_server(server: StandIn) -> TwinvecVectorStore:
 
 
 def after_writes(number: int, *, once: bool) -> Callable[[str, str], Fault | None]:
-    """Return a fault of every request after so many have written points, or of one of them."""
+    """Return a fault for requests that follow ``number`` writes of points: for the first of them, or for all."""
     left, met = [number], []
 
     def fault(method: str, path: str) -> Fault | None:
@@ -281,6 +281,18 @@ def after_writes(number: int, *, once: bool) -> Callable[[str, str], Fault | Non
         return Fault.UNKNOWN if once else Fault.REFUSED
 
     return fault
+
+
+def test_refused_texts_that_cannot_be_removed_are_named(monkeypatch) -> None:
+    def gone(ids: list[str]) -> int:
+        raise StoreError("the store is gone")
+
+    store = TwinvecVectorStore(Failing(size=16))
+    monkeypatch.setattr(store.collection, "delete", gone)
+    with pytest.raises(DocumentError, match="1 of 3 texts were refused") as raised:
+        store.add_texts(["fine", "bad", "good"])
+    assert store.collection.count() == 2
+    assert all(each in raised.value.__notes__[-1] for each in store.collection.find())
 
 
 @pytest.mark.parametrize("ids", [None, [None, *map(str, range(1, 40))]])

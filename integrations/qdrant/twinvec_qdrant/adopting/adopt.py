@@ -22,7 +22,7 @@ from twinvec_qdrant.framework_layout import Layout, LayoutName
 from twinvec_qdrant.opening import (
     DEFAULT_LANGUAGE,
     RequestedSettings,
-    check_language,
+    check_same_language,
     check_wanted,
     load_recorded,
     load_space_encoder,
@@ -124,7 +124,9 @@ def adopt_collection(
         else:
             if encoder is not None and encoder.space != into.encoder.space:
                 raise ConfigurationError(f"{into!r} has another model than {encoder.name!r}: leave encoder out")
-            check_language(into.info()["language"], language, repr(into))
+            if chunking or payload_indexes is not None:
+                raise ConfigurationError(f"{into!r} keeps its chunking and payload indexes: leave them out")
+            check_same_language(into.info()["language"], language, repr(into))
             source.check_vectors(into.encoder, report, in_place=False)
             _copy_into(into, source, report, dry_run=dry_run, progress=progress)
         return report

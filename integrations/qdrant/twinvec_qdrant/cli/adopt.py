@@ -19,7 +19,7 @@ from twinvec_qdrant.cli.options import (
     CollectionPlace,
     GrpcPort,
     Wait,
-    check_language,
+    check_stemmer,
     grpc_options,
     open_from_options,
 )
@@ -102,7 +102,7 @@ def adopt_command(
     copies = to_path is not None or to_url is not None or to_collection is not None
     if local_path is not None and not copies:
         raise typer.BadParameter("--local-path needs --to-path or --to-url: commands cannot open such a folder")
-    check_language(language)
+    check_stemmer(language)
     from twinvec_qdrant.adopting.adopt import adopt_collection
 
     encoder = None if model is None else _encoder(model, document_prompt)

@@ -26,7 +26,7 @@ from twinvec_qdrant.cli.options import (
     QuantizationOption,
     Wait,
     as_text,
-    check_language,
+    check_stemmer,
     cluster_settings,
     grpc_options,
     open_from_options,
@@ -157,7 +157,7 @@ def ingest_command(
     if len(roots) > 1 and (source is not None or describe):
         raise typer.BadParameter("--source and --describe are about one SOURCE: ingest the others by themselves")
     described = descriptions(describe, next(iter(roots.values())))
-    check_language(language)
+    check_stemmer(language)
     wanted_cluster = cluster_settings(cluster)
     if ray is not None and url is not None:
         wait = max(wait, _HELPED_WAIT_SECONDS)

@@ -301,11 +301,11 @@ def _other_chunking(
 
 def _judged(collection: Collection, folder: Path) -> JudgedCheck:
     from twinvec.evaluation.beir import load_beir
-    from twinvec.evaluation.ir import warn_if_lacking
+    from twinvec.evaluation.ir import check_answers_held
     from twinvec_qdrant.maintenance.migration_check import JudgedCheck
 
-    data = load_beir(folder, held=True)
-    warn_if_lacking(collection, data)
+    data = load_beir(folder, corpus_optional=True)
+    check_answers_held(collection, data)
     return JudgedCheck(collection, data)
 
 

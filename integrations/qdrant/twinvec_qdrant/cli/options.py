@@ -218,7 +218,7 @@ def payload_indexes(given: list[str] | None, only: bool) -> Mapping[str, Any] | 
     return types
 
 
-def check_language(language: str) -> None:
+def check_stemmer(language: str) -> None:
     """Refuse a language without a stemmer."""
     from twinvec.retrieval.analysis import Analyzer
 

@@ -106,9 +106,10 @@ def ingest_all(
             _remove_after(error, collection, unknown_ids)
         raise
     if report.failures:
-        _remove(collection, unknown_ids)
         others = "none without an id is stored" if unknown_ids else "the others are stored"
-        raise _refusal(report, documents, what, unknown_ids, others if report.failed < len(given) else "")
+        refusal = _refusal(report, documents, what, unknown_ids, others if report.failed < len(given) else "")
+        _remove_after(refusal, collection, unknown_ids)
+        raise refusal
 
 
 def _foreseen(collection: Collection, given: Sequence[Document | Failure]) -> IngestReport:

@@ -1,4 +1,4 @@
-"""Office archives: whether the zip archive of an office file unpacks to little enough to be converted.
+"""Office archives: refuse an office file that unpacks to more than a converter can hold in memory.
 
 A zip archive may unpack to a thousand times its size, and converters hold much of it in memory at once, as trees: up to
 55 bytes for each byte of a .docx file, 30 of a .pptx file or of styles, and 125 of an .epub file. The sheets and

@@ -49,7 +49,7 @@ COLLECTION_PROBES = (
     "Größe, naïve café, Ελληνικά, русский, 日本語, العربية",
     "def retry(times: int) -> None: ...",
 )
-Model = TypeVar("Model", bound="Generation")
+GenerationT = TypeVar("GenerationT", bound="Generation")
 ADOPTION = "twinvec_adoption"
 """Key of a collection's metadata that holds its future description while it is being adopted for the first time."""
 
@@ -174,9 +174,10 @@ class Description(Generation):
     def scale(self) -> Calibration | None:
         """How searches fuse scores; None until a collection that an older version made is calibrated.
 
-        The name of the model decides, as it always has: the order of the hits of an unmeasured collection stays.
+        An unmeasured collection goes by the model's name only. Its space would change the order of hits in collections
+        that exist.
         """
-        return completed(self._measured, known_calibration(self._settled_name, MANY))
+        return completed(self._measured, known_calibration(self._unchanged_model_name, MANY))
 
     def judged_by(self, chunks: int) -> Calibration | None:
         """Return the calibration of relevance: the collection's own, or else the model's for this many chunks."""
@@ -184,14 +185,14 @@ class Description(Generation):
 
     def known(self, chunks: int = MANY) -> Calibration:
         """Return what is known of the collection's model, by its name or its space, for this many chunks."""
-        return known_calibration(known_name(self._settled_name, self.space), chunks)
+        return known_calibration(known_name(self._unchanged_model_name, self.space), chunks)
 
     @property
     def _measured(self) -> Calibration | None:
         return self.calibration or (Calibration() if self.analysis > 1 or not self.average_length else None)
 
     @property
-    def _settled_name(self) -> str:
+    def _unchanged_model_name(self) -> str:
         return "" if self.options.given() else self.model
 
     def new_collection(self) -> NewCollection:
@@ -238,7 +239,7 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
     )
 
 
-def under_the_name_of(encoder: SpaceEncoder, model: Model) -> Model:
+def under_the_name_of(encoder: SpaceEncoder, model: GenerationT) -> GenerationT:
     """Return a model of the encoder's space with the name and the options that load the encoder."""
     return model.model_copy(update={"model": encoder.name, "options": _options(encoder)})
 

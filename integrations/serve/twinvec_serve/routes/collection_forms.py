@@ -160,7 +160,7 @@ class FoundForQuery(BaseModel):
     seconds: float = Field(description="How long the search took.")
     rerank_seconds: float | None = Field(description="How long the reranker took; null without one.")
     unknown: bool = Field(description="Whether the query consists mostly of words that the model does not know.")
-    named: list[str] = Field(description="Ids of documents whose id, or whose file's name, is the query.")
+    named: list[str] = Field(description="The id of the document that the query names, if it names one.")
 
 
 class Found(BaseModel):

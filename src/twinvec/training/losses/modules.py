@@ -127,10 +127,10 @@ class MatryoshkaLoss(VectorLoss):
 class EmbeddingLoss(nn.Module):
     """The loss of ``model``, a SentenceTransformer or a wrapper of one, for batches of any size.
 
-    ``token_budget`` padded tokens go through the model at a time (default: 1,024 on a CPU, up to 65,536 on a GPU). The
-    activations of ``kept_tokens`` padded tokens (default: 6,144 on a CPU; on a GPU, what half of its memory holds) are
-    held for the backward pass; the rest is computed twice. Fewer save memory, more save time. ``truncate`` maps the
-    model's vectors to those that it is served with (default: they are the same).
+    ``token_budget`` padded tokens go through the model at a time (default: 1,024 on a CPU, up to 65,536 on CUDA, 16,384
+    elsewhere). The activations of ``kept_tokens`` padded tokens are held for the backward pass (default: 6,144, what
+    half of the GPU's memory is estimated to hold, and 16,384); the rest is computed twice. Fewer save memory, more save
+    time. ``truncate`` maps the model's vectors to those that it is served with (default: they are the same).
     """
 
     def __init__(

@@ -196,7 +196,7 @@ def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -
     numbers = [number for number, _ in counts]
     unfound = sum(not found for _, found in counts)
     report = MiningReport(len(counts), sum(numbers), numbers.count(0), unfound)
-    _warn(report, job, has_positives=isinstance(retriever, DenseIndex))
+    _warn(report, job, searched_positives=isinstance(retriever, DenseIndex))
     return report
 
 
@@ -247,8 +247,11 @@ def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, abo
     return [[text for text in texts if next(scores) <= above] for texts in rows]
 
 
-def _warn(report: MiningReport, job: MiningJob, *, has_positives: bool) -> None:
-    """Log what makes the negatives few or doubtful; ``has_positives`` is whether the positives were searched."""
+def _warn(report: MiningReport, job: MiningJob, *, searched_positives: bool) -> None:
+    """Warn if many positives were not found: the rows then have no negatives, or false ones.
+
+    ``searched_positives`` is whether the candidates are the positives themselves.
+    """
     options = job.options
     many = report.unfound > _FEW * report.rows
     if options.margin is not None and many:
@@ -260,7 +263,7 @@ def _warn(report: MiningReport, job: MiningJob, *, has_positives: bool) -> None:
             report.unfound,
             report.rows,
         )
-    elif many and report.negatives and not has_positives:
+    elif many and report.negatives and not searched_positives:
         logger.warning(
             "%s: the positives of %d of %d rows were not found among the candidates, whole or in part, so that their "
             "negatives may answer the anchor in other words: cut the positives as the collection cuts its documents, "

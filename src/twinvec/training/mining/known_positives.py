@@ -56,7 +56,7 @@ def contains_either_way(variants: Sequence[str], positive: str) -> bool:
 def overlaps(variants: Sequence[str], positive: str) -> bool:
     """Return whether a text, given by its ``text_variants``, and the normalised ``positive`` are mostly the same words.
 
-    Of the sequences of four words of the one that has fewer, at least half are in the other too.
+    They are if at least half of the shorter text's sequences of four words occur in the other text.
     """
     wanted = _sequences(positive)
     for variant in variants:

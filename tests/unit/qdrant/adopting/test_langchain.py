@@ -239,6 +239,9 @@ def test_the_language_of_a_copy_is_that_of_its_collection(theirs, words, tmp_pat
         with pytest.raises(ConfigurationError, match="its language is 'german', not 'french'"):
             theirs.adopt("langchain", into=copy, language="french")
         assert copy.count() == 0
+        for setting in ({"chunking": ChunkSettings(max_tokens=20)}, {"payload_indexes": False}):
+            with pytest.raises(ConfigurationError, match="keeps its chunking and payload indexes"):
+                theirs.adopt("langchain", into=copy, **setting)
         assert theirs.adopt("langchain", into=copy, language="german").adopted == 50
         assert theirs.adopt("langchain", into=copy).unchanged == 50
 

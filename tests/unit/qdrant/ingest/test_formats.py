@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from itertools import pairwise
@@ -393,3 +394,15 @@ def test_the_chapters_of_a_book_are_read_like_web_pages(tmp_path):
     assert told == "**Title:** All about tea\n**Language:** en"
     parts = ["# Leaves", "A pot", "See there, 1.", "Note 1.", "Note 2.", "Gr\u00fcn.", "A street", "End."]
     assert text.split("\n\n") == parts
+
+
+def test_a_broken_picture_of_a_book_does_no_harm(tmp_path):
+    path = tmp_path / "tea.epub"
+    office_files.write_epub(path, "Tea", ["<p>Leaves.</p>"])
+    with zipfile.ZipFile(path, "a") as book:
+        book.writestr("book/pot.jpg", b"a picture of a pot")
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"a picture of a pot", b"a picture of a cup"))
+    with zipfile.ZipFile(path) as book, pytest.raises(zipfile.BadZipFile):
+        book.read("book/pot.jpg")
+    assert read(path).text.endswith("Leaves.")

@@ -222,7 +222,7 @@ ROWS = '{"id": "r1", "text": "green"}\n{"id": "r2", "text": "black"}\n'
 
 @pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, NEW])
 def test_json_lines_by_their_other_name_are_records_of_the_newest_version_only(tmp_path, version, monkeypatch):
-    """An older collection keeps the text of the whole file, of a folder as of a single file."""
+    """In an older collection, such a file is one document with all its text, alone and in a folder."""
     path = tmp_path / "notes" / "rows.ndjson"
     path.parent.mkdir()
     path.write_text(ROWS)
