@@ -21,7 +21,7 @@ def folder(tmp_path):
     (folder / "guide.md").write_text("# Guide\n\nHow to brew tea.\n\n## Water\n\nAs hot as it gets.\n")
     (folder / "deep" / "bread.txt").write_text("bread from rye and wheat")
     (folder / "empty.txt").write_bytes(b"")
-    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    (folder / "table.db").write_bytes(b"SQLite format 3\0\x10\0\1\1\0")
     (folder / "latin.txt").write_bytes("Grüße aus Köln".encode("latin-1"))
     return folder
 
@@ -44,7 +44,7 @@ def test_a_folder_is_taken_in_and_followed(store, folder, megabytes):
     assert (report.new, report.failed, report.truncated) == (4, 1, 0)
     assert (report.empty, report.empties) == (1, [("empty.txt", "holds no text")])
     reasons = dict(report.failures)
-    assert "binary" in reasons["picture.png"]
+    assert "binary" in reasons["table.db"]
     assert report.chunks > 400 * megabytes
 
     encoder.encoded.clear()
@@ -54,7 +54,7 @@ def test_a_folder_is_taken_in_and_followed(store, folder, megabytes):
 
     (folder / "guide.md").write_text("# Guide\n\nHow to brew tea.\n\n## Water\n\nNot too hot.\n")
     (folder / "line.txt").unlink()
-    (folder / "picture.png").unlink()
+    (folder / "table.db").unlink()
     encoder.encoded.clear()
     report = ingest(store, folder, encoder, prune=True)
     assert (report.updated, report.unchanged, report.deleted, report.failed) == (1, 2, 1, 0)
@@ -79,7 +79,7 @@ def test_a_file_that_breaks_keeps_its_older_version_also_with_prune(store, folde
 def test_a_document_that_is_open_in_an_office_program_changes_nothing(store, folder):
     """The lock file of an open Word document is no document, and no reason to keep others from being pruned."""
     encoder = WordEncoder(max_tokens=256)
-    (folder / "picture.png").unlink()
+    (folder / "table.db").unlink()
     office_files.write_docx(folder / "report.docx", ["The tea is hot."])
     ingest(store, folder, encoder)
     (folder / "~$report.docx").write_bytes(b"\x05Ann Bee" + bytes(154))

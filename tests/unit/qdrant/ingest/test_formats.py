@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 import office_files
+from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Empty, Failure, read_source
 from twinvec_qdrant.ingest.reading.converting import _without_placeholders, convert
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
@@ -107,6 +108,18 @@ def test_a_file_without_a_byte_is_empty(suffix, tmp_path):
     path = tmp_path / f"notes{suffix}"
     path.touch()
     assert read(path) == Empty(path.name, "holds no text")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("pot.PNG", "picture"), ("talk.mp4", "recording"), ("a.woff2", "font")])
+def test_pictures_recordings_and_fonts_are_empty(name, kind, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(40))
+    assert read(path) == Empty(name, f"a {kind}, which holds no text")
+    with path.open("ab") as file:
+        file.truncate(MAX_TEXT_BYTES + 1)
+    assert read(path) == Empty(name, f"a {kind}, which holds no text"), "split it first, says the limit of texts"
+    path.write_text("version https://git-lfs.github.com/spec/v1")
+    assert read(path).text.startswith("version"), "what decodes is text, as in older collections"
 
 
 PAGE = """<html><head><title>Tea: brewing</title></head><body>

@@ -1,7 +1,7 @@
 """Files: one file -> its bytes -> one document.
 
 Text files are decoded here, PDFium reads PDFs (``pdf_pages``), markitdown converts other formats (``converting``), and
-letters are taken apart by ``mail``. A file without text is ``Empty``.
+letters are taken apart by ``mail``. A file without text is ``Empty``, as pictures, recordings and fonts are.
 
 What becomes of the bytes depends on nothing else than them, the file's name and the version of the reading, so that a
 process on another machine, which does not have the file, can do it. ``older`` has what only version 1 does.
@@ -42,6 +42,12 @@ from twinvec_qdrant.settings import NEWEST_READING
 _NO_TEXT_IN_PDF = "holds no text, perhaps only images; recognise its text first (OCR)"
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
+_WITHOUT_TEXT = {  # kind of file -> endings; such a file that does not decode is empty, and people expect it to be
+    "picture": ".avif .bmp .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp",
+    "recording": ".aac .avi .flac .m4a .m4v .mkv .mov .mp3 .mp4 .mpeg .mpg .ogg .opus .wav .webm .wma .wmv",
+    "font": ".eot .otf .ttf .woff .woff2",
+}
+_KINDS = {suffix: kind for kind, suffixes in _WITHOUT_TEXT.items() for suffix in suffixes.split()}
 
 SLOW_SUFFIXES = frozenset({*CONVERTED, MAIL_SUFFIX, *ARCHIVES})
 """Endings of the names of files that take longer to parse than to send to another process; text files do not."""
@@ -87,12 +93,12 @@ def take_file(path: Path, identity: str, version: int = NEWEST_READING) -> FileB
         return Failure(printable(identity), NOT_UTF8)
     suffix = path.suffix.lower()
     limit = _MAX_CONVERTED_BYTES if is_slow(suffix, version) else MAX_TEXT_BYTES
-    return _or_failure(identity, lambda: FileBytes(identity, suffix, read_bytes(path, limit), version))
+    return _or_failure(identity, suffix, lambda: FileBytes(identity, suffix, read_bytes(path, limit), version))
 
 
 def parse_file(file: FileBytes) -> Document | Failure:
     """Return the document that a file holds, as ``read_file`` does."""
-    return _or_failure(file.identity, lambda: _parsed(file))
+    return _or_failure(file.identity, file.suffix, lambda: _parsed(file))
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -114,12 +120,14 @@ def read_bytes(path: Path, limit: int) -> bytes:
     return data
 
 
-def _or_failure(identity: str, work: Callable[[], T]) -> T | Failure:
+def _or_failure(identity: str, suffix: str, work: Callable[[], T]) -> T | Failure:
     try:
         return work()
     except OSError as error:
         return Failure(printable(identity), f"cannot be read: {error.strerror or error}")
     except TwinvecError as error:
+        if suffix in _KINDS:
+            return Empty(printable(identity), f"a {_KINDS[suffix]}, which {NO_TEXT}")
         return Failure(printable(identity), str(error))
 
 
