@@ -210,6 +210,8 @@ def _fault(error: Any) -> str:
     if error["type"] in ("model_type", "model_attributes_type"):
         example = _EXAMPLES.get(place[0], "{NAME: VALUE}")
         return f"{'.'.join(map(str, place))}: expected fields, such as {example}, got {error['input']!r}"
+    if error["type"] == "list_type" and place == ["data"]:
+        return f"data: expected a list, such as [{_EXAMPLES['data']}], got {error['input']!r}"
     section = f"{place[0]}." if len(place) > 1 else ""
     known = {name: field.removeprefix(section) for name, field in _known_fields(section).items()}
     if place and known.get(str(place[-1])) == place[-1]:  # a field of another objective

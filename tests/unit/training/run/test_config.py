@@ -200,6 +200,7 @@ def test_an_error_names_file_and_field(folder, case):
     ("values", "told"),
     [
         ({"objective": "info_nce"}, "objective: expected fields, such as {name: info_nce}, got 'info_nce'"),
+        ({"data": "pairs.jsonl"}, "data: expected a list, such as [{path: pairs.jsonl}], got 'pairs.jsonl'"),
         ({"data": ["pairs.jsonl"]}, "data.0: expected fields, such as {path: pairs.jsonl}, got 'pairs.jsonl'"),
         ({"batches": 64}, "batches: expected fields, such as {NAME: VALUE}, got 64"),
         ({"data": [{"path": "a", "columns": {"anchr": "a"}}]}, "data.0.columns.anchr: should be 'anchor'"),
