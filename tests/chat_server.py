@@ -35,7 +35,7 @@ def completion(content: Any, finish_reason: str = "stop") -> Answer:
 
 
 class ChatServer:
-    """What the server was asked, and how it answers: ``say`` for a prompt, but the first of ``next`` if there is one."""
+    """What the server was asked. It answers by the first of ``next``, or if that is empty by what ``say`` returns."""
 
     def __init__(self) -> None:
         self.url = ""

@@ -33,15 +33,12 @@ def questions_command(
     llm_url: Annotated[
         str,
         typer.Option(
-            envvar="TWINVEC_LLM_URL",
             metavar="URL",
             help="OpenAI-compatible address of the language model, which gets the texts of chunks. TWINVEC_LLM_KEY, or "
             "for OpenAI OPENAI_API_KEY, holds the key.",
         ),
     ],
-    llm: Annotated[
-        str, typer.Option("--llm", envvar="TWINVEC_LLM", metavar="MODEL", help="Name of the language model there.")
-    ],
+    llm: Annotated[str, typer.Option(metavar="MODEL", help="Name of the language model there.")],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="PAIRS.jsonl", help="File for the pairs, which must be new.")
     ],

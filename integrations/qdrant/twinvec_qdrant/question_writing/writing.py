@@ -10,16 +10,13 @@ present model would leave out what this model cannot find, and no other model co
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from twinvec.errors import ConfigurationError, InputError, ModelError
-from twinvec.support.atomic import atomic_write
 from twinvec.support.checks import (
     check_output_file,
     check_output_folder,
@@ -32,27 +29,15 @@ from twinvec.support.checks import (
 )
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_texts
-from twinvec.training.data.text_hash import normalised
 from twinvec.training.mining.output_file import JobFile, line_of
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.question_writing.asking import answers
-from twinvec_qdrant.question_writing.prompting import (
-    is_copied,
-    is_long_enough,
-    is_malformed,
-    prompt_for,
-    questions_of,
-)
+from twinvec_qdrant.question_writing.keeping import clean, is_judged, judged_files, kept_rows, write_judged
+from twinvec_qdrant.question_writing.prompting import is_long_enough, prompt_for, questions_of
 from twinvec_qdrant.records.documents import StoredChunk
 from twinvec_qdrant.records.schema import digest
-from twinvec_qdrant.stores.points import pages
 
 _FIRST = 20  # answers after which a language model that writes no questions ends the run
-_SEARCHED = 64  # questions at once
-_QUERIES, _QRELS = "queries.jsonl", "qrels/test.tsv"
-_BREAKS = frozenset("\t\r\n")
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +93,6 @@ class QuestionReport:
     unfound: int
     pairs: int
     judged: int
-
-
-class _Question(NamedTuple):
-    text: str
-    chunk: StoredChunk
 
 
 def write_questions(
@@ -172,17 +152,17 @@ def write_questions(
         counts: Counter[str] = Counter()
         chunks = _drawn(collection, chosen.passages, counts)
         received = _ask(file, chunks, answer, parallel, counts, progress)
-        questions = _clean(chunks, received, chosen.each, counts)
+        questions = clean(chunks, received, chosen.each, counts)
         share = 0.0 if folder is None else chosen.share
-        apart = [each for each in questions if _is_judged(each.chunk.document, share)]
-        training = [each for each in questions if not _is_judged(each.chunk.document, share)]
-        rows = list(_rows(collection, training, chosen.keep_rank, progress))
+        apart = [each for each in questions if is_judged(each.chunk.document, share)]
+        training = [each for each in questions if not is_judged(each.chunk.document, share)]
+        rows = list(kept_rows(collection, training, chosen.keep_rank, progress))
         counts.update(unfound=len(training) - len(rows), pairs=len(rows), judged=len(apart))
         report = QuestionReport(**{each.name: counts[each.name] for each in fields(QuestionReport)})
         if not rows:
             raise InputError(_none_left(report, file.partial))
         if folder is not None:
-            _write_judged(folder, apart)
+            write_judged(folder, apart)
         with file.final() as final:
             final.writelines(map(line_of, rows))
     return report
@@ -190,9 +170,8 @@ def write_questions(
 
 def _check_free(output: Path, folder: Path | None) -> None:
     """Refuse to write over files that an earlier run, or somebody else, has made."""
-    if folder is not None:
-        check_output_folder(folder / Path(_QRELS).parent)
-    for path in (output, *((folder / _QUERIES, folder / _QRELS) if folder else ())):
+    for path in (output, *(judged_files(folder) if folder else ())):
+        check_output_folder(path.parent)
         if path.exists():
             raise ConfigurationError(f"{path}: exists already; remove it, or name another")
 
@@ -262,58 +241,6 @@ def _check_first(received: Mapping[str, str | None], partial: Path) -> None:
         )
 
 
-def _clean(
-    chunks: Sequence[StoredChunk], received: Mapping[str, str | None], most: int, counts: Counter[str]
-) -> list[_Question]:
-    """Return the questions of all answers, in the order of the chunks, without those that are of no use."""
-    kept: dict[str, _Question] = {}
-    for chunk in chunks:
-        found = questions_of(received[chunk.id] or "", most)
-        counts.update(questions=len(found), unanswered=not found)
-        for text in found:
-            key = normalised(text)
-            if is_malformed(text):
-                counts["malformed"] += 1
-            elif is_copied(text, chunk):
-                counts["copied"] += 1
-            elif key in kept:
-                counts["repeated"] += 1
-            else:
-                kept[key] = _Question(text, chunk)
-    return list(kept.values())
-
-
-def _is_judged(document: str, share: float) -> bool:
-    """Return whether a document is set apart; an id that a table cannot hold never is."""
-    return int(digest("judged", document)[:8], 16) < share * 2**32 and _BREAKS.isdisjoint(document)
-
-
-def _rows(
-    collection: Collection, questions: Sequence[_Question], keep_rank: int, progress: bool
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of questions whose chunk is among the first ``keep_rank`` hits; of all questions if it is 0."""
-    with progress_bar("Searching", len(questions), "questions", shown=progress and keep_rank > 0) as advance:
-        for page in pages(questions, _SEARCHED):
-            ranks = _ranks(collection, page, keep_rank) if keep_rank else [None] * len(page)
-            for (text, chunk), rank in zip(page, ranks, strict=True):
-                row = {"anchor": text, "positive": chunk.embedded, "id": chunk.document}
-                if not keep_rank:
-                    yield row
-                elif rank is not None:
-                    yield {**row, "rank": rank}
-            advance(len(page))
-
-
-def _ranks(collection: Collection, questions: Sequence[_Question], keep_rank: int) -> list[int | None]:
-    """Return the rank of each question's chunk, from 1; None for a chunk that is not found."""
-    found = collection.search_many([each.text for each in questions], keep_rank, group=False, passages=False)
-    ranks: list[int | None] = []
-    for (_, chunk), hits in zip(questions, found, strict=True):
-        names = (chunk.document, f"{chunk.document}#{chunk.position}")  # the first in a collection of whole documents
-        ranks.append(next((rank for rank, hit in enumerate(hits, 1) if hit.id in names), None))
-    return ranks
-
-
 def _none_left(report: QuestionReport, partial: Path) -> str:
     reasons = ", ".join(f"{getattr(report, name)} {name}" for name in ("malformed", "copied", "repeated", "unfound"))
     apart = f", {report.judged} set apart" if report.judged else ""
@@ -322,17 +249,3 @@ def _none_left(report: QuestionReport, partial: Path) -> str:
         f"in {partial}: run again with --keep-rank 0 (keep_rank=0) to keep those that were not found, or delete the "
         "file to ask again"
     )
-
-
-def _write_judged(folder: Path, questions: Sequence[_Question]) -> None:
-    """Write judged queries in BEIR's layout; a document is relevant to its own questions."""
-    if not questions:
-        logger.warning("%s: no question is set apart: raise --share (share), or ask about more passages", folder)
-    named = [(digest(each.text), each) for each in questions]
-    queries = b"".join(line_of({"_id": key, "text": each.text}) for key, each in named)
-    qrels = "".join(f"{key}\t{each.chunk.document}\t1\n" for key, each in named)
-    check_output_folder((folder / _QRELS).parent)
-    for name, content in ((_QUERIES, queries), (_QRELS, f"query-id\tcorpus-id\tscore\n{qrels}".encode())):
-        if (folder / name).exists() and (folder / name).read_bytes() != content:
-            raise ConfigurationError(f"{folder / name}: exists already, with other content; remove it, or name another")
-        atomic_write(folder / name, content)

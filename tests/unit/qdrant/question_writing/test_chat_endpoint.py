@@ -68,7 +68,15 @@ def test_a_key_that_no_header_can_hold_is_not_quoted(chat, key):
 
 @pytest.mark.parametrize(
     "url",
-    ["", "localhost:11434/v1", "ftp://host/v1", "http://", "http://host/v1?key=1", "http://host:port/v1", "http://a/\x00"],
+    [
+        "",
+        "localhost:11434/v1",
+        "ftp://host/v1",
+        "http://",
+        "http://host/v1?key=1",
+        "http://host:port/v1",
+        "http://a/\x00",
+    ],
 )
 def test_an_address_that_cannot_be_right_is_refused(url):
     with pytest.raises(ConfigurationError, match="the address of the language model"):

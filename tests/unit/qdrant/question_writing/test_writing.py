@@ -14,7 +14,20 @@ from twinvec.evaluation.beir import load_beir
 from twinvec_qdrant import Collection, QuestionOptions, QuestionReport, write_questions
 from words import WordEncoder
 
-TOPICS = "bees rivers bridges violins clocks glaciers comets orchards ferries kilns lanterns maps".split()
+TOPICS = (
+    "bees",
+    "rivers",
+    "bridges",
+    "violins",
+    "clocks",
+    "comets",
+    "orchards",
+    "ferries",
+    "kilns",
+    "lanterns",
+    "maps",
+    "ponds",
+)
 FACTS = (
     "{topic} were counted by Ada in {year}, and the census of them was printed in Lisbon.",
     "Repairing {topic} takes {year} minutes, says the workshop behind the old brewery.",
@@ -160,7 +173,7 @@ def test_judged_questions_share_no_document_with_pairs_and_are_not_searched(fill
     assert apart
     assert apart.isdisjoint(trained)
     assert len(data.queries) == 2 * len(apart) == report.judged
-    assert 2 * 24 == report.judged + report.pairs + report.unfound
+    assert report.judged + report.pairs + report.unfound == 2 * 24
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["pairs.jsonl", "queries.jsonl", "test.tsv"]
 
 
@@ -249,9 +262,7 @@ def test_what_decides_no_answer_may_change_between_runs(filled, tmp_path):
     assert write_questions(filled, Model(), tmp_path / "pairs.jsonl", options=options).asked == 5
 
 
-@pytest.mark.parametrize(
-    "other", [{"model": "other"}, {"like": ["Who is it?"]}, {"options": QuestionOptions(each=3)}]
-)
+@pytest.mark.parametrize("other", [{"model": "other"}, {"like": ["Who is it?"]}, {"options": QuestionOptions(each=3)}])
 def test_the_rest_of_another_job_is_refused(filled, tmp_path, other):
     with pytest.raises(KeyboardInterrupt):
         write_questions(filled, DyingModel(5), tmp_path / "pairs.jsonl")
@@ -293,7 +304,7 @@ def test_judged_queries_of_somebody_else_are_not_overwritten_by_a_run_that_goes_
 def test_if_no_question_is_left_the_answers_stay(filled, tmp_path):
     options = QuestionOptions(each=1, keep_rank=1, passages=6)
     model = Model(lambda prompt: f"Where do ducks sleep {len(prompt)}{sum(map(ord, prompt))}?")
-    with pytest.raises(InputError, match="6 unfound.*--keep-rank 0") as caught:
+    with pytest.raises(InputError, match=r"6 unfound.*--keep-rank 0") as caught:
         write_questions(filled, model, tmp_path / "pairs.jsonl", options=options)
     assert "of 6 that were written: 0 malformed" in str(caught.value)
     options = QuestionOptions(each=1, keep_rank=0, passages=6)
