@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar
@@ -11,7 +11,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def answers(ask: Callable[[T], str | None], items: Iterable[T], parallel: int) -> Iterator[tuple[T, str | None]]:
+def answers(
+    ask: Callable[[T], str | None], items: Iterable[T], parallel: int
+) -> Generator[tuple[T, str | None], None, None]:
     """Yield each item with its answer; ``parallel`` threads ask.
 
     After an error, the answers that are under way are still yielded, since each may have cost money; then the error is

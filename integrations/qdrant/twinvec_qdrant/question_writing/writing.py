@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 
 from twinvec.errors import ConfigurationError, InputError, ModelError
 from twinvec.support.checks import (
+    check_methods,
     check_output_file,
     check_output_folder,
     check_settings,
@@ -131,6 +133,8 @@ def write_questions(
         ModelError: most of the first answers hold no question.
         Exception: whatever ``ask`` raises.
     """
+    check_methods(collection, ("sample", "search_many"), "collection", "a collection, as Collection.open returns it")
+    check_methods(ask, ("__call__",), "ask", "a function that takes a prompt")
     check_settings(options, QuestionOptions, "options")
     chosen, examples = options or QuestionOptions(), check_texts(like, name="like")
     integer(parallel, "parallel", least=1)
@@ -216,8 +220,11 @@ def _ask(
     done = len(chunks) - len(unasked)
     if len(received) >= _FIRST:
         _check_first(received, file.partial)
-    with progress_bar("Asking", len(chunks), "chunks", done=done, shown=progress) as advance:
-        pieces = ({"chunk": chunk.id, "answer": text} for chunk, text in answers(answer, unasked, parallel))
+    with (
+        progress_bar("Asking", len(chunks), "chunks", done=done, shown=progress) as advance,
+        closing(answers(answer, unasked, parallel)) as found,
+    ):
+        pieces = ({"chunk": chunk.id, "answer": text} for chunk, text in found)
         for piece in file.add(pieces):
             received[piece["chunk"]] = piece["answer"]
             counts["asked"] += 1

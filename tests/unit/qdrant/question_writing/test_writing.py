@@ -12,6 +12,7 @@ from chat_server import questions as written_to
 from twinvec.errors import ConfigurationError, InputError, ModelError
 from twinvec.evaluation.beir import load_beir
 from twinvec_qdrant import Collection, QuestionOptions, QuestionReport, write_questions
+from twinvec_qdrant.question_writing.keeping import is_judged
 from words import WordEncoder
 
 TOPICS = (
@@ -373,6 +374,12 @@ def test_wrong_arguments_are_refused_before_any_prompt(filled, tmp_path):
         given = {"output": tmp_path / "pairs.jsonl", **wrong}
         with pytest.raises(ValueError, match=told):
             write_questions(filled, pytest.fail, **given)
+    for collection, ask, told in (
+        (filled, "model", "ask: expected a function"),
+        ("docs", Model(), "collection: expected"),
+    ):
+        with pytest.raises(ConfigurationError, match=told):
+            write_questions(collection, ask, tmp_path / "pairs.jsonl")
     with pytest.raises(ConfigurationError, match="ask must return a string or None, got 7"):
         write_questions(filled, lambda _: 7, tmp_path / "pairs.jsonl")
 
@@ -395,3 +402,35 @@ def test_a_sample_moves_little_as_the_collection_grows_and_holds_committed_chunk
         assert [each for each in after if each != "later"] == before[: 12 - ("later" in after)]
         collection.delete(before[:3])
         assert not set(before[:3]) & {each.document for each in collection.sample(100)}
+
+
+def test_a_server_with_all_limits_serves_too(strict, tmp_path):
+    with Collection.open("docs", url=strict.url, encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest(documents())
+        assert write_questions(collection, Model(), tmp_path / "pairs.jsonl").pairs > 20
+
+
+def test_every_version_draws_the_same_chunks_and_sets_the_same_documents_apart(tmp_path):
+    """A later version that drew others would train on documents that an earlier one has measured with."""
+    with Collection.open("docs", path=tmp_path / "store", encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest([(f"page {number}", f"text {number}") for number in range(8)])
+        drawn = [int(each.document.split()[1]) for each in collection.sample(8)]
+    assert drawn == [3, 2, 4, 0, 6, 1, 5, 7]
+    assert [number for number in range(20) if is_judged(f"page {number}", 0.3)] == [6, 10, 12, 16, 17]
+
+
+@pytest.mark.slow
+def test_models_of_the_frameworks_are_functions(filled, tmp_path):
+    """As the guide says."""
+    from langchain_core.language_models import FakeListChatModel
+    from llama_index.core.llms import MockLLM
+
+    options = QuestionOptions(passages=2, keep_rank=0)
+    chat, llm = FakeListChatModel(responses=["1. What now?\n2. What then?"]), MockLLM()
+    for name, ask in (
+        ("langchain", lambda prompt: chat.invoke(prompt).content),
+        ("llama_index", lambda prompt: str(llm.complete(prompt))),  # which repeats the prompt
+    ):
+        write_questions(filled, ask, tmp_path / name, options=options)
+    assert [row["anchor"] for row in rows_of(tmp_path / "langchain")] == ["What now?", "What then?"]
+    assert rows_of(tmp_path / "llama_index")[0]["anchor"].startswith("Write 2 different questions")
