@@ -71,10 +71,15 @@ def prompt_for(chunk: StoredChunk, each: int, like: Sequence[str]) -> str:
 
 
 def questions_of(answer: str, most: int) -> list[str]:
-    """Return the first ``most`` questions of an answer without thoughts, introductions, numbers, bullets and quotes."""
+    """Return the first ``most`` questions of an answer, without thoughts, introductions, numbers, bullets and quotes.
+
+    People also search by key words, so a question mark is not needed. If enough lines have one, they are taken.
+    """
     text = _THOUGHT.sub("", answer).rpartition("</think>")[2].encode(errors="replace").decode()
     lines = (_QUOTED.sub(r"\1", _MARK.sub("", line.strip())) for line in text.splitlines())
-    return [line for line in lines if line and not line.endswith((":", "\uff1a"))][:most]
+    found = [line for line in lines if line and not line.endswith((":", "\uff1a"))]
+    asking = [line for line in found if line.endswith(("?", "\uff1f", "\u061f"))]
+    return (asking if len(asking) >= most else found)[:most]
 
 
 def is_malformed(question: str) -> bool:

@@ -48,6 +48,8 @@ def test_questions_are_read_out_of_an_answer(answer, expected):
 
 def test_no_more_questions_are_read_than_were_asked_for():
     assert questions_of("1. a?\n2. b?\n3. c?", 2) == ["a?", "b?"]
+    assert questions_of("Sure, here they are!\n1. a?\n2. b?\nAnything else", 2) == ["a?", "b?"]
+    assert questions_of("blue slip\nask for holidays?\nvpn", 2) == ["blue slip", "ask for holidays?"]
 
 
 @pytest.mark.parametrize("question", ["holidays", "?", "w" * 10 + " w" * LONGEST_QUESTION])
