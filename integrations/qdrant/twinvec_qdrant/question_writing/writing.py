@@ -122,7 +122,8 @@ def write_questions(
         judged: Folder for judged queries in BEIR's layout. Their documents have no rows in ``output``.
         options: How questions are made.
         like: Real questions, of which the language model gets some as examples.
-        model: Name of the language model: a partial file of another one is refused.
+        model: Name of the language model: a partial file of another one is refused. If it is given, the answers are
+            kept in OUTPUT.answers, and a later run takes them from there.
         parallel: Number of prompts asked at once.
         progress: Show progress: a bar on a terminal, a line a minute elsewhere.
 
@@ -148,9 +149,12 @@ def write_questions(
     def answer(chunk: StoredChunk) -> str | None:
         return _checked(ask(prompt_for(chunk, chosen.each, examples)))
 
+    kept = path.with_name(f"{path.name}.answers") if model else None
     with file.locked():
         if not file.begun:
             _check_free(path, folder)
+            if kept is not None:
+                file.take(kept)
         if chosen.keep_rank:
             _check_searchable(collection, info["tenant_key"])
         counts: Counter[str] = Counter()
@@ -167,7 +171,7 @@ def write_questions(
             raise InputError(_none_left(report, file.partial))
         if folder is not None:
             write_judged(folder, apart)
-        with file.final() as final:
+        with file.final(kept) as final:
             final.writelines(map(line_of, rows))
     return report
 

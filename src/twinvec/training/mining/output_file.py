@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.atomic import partial_path, put_in_place
+from twinvec.support.atomic import atomic_write, partial_path, put_in_place
 from twinvec.support.checks import check_output_file, check_overwrites
 from twinvec.support.locks import exclusive_lock
 
@@ -42,13 +42,13 @@ class JobFile:
         self._output = output
         self._doing = doing
         self._header = line_of({"job": job})
-        if self._first_line().endswith(b"\n") and not self.begun:
+        if _first_line(self.partial).endswith(b"\n") and not self.begun:
             raise ConfigurationError(f"{self.partial}: belongs to {other}; delete it to start over")
 
     @property
     def begun(self) -> bool:
         """Whether a run of this job has begun the partial file."""
-        return self._first_line() == self._header
+        return _first_line(self.partial) == self._header
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other runs from writing the file; raise ConfigurationError if one is doing so."""
@@ -87,18 +87,23 @@ class JobFile:
             yield from map(json.loads, lines)
 
     @contextmanager
-    def final(self) -> Iterator[BinaryIO]:
-        """Yield a file to write; when the block ends, it becomes the output, and the partial file is removed."""
+    def final(self, kept: Path | None = None) -> Iterator[BinaryIO]:
+        """Yield a file to write; when the block ends, it becomes the output.
+
+        The partial file is then moved to ``kept``, or removed.
+        """
         with self._new.open("wb") as file:
             yield file
         put_in_place(self._new, self._output)
-        self.partial.unlink()
+        if kept is None:
+            self.partial.unlink()
+        else:
+            self.partial.replace(kept)
 
-    def _first_line(self) -> bytes:
-        if not self.partial.is_file():
-            return b""
-        with self.partial.open("rb") as file:
-            return file.readline()
+    def take(self, kept: Path) -> None:
+        """Begin with the pieces that an earlier run has kept, if it was of this job."""
+        if kept.is_file() and _first_line(kept) == self._header:
+            atomic_write(self.partial, kept.read_bytes())
 
 
 class MinedFile(JobFile):
@@ -166,6 +171,14 @@ def line_of(value: dict[str, Any]) -> bytes:
         return (json.dumps(value, ensure_ascii=False) + "\n").encode()
     except UnicodeEncodeError:  # a lone surrogate in a field that is passed through
         return (json.dumps(value) + "\n").encode()
+
+
+def _first_line(path: Path) -> bytes:
+    """Return the first line of a file, or b"" if there is none."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.readline()
 
 
 def _beside(output: Path) -> tuple[Path, Path]:

@@ -247,6 +247,24 @@ def test_after_a_failure_the_answers_under_way_are_kept(filled, tmp_path):
     assert write_questions(filled, model, tmp_path / "pairs.jsonl").asked == 22
 
 
+def test_answers_are_paid_for_once_also_after_the_end(filled, tmp_path):
+    output, model = tmp_path / "pairs.jsonl", Model()
+    few = write_questions(filled, model, output, options=QuestionOptions(passages=8), model="small")
+    with pytest.raises(ConfigurationError, match=r"pairs\.jsonl: exists already"):
+        write_questions(filled, model, output, model="small")
+    output.unlink()
+    all_of_them = write_questions(filled, model, output, model="small")
+    assert few.asked + all_of_them.asked == len(set(model.prompts)) == len(model.prompts) == all_of_them.passages
+    whole = output.read_bytes()
+    output.unlink()
+    write_questions(filled, other := Model(), output, model="large")
+    assert len(other.prompts) == all_of_them.passages, "the answers of another model are not used"
+    assert output.read_bytes() == whole
+    unnamed = tmp_path / "unnamed.jsonl"
+    write_questions(filled, model, unnamed, options=QuestionOptions(passages=8))
+    assert not unnamed.with_name("unnamed.jsonl.answers").exists()
+
+
 def test_a_truncated_line_of_the_partial_file_is_asked_for_again(filled, tmp_path):
     partial = tmp_path / "pairs.jsonl.partial"
     with pytest.raises(KeyboardInterrupt):
