@@ -59,7 +59,12 @@ if TYPE_CHECKING:
     from twinvec_qdrant.list_and_drop import drop_collection as drop_collection
     from twinvec_qdrant.list_and_drop import list_collections as list_collections
     from twinvec_qdrant.opening_store import key_from_environment as key_from_environment
+    from twinvec_qdrant.question_writing.chat_endpoint import ChatEndpoint as ChatEndpoint
+    from twinvec_qdrant.question_writing.writing import QuestionOptions as QuestionOptions
+    from twinvec_qdrant.question_writing.writing import QuestionReport as QuestionReport
+    from twinvec_qdrant.question_writing.writing import write_questions as write_questions
     from twinvec_qdrant.records.description import SAME_VECTOR_COSINE as SAME_VECTOR_COSINE
+    from twinvec_qdrant.records.documents import StoredChunk as StoredChunk
     from twinvec_qdrant.records.writer_process import Writer as Writer
     from twinvec_qdrant.report import AdoptReport as AdoptReport
     from twinvec_qdrant.report import Backup as Backup
@@ -97,7 +102,10 @@ _HOMES = {
     "ingest.reading.root": "Root read_source",
     "list_and_drop": "CollectionEntry drop_collection list_collections",
     "opening_store": "key_from_environment",
+    "question_writing.chat_endpoint": "ChatEndpoint",
+    "question_writing.writing": "QuestionOptions QuestionReport write_questions",
     "records.description": "SAME_VECTOR_COSINE",
+    "records.documents": "StoredChunk",
     "records.writer_process": "Writer",
     "report": "AdoptReport Backup IngestReport",
     "serving.process": "DEFAULT_PATH Announcement ServingProcess serving_process",

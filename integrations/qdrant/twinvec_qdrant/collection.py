@@ -38,7 +38,7 @@ from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description
-from twinvec_qdrant.records.documents import find_documents, stored_documents
+from twinvec_qdrant.records.documents import StoredChunk, find_documents, sampled_chunks, stored_documents
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.records.roots import Membership, Roots
@@ -568,6 +568,15 @@ class Collection:
         member = None if source is None else Roots(self._backend).membership(source)
         found = find_documents(self._catalog, filter)
         return found if member is None else [each for each in found if member.has(each)]
+
+    def sample(self, limit: int) -> list[StoredChunk]:
+        """Return at most ``limit`` chunks of committed documents, drawn at random; needs no tenant.
+
+        A hash of the document's id and of the chunk's number decides: a second call draws the same chunks, a larger
+        limit only adds some, and a document that comes later moves none but the last ones.
+        """
+        check_limit(limit)
+        return sampled_chunks(self._backend, limit)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove the documents with these ids, and return the number of removed ones; needs no tenant.

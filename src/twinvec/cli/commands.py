@@ -35,6 +35,7 @@ COLLECTION_COMMANDS = (
     "ingest",
     "migrate",
     "push",
+    "questions",
     "reindex",
     "restore",
     "search",

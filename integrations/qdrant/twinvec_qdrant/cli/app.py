@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from twinvec.cli.commands import add_command
-from twinvec.cli.options import COLLECTIONS_PANEL, MAINTENANCE_PANEL
+from twinvec.cli.options import COLLECTIONS_PANEL, MAINTENANCE_PANEL, TRAIN_PANEL
 
 _COMMANDS = (
     ("ingest", COLLECTIONS_PANEL, "ingest:ingest_command"),
@@ -16,6 +16,7 @@ _COMMANDS = (
     ("delete", COLLECTIONS_PANEL, "documents:delete_command"),
     ("info", COLLECTIONS_PANEL, "collections:info_command"),
     ("collections", COLLECTIONS_PANEL, "collections:collections_command"),
+    ("questions", TRAIN_PANEL, "questions:questions_command"),
     ("drop", MAINTENANCE_PANEL, "collections:drop_command"),
     ("verify", MAINTENANCE_PANEL, "maintenance:verify_command"),
     ("migrate", MAINTENANCE_PANEL, "maintenance:migrate_command"),

@@ -1,18 +1,52 @@
-"""Reading documents back from a collection: by their ids, or their ids by a filter."""
+"""Reading back from a collection: documents by their ids, their ids by a filter, and a sample of chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
 
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec_qdrant.records.commits import Catalog
-from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record, filter_conditions, record_id, user_payload
+from twinvec_qdrant.records.schema import (
+    CHUNKS,
+    RECORDS,
+    Record,
+    digest,
+    embedded_text,
+    filter_conditions,
+    record_id,
+    user_payload,
+)
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import Point, pages
 from twinvec_qdrant.stores.steps import Steps
 
 _PAGE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """A chunk of a committed document.
+
+    Attributes:
+        id: Digest of everything that the chunk holds.
+        document: Id of its document.
+        position: Its place in the document, from 0.
+        title: The document's title; may be empty.
+        heading: The title and the headings above the chunk, "Guide > Install"; may be empty.
+        text: Heading, blank line, body.
+        embedded: Exactly what was embedded: the text, in some collections with what stands around it.
+    """
+
+    id: str
+    document: str
+    position: int
+    title: str
+    heading: str
+    text: str
+    embedded: str
 
 
 def stored_documents(backend: Backend, ids: Sequence[str]) -> Steps[list[Document]]:
@@ -39,6 +73,22 @@ def _document(record: Record, points: Mapping[str, Point]) -> Document:
     chunks = [points[chunk].payload for chunk in record.chunks if chunk in points]
     payload = user_payload(chunks[0]) if chunks else record.payload
     return Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload)
+
+
+def sampled_chunks(backend: Backend, limit: int) -> list[StoredChunk]:
+    """Return chunks in the order of a hash of their document's id and their number; see ``Collection.sample``."""
+    records = (Record.of_payload(point.payload) for point in backend.scroll([RECORDS]))
+    complete = (each for each in records if each.version)
+    placed = ((digest(each.source, str(at)), key) for each in complete for at, key in enumerate(each.chunks))
+    drawn = [key for _, key in nsmallest(limit, placed)]
+    points = {key: point for page in pages(drawn, _PAGE) for key, point in backend.retrieve(page).items()}
+    return [_stored_chunk(points[key]) for key in drawn if key in points]
+
+
+def _stored_chunk(point: Point) -> StoredChunk:
+    own = point.payload
+    title, heading = (str(own.get(field) or "") for field in ("title", "heading"))
+    return StoredChunk(point.id, own["source"], own["position"], title, heading, own["text"], embedded_text(own))
 
 
 def find_documents(catalog: Catalog, filter: Filter | None) -> list[str]:

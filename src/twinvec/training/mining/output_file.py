@@ -1,6 +1,7 @@
-"""The file that mined rows go to, by way of a partial file next to it whose first line identifies the job.
+"""A file that a long job writes, by way of a partial file next to it whose first line identifies the job.
 
-Each further line holds a row, and whether its positive was found. A killed run continues after the last whole window.
+Each further line of the partial file holds a piece of finished work, from which a killed run continues: for ``mine`` a
+row, and whether its positive was found.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.atomic import partial_path, put_in_place
+from twinvec.support.atomic import atomic_write, partial_path, put_in_place
 from twinvec.support.checks import check_output_file, check_overwrites
 from twinvec.support.locks import exclusive_lock
 
@@ -23,68 +24,112 @@ _DIGITS = 16
 """Digits of a digest in the names of files with vectors."""
 
 
-class MinedFile:
-    """The rows of one job on their way to ``output``; ``source`` and ``job`` hold everything that decides them.
+class JobFile:
+    """The work of one job on its way to ``output``, one piece a line.
 
-    Raises ConfigurationError as ``check_output`` does, or if the partial file belongs to another job.
+    Args:
+        output: The file that the job makes.
+        job: Digest of everything that decides the work.
+        other: How the work of another job may differ, for the error about its partial file.
+        doing: What a run does with the output, for the error that another process does it too.
+
+    Raises:
+        ConfigurationError: the partial file belongs to another job.
     """
 
-    def __init__(self, source: Path, output: Path, *job: str) -> None:
-        check_output(source, output)
+    def __init__(self, output: Path, job: str, other: str, doing: str) -> None:
+        self.partial, self._new = _beside(output)
         self._output = output
-        self._partial, self._new = _beside(output)
-        self._header = line_of({"job": file_digest(source, *job)})
-        if self._partial.is_file():
-            with self._partial.open("rb") as file:
-                first = file.readline()
-            if first.endswith(b"\n") and first != self._header:
-                raise ConfigurationError(
-                    f"{self._partial}: belongs to other pairs or options, another model or collection; "
-                    "delete it to start over"
-                )
+        self._doing = doing
+        self._header = line_of({"job": job})
+        if _first_line(self.partial).endswith(b"\n") and not self.begun:
+            raise ConfigurationError(f"{self.partial}: belongs to {other}; delete it to start over")
+
+    @property
+    def begun(self) -> bool:
+        """Whether a run of this job has begun the partial file."""
+        return _first_line(self.partial) == self._header
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other runs from mining into the file; raise ConfigurationError if one is doing so."""
-        return exclusive_lock(self._partial.with_suffix(".lock"), f"{self._output}: another process is mining into it")
+        """Keep other runs from writing the file; raise ConfigurationError if one is doing so."""
+        busy = f"{self._output}: another process is {self._doing}"
+        return exclusive_lock(self.partial.with_suffix(".lock"), busy)
 
-    def resume(self, window: int) -> int:
-        """Truncate the partial file after its complete windows; return how many rows they hold.
-
-        The hits of a query may depend on the window that it is searched in: by the last bit of a score, or by depth.
-        """
-        if not self._partial.is_file():
-            self._partial.write_bytes(b"")
+    def resume(self, window: int = 1) -> int:
+        """Truncate the partial file after its complete windows of pieces; return how many pieces they hold."""
+        if not self.partial.is_file():
+            self.partial.write_bytes(b"")
         done = kept = size = 0
-        with self._partial.open("rb") as file:
+        with self.partial.open("rb") as file:
             for number, line in enumerate(file):
                 if not line.endswith(b"\n"):
                     break
                 size += len(line)
                 if number % window == 0:
                     done, kept = number, size
-        os.truncate(self._partial, kept)
+        os.truncate(self.partial, kept)
         if not kept:
-            self._partial.write_bytes(self._header)
+            self.partial.write_bytes(self._header)
         return done
 
-    def write(self, rows: Iterable[tuple[dict[str, Any], bool]]) -> Iterator[None]:
-        """Add rows, each with whether its positive was found; yield after each."""
-        with self._partial.open("ab") as file:
-            for row, found in rows:
-                file.write(line_of({"found": found, "row": row}))
+    def add(self, pieces: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Add pieces to the partial file; yield each when it is written."""
+        with self.partial.open("ab") as file:
+            for piece in pieces:
+                file.write(line_of(piece))
                 file.flush()
-                yield
+                yield piece
+
+    def pieces(self) -> Iterator[dict[str, Any]]:
+        """Yield the pieces of the partial file, which ``resume`` has truncated."""
+        with self.partial.open("rb") as lines:
+            next(lines)
+            yield from map(json.loads, lines)
+
+    @contextmanager
+    def final(self, kept: Path | None = None) -> Iterator[BinaryIO]:
+        """Yield a file to write; when the block ends, it becomes the output.
+
+        The partial file is then moved to ``kept``, or removed.
+        """
+        with self._new.open("wb") as file:
+            yield file
+        put_in_place(self._new, self._output)
+        if kept is None:
+            self.partial.unlink()
+        else:
+            self.partial.replace(kept)
+
+    def take(self, kept: Path) -> None:
+        """Begin with the pieces that an earlier run has kept, if it was of this job."""
+        if kept.is_file() and _first_line(kept) == self._header:
+            atomic_write(self.partial, kept.read_bytes())
+
+
+class MinedFile(JobFile):
+    """The rows of one job on their way to ``output``; ``source`` and ``job`` hold everything that decides them.
+
+    The hits of a query may depend on the window that it is searched in, by the last bit of a score or by depth: only
+    whole windows are resumed.
+
+    Raises ConfigurationError as ``check_output`` does, or if the partial file belongs to another job.
+    """
+
+    def __init__(self, source: Path, output: Path, *job: str) -> None:
+        check_output(source, output)
+        other = "other pairs or options, another model or collection"
+        super().__init__(output, file_digest(source, *job), other, "mining into it")
+
+    def write(self, rows: Iterable[tuple[dict[str, Any], bool]]) -> Iterator[dict[str, Any]]:
+        """Add rows, each with whether its positive was found; yield after each."""
+        return self.add({"found": found, "row": row} for row, found in rows)
 
     def finish(self) -> Iterator[tuple[dict[str, Any], bool]]:
         """Write all rows to the output file; yield them as they were written."""
-        with self._partial.open("rb") as lines, self._new.open("wb") as final:
-            next(lines)
-            for line in lines:
-                written = json.loads(line)
+        with self.final() as final:
+            for written in self.pieces():
                 final.write(line_of(written["row"]))
                 yield written["row"], written["found"]
-        put_in_place(self._new, self._output)
-        self._partial.unlink()
 
 
 def check_output(source: Path, output: Path) -> None:
@@ -126,6 +171,14 @@ def line_of(value: dict[str, Any]) -> bytes:
         return (json.dumps(value, ensure_ascii=False) + "\n").encode()
     except UnicodeEncodeError:  # a lone surrogate in a field that is passed through
         return (json.dumps(value) + "\n").encode()
+
+
+def _first_line(path: Path) -> bytes:
+    """Return the first line of a file, or b"" if there is none."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.readline()
 
 
 def _beside(output: Path) -> tuple[Path, Path]:

@@ -113,10 +113,12 @@ def refusal(error: BaseException | None) -> Refusal | None:
     if isinstance(error, ResourceExhaustedResponse):
         return Refusal(429, str(error), float(error.retry_after_s))
     if isinstance(error, QdrantException):  # the client cannot parse a date, and quotes the header in its message
-        return Refusal(429, "", _seconds(str(error).partition(": ")[2]))
+        return Refusal(429, "", retry_after_seconds(str(error).partition(": ")[2]))
     if isinstance(error, UnexpectedResponse):
         sentence, known = _sentence(error.content)
-        return Refusal(error.status_code or 500, sentence, _seconds(error.headers.get("retry-after", "")), not known)
+        return Refusal(
+            error.status_code or 500, sentence, retry_after_seconds(error.headers.get("retry-after", "")), not known
+        )
     if isinstance(error, grpc.RpcError) and hasattr(error, "code"):
         named = _RETRY_AFTER.search(_details(error))  # without metadata the client does not pass the pause on
         return Refusal(_CODES.get(error.code(), 500), _details(error), float(named[1]) if named else 0.0)
@@ -235,7 +237,7 @@ def _sentence(content: bytes) -> tuple[str, bool]:
     return plain[:200], not text.startswith("<") and bool(text)
 
 
-def _seconds(header: str) -> float:
+def retry_after_seconds(header: str) -> float:
     """Return the seconds of a Retry-After header, a number or a date (RFC 9110, 10.2.3); 0 or less for no pause."""
     if header.isdecimal():
         return float(header)

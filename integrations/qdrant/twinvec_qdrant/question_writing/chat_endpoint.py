@@ -1,0 +1,210 @@
+"""A language model behind an OpenAI-compatible address: Ollama, vLLM, llama.cpp, LM Studio, OpenAI and others.
+
+Requests name the model and one message, since servers differ in all other fields. Failures that may pass are retried
+within a bound; every other one becomes an error of twinvec in our words, which never holds the key.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from difflib import get_close_matches
+from typing import Any
+
+import httpx
+import tenacity
+
+from twinvec.errors import ConfigurationError, ModelError
+from twinvec.support.checks import number, shortened, string
+from twinvec_qdrant.stores.server.errors import BUSY, retry_after_seconds
+
+KEY_VARIABLE, OPENAI_KEY_VARIABLE = "TWINVEC_LLM_KEY", "OPENAI_API_KEY"
+_OPENAI = "api.openai.com"
+_TRIES = 8
+_LONGEST = 600.0  # seconds of all tries and pauses of a request, but for the last try
+_CONNECT_SECONDS = 10.0
+_GROWING = tenacity.wait_random_exponential(multiplier=1.0, max=30.0)  # pauses between tries
+_SHOWN = 10  # names of models
+_FOREIGN = (
+    "what answers there is no OpenAI-compatible endpoint: check the address, which mostly ends in /v1, such as "
+    "http://localhost:11434/v1 for Ollama"
+)
+_REMEDIES = {
+    401: f"the key is missing or wrong: set {KEY_VARIABLE}, or for OpenAI {OPENAI_KEY_VARIABLE}",
+    403: f"the key does not permit this: check {KEY_VARIABLE}, or for OpenAI {OPENAI_KEY_VARIABLE}",
+}
+
+logger = logging.getLogger(__name__)
+
+
+class ChatEndpoint:
+    """A language model that answers prompts, by ``POST {url}/chat/completions``; several threads may ask at once.
+
+    Args:
+        url: The address up to the version, such as "http://localhost:11434/v1".
+        model: The model's name there.
+        key: The key. Default: the environment variable ``TWINVEC_LLM_KEY``, or for OpenAI ``OPENAI_API_KEY``.
+        seconds: How long one try waits for an answer.
+
+    Raises:
+        ConfigurationError: the address, the name or the key cannot be right, or OpenAI has no key.
+    """
+
+    def __init__(self, url: str, model: str, key: str | None = None, *, seconds: float = 300.0) -> None:
+        self.url = checked_url(url)
+        self.model = string(model, "model")
+        self._key = _checked_key(key or key_for(self.url))
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        limits = httpx.Timeout(number(seconds, "seconds", least=0), connect=_CONNECT_SECONDS)
+        self._client = httpx.Client(headers=headers, timeout=limits)
+        self._told: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"ChatEndpoint({self.url!r}, {self.model!r})"
+
+    def __call__(self, prompt: str) -> str | None:
+        """Return the model's answer to a prompt; None if the answer was cut because it became too long.
+
+        Raises:
+            ConfigurationError: the endpoint refuses the request, or is not OpenAI-compatible.
+            ModelError: the endpoint does not answer, stays busy or fails.
+        """
+        body = {"model": self.model, "messages": [{"role": "user", "content": prompt}]}
+        response = self._sent(body)
+        try:
+            choice = response.json()["choices"][0]
+            content, cut = choice["message"].get("content"), choice.get("finish_reason") == "length"
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ConfigurationError(f"{self.url}: {_FOREIGN}{self._said(response)}") from error
+        return None if cut else content if isinstance(content, str) else ""
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _sent(self, body: dict[str, Any]) -> httpx.Response:
+        policy = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_temporary),
+            wait=_pause,
+            stop=tenacity.stop_after_attempt(_TRIES) | tenacity.stop_before_delay(_LONGEST),
+            before_sleep=self._announce,
+            reraise=True,
+        )
+        try:
+            return policy(self._tried, body)
+        except httpx.HTTPStatusError as error:
+            raise self._refused(error.response) from error
+        except httpx.HTTPError as error:
+            raise ModelError(f"{self.url}: no answer: {_reason(error)}") from error
+
+    def _tried(self, body: dict[str, Any]) -> httpx.Response:
+        return self._client.post(f"{self.url}/chat/completions", json=body).raise_for_status()
+
+    def _announce(self, state: tenacity.RetryCallState) -> None:
+        """Log each reason for another try once."""
+        reason = _reason(state.outcome.exception() if state.outcome else None)
+        if reason not in self._told:
+            self._told.add(reason)
+            logger.warning("%s: %s; trying again", self.url, reason)
+
+    def _refused(self, response: httpx.Response) -> ConfigurationError | ModelError:
+        status, said = response.status_code, self._said(response)
+        if status in BUSY:
+            pause = retry_after_seconds(response.headers.get("retry-after", ""))
+            later = f"; it asks for a pause of {pause:,.0f} s: run the command again later" if pause > 0 else ""
+            return ModelError(f"{self.url}: too busy, or failed there, status {status}{said}{later}")
+        if status == 404:
+            return ConfigurationError(f"{self.url}: {self._not_found()}{said}")
+        remedy = _REMEDIES.get(status, _FOREIGN if response.is_redirect else f"refused with status {status}")
+        return ConfigurationError(f"{self.url}: {remedy}{said}")
+
+    def _not_found(self) -> str:
+        """Return whether the model or the address is unknown; of many models, name those with the nearest names."""
+        try:
+            listed = self._client.get(f"{self.url}/models").raise_for_status().json()["data"]
+            names = [str(each["id"]) for each in listed]
+        except (httpx.HTTPError, ValueError, LookupError, TypeError):
+            return _FOREIGN
+        near = get_close_matches(self.model, names, _SHOWN, cutoff=0.0)
+        more = f" and {len(names) - len(near)} more" if len(names) > len(near) else ""
+        return f"the model {self.model!r} is not known; there are {', '.join(near) or 'none'}{more}"
+
+    def _said(self, response: httpx.Response) -> str:
+        """Return the server's own sentence in brackets, without the key; "" if it has none."""
+        try:
+            found = response.json()
+            for name in ("error", "message", "detail"):
+                found = found.get(name, found) if isinstance(found, dict) else found
+        except ValueError:
+            found = response.text
+        if not isinstance(found, str) or not found.strip() or found.lstrip().startswith("<"):
+            return ""
+        sentence = found.replace(self._key, "***") if self._key else found
+        return f" (the server: {shortened(' '.join(sentence.split()))})"
+
+
+def checked_url(url: str) -> str:
+    """Return an address without what follows the version; raise ConfigurationError for one that cannot be right."""
+    try:
+        parsed = httpx.URL(string(url, "url"))
+    except httpx.InvalidURL as error:
+        raise ConfigurationError(f"the address of the language model cannot be read: {error}") from None
+    if parsed.userinfo:
+        raise ConfigurationError(f"the address of the language model has a password: give the key in {KEY_VARIABLE}")
+    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
+        raise ConfigurationError(
+            f"the address of the language model is {url!r}; expected one such as http://localhost:11434/v1"
+        )
+    return url.rstrip("/").removesuffix("/chat/completions")
+
+
+def key_for(url: str) -> str | None:
+    """Return the key that the environment states for an address.
+
+    Raises:
+        ConfigurationError: OpenAI has no key.
+    """
+    key = os.environ.get(KEY_VARIABLE)
+    if key or httpx.URL(url).host != _OPENAI:
+        return key or None
+    if not (key := os.environ.get(OPENAI_KEY_VARIABLE)):
+        raise ConfigurationError(f"OpenAI wants a key: set {OPENAI_KEY_VARIABLE} or {KEY_VARIABLE}")
+    return key
+
+
+def _checked_key(key: str | None) -> str:
+    """Return the key, or "" for none; raise ConfigurationError, which does not quote it, if no header can hold it."""
+    key = (key or "").strip()
+    if not all(" " < character <= "~" for character in key):
+        raise ConfigurationError(f"the key of the language model ({KEY_VARIABLE}) holds characters that no key has")
+    return key
+
+
+def _is_temporary(error: BaseException) -> bool:
+    """Return whether the same request may succeed later."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code in BUSY
+    return isinstance(error, httpx.TransportError) and not _is_about_tls(error)
+
+
+def _is_about_tls(error: BaseException | None) -> bool:
+    """Return whether an error, or what has caused it, is about TLS or a certificate."""
+    return error is not None and (
+        isinstance(error, ssl.SSLError) or _is_about_tls(error.__cause__ or error.__context__)
+    )
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    """Return the seconds before the next try: at least as many as the endpoint asks for."""
+    error = state.outcome.exception() if state.outcome else None
+    header = error.response.headers.get("retry-after", "") if isinstance(error, httpx.HTTPStatusError) else ""
+    return max(retry_after_seconds(header), _GROWING(state))
+
+
+def _reason(error: BaseException | None) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"status {error.response.status_code}"
+    if isinstance(error, httpx.TimeoutException):
+        return "the time for one request is over"
+    return f"{type(error).__name__}: {error}"
