@@ -19,6 +19,15 @@ _PIECE = 256 * 1024
 
 def packed(folder: Path) -> Iterator[bytes]:
     """Yield an archive of what is below a folder, which must hold still, in pieces that are not empty."""
+    size = 0
+    for piece in _members(folder):
+        size += len(piece)
+        yield piece
+    end = 2 * tarfile.BLOCKSIZE
+    yield bytes(end + -(size + end) % tarfile.RECORDSIZE)  # a reader of whole records reads it to its end
+
+
+def _members(folder: Path) -> Iterator[bytes]:
     for path in sorted(folder.rglob("*")):
         about = tarfile.TarInfo(path.relative_to(folder).as_posix())
         found = path.stat()
@@ -34,7 +43,6 @@ def packed(folder: Path) -> Iterator[bytes]:
                 yield piece
         if rest := about.size % tarfile.BLOCKSIZE:
             yield bytes(tarfile.BLOCKSIZE - rest)
-    yield bytes(tarfile.RECORDSIZE)  # at least two blocks of zeros end an archive
 
 
 def unpack(archive: Any, folder: Path) -> None:
