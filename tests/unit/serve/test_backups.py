@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import signal
@@ -22,6 +23,7 @@ from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections import backups
 from unit.serve.processes import serving
 
+ADDRESS = "http://127.0.0.1:6380"
 BACKUP = "/v1/collections/docs/backup"
 DOCUMENTS = [{"id": f"n{row:03}", "text": f"note {row} about certificate {row % 7}"} for row in range(200)]
 KEY, READER = "a-write-key-0123456789", "a-read-key-0123456789"
@@ -31,7 +33,7 @@ KEY, READER = "a-write-key-0123456789", "a-read-key-0123456789"
 def client(model, store, **settings):
     """A client of a server that runs in this process, with the collection "docs"."""
     app = create_app(ServeSettings(path=store, models={"tiny": str(model)}, **settings))
-    with TestClient(app, base_url="http://127.0.0.1:6380") as asked:
+    with TestClient(app, base_url=ADDRESS) as asked:
         if "url" not in settings:
             asked.post("/v1/collections", json={"name": "docs", "chunking": False})
             assert asked.post("/v1/collections/docs/documents", json={"documents": DOCUMENTS}).json()["new"] == 200
@@ -100,7 +102,7 @@ def test_a_damaged_collection_is_not_backed_up(tiny_model, tmp_path):
         pass
     next((store / "docs").rglob("version.info")).unlink()
     app = create_app(ServeSettings(path=store, models={"tiny": str(tiny_model("bert"))}))
-    with TestClient(app, base_url="http://127.0.0.1:6380") as asked:
+    with TestClient(app, base_url=ADDRESS) as asked:
         answer = asked.get(BACKUP)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "store_corrupt")
         assert not left(store)
@@ -128,6 +130,28 @@ def test_only_folders_whose_process_has_died_are_removed(tiny_model, tmp_path):
     held._held.close()  # as a kill does it
     assert TemporaryBackup.remove_abandoned(store) == [held.path]
     assert sorted(each.name for each in store.iterdir()) == ["docs"]
+
+
+async def test_a_stop_waits_for_a_backup_whose_request_was_cancelled(tiny_model, tmp_path, monkeypatch):
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop, store = asyncio.get_running_loop(), tmp_path / "store"
+
+    def made(*given):
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(60)
+        return TemporaryBackup(*given)
+
+    app = create_app(ServeSettings(path=store, models={"tiny": str(tiny_model("bert"))}))
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=ADDRESS) as asked:
+        assert (await asked.post("/v1/collections", json={"name": "docs"})).status_code == 201
+        monkeypatch.setattr(backups, "TemporaryBackup", made)
+        asking = asyncio.create_task(asked.get(BACKUP))
+        await begun.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+        loop.call_soon(go_on.set)
+    assert [each.name for each in store.iterdir()] == ["docs"]
 
 
 @pytest.mark.slow

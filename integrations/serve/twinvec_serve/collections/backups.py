@@ -47,11 +47,12 @@ class Backups:
         if self._number >= _AT_ONCE:
             raise Overloaded(_RETRY_SECONDS)
         self._number += 1
-        made = self._collections.ingests.start(self._made(name))
+        made, over = self._collections.ingests.start(self._made(name)), asyncio.Event()
+        self._collections.ingests.start(self._remove(made, over))  # before the end: a stop of the server waits for it
         try:
             yield self._pieces((await asyncio.shield(made)).packed())
         finally:
-            self._collections.ingests.start(self._remove(made))
+            over.set()
 
     async def _made(self, name: str) -> TemporaryBackup:
         async with self._collections.kept(name):
@@ -61,8 +62,9 @@ class Backups:
         while piece := await self._collections.run(next, packed, b""):
             yield piece
 
-    async def _remove(self, made: asyncio.Task[TemporaryBackup]) -> None:
-        """Remove a backup, which may still be under way: it is made to its end."""
+    async def _remove(self, made: asyncio.Task[TemporaryBackup], over: asyncio.Event) -> None:
+        """Remove a backup when its archive is ``over``; one that is still under way is made to its end."""
+        await over.wait()
         try:
             with suppress(Exception):  # whoever waits for the backup is told
                 backup = await made
