@@ -191,7 +191,7 @@ class ServerClient:
             message, code = f"status {answer.status}", None
         if code in _OF_OLDER_VERSION:
             return ConfigurationError(
-                f"{self._process} is of another version of twinvec and cannot do this ({message}): stop that process, "
+                f"{self._process} is of an older version of twinvec and cannot do this ({message}): stop that process "
                 "and run the same command again"
             )
         if answer.status == _BUSY:

@@ -147,8 +147,8 @@ def test_a_process_of_an_older_version_is_named(store, run, status, command):
     with sending(store, [json.dumps(error).encode()], status):
         ended, _, errors = run(*command)
     assert ended == 1
-    assert "is of another version of twinvec and cannot do this" in errors
-    assert "stop that process, and run the same command again" in errors
+    assert "is of an older version of twinvec and cannot do this" in errors
+    assert "stop that process and run the same command again" in errors
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A backup as a tar archive, which goes from a server to a client piece by piece: no disk and no memory holds it whole.
+"""Backups as tar archives: a server sends one piece by piece, and a client unpacks the pieces as they come.
 
 The format is POSIX.1-2001 (pax), without compression. The blocks of zeros of the engine's files, which are holes on the
 disk, are in the archive, so that every program unpacks it; ``unpack`` makes them holes again.
