@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.asking import joined_answers as joined_answers
     from twinvec_qdrant.asking import search_as_asked as search_as_asked
     from twinvec_qdrant.asking import stored_documents as stored_documents
+    from twinvec_qdrant.backups import TemporaryBackup as TemporaryBackup
     from twinvec_qdrant.backups import backup_collection as backup_collection
     from twinvec_qdrant.backups import restore_collection as restore_collection
     from twinvec_qdrant.collection import Collection as Collection
@@ -87,7 +88,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "adopting.adopt": "adopt_collection",
     "asking": "Answer Asked FoundHit Passages delete_documents joined_answers search_as_asked stored_documents",
-    "backups": "backup_collection restore_collection",
+    "backups": "TemporaryBackup backup_collection restore_collection",
     "collection": "Collection",
     "frameworks.filters": "NOTHING all_of metadata_key payload_key understood_filter",
     "frameworks.foreign_arguments": "exact_search joined_options payload_index_types refuse_foreign takes_foreign "

@@ -1,14 +1,21 @@
-"""Back up and restore a collection of an embedded store."""
+"""Back up and restore a collection of an embedded store, and back one up for a client of a server."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from twinvec.errors import CollectionNotFoundError
+from twinvec.errors import CollectionNotFoundError, StoreUnavailableError
 from twinvec.support.checks import file_path, number, string
+from twinvec.support.locks import TemporaryFolder, remove_abandoned
 from twinvec_qdrant.report import Backup
-from twinvec_qdrant.serving.process import DEFAULT_PATH, check_not_served
+from twinvec_qdrant.serving.process import DEFAULT_PATH, check_not_served, store_folder
+
+_PREFIX = ".twinvec-backup-"  # the folder of a collection never begins with a dot
+_FILES = "backup"
 
 
 def backup_collection(
@@ -83,3 +90,55 @@ def restore_collection(
     folder = CollectionFolder(path or DEFAULT_PATH, about.collection if name is None else name)
     restore(place, folder, overwrite=overwrite, wait_seconds=wait_seconds)
     return about
+
+
+class TemporaryBackup(TemporaryFolder):
+    """A backup in a folder for temporary files, until ``remove``; ``packed`` sends it on.
+
+    The folder is on the disk of the store if there is room, and else where the environment variable ``TMPDIR`` says.
+    Arguments and errors are those of ``backup_collection``.
+    """
+
+    def __init__(self, name: str, path: str | Path | None = None) -> None:
+        place = _place_with_room(name, path or DEFAULT_PATH)
+        try:
+            super().__init__(_PREFIX, place)
+        except OSError as error:
+            raise StoreUnavailableError(f"{place}: a backup cannot be made there: {error.strerror or error}") from error
+        try:
+            backup_collection(name, self.path / _FILES, path)
+        except BaseException:
+            self.remove()
+            raise
+
+    def packed(self) -> Iterator[bytes]:
+        """Yield the backup as a tar archive, in pieces."""
+        from twinvec_qdrant.stores.embedded.archives import packed
+
+        return packed(self.path / _FILES)
+
+    @staticmethod
+    def remove_abandoned(path: str | Path | None = None) -> list[Path]:
+        """Remove the folders that killed processes have left, and return them."""
+        return [each for place in _places(path or DEFAULT_PATH) for each in remove_abandoned(_PREFIX, place)]
+
+
+def _places(path: str | Path) -> list[Path]:
+    return [store_folder(path).resolve(), Path(tempfile.gettempdir())]
+
+
+def _place_with_room(name: str, path: str | Path) -> Path:
+    """Return a folder where a collection can be copied to, with room left for what is written meanwhile."""
+    from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+    from twinvec_qdrant.stores.embedded.room import WRITE_ROOM, free_room, occupied_bytes
+
+    needed = occupied_bytes(CollectionFolder(path, name).newest_shard()) + WRITE_ROOM
+    found = {each: free_room(each) if os.access(each, os.W_OK | os.X_OK) else 0 for each in _places(path)}
+    for place, free in found.items():
+        if free >= needed:
+            return place
+    told = ", ".join(f"{place}: {free / 2**20:.0f} MB" for place, free in found.items())
+    raise StoreUnavailableError(
+        f"a backup of {name!r} needs {needed / 2**20:.0f} MB for temporary files ({told}): make room, or name a folder "
+        "with room in the environment variable TMPDIR of the server"
+    )

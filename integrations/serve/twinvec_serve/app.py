@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from twinvec.support.checks import check_settings
 from twinvec.version import __version__
 from twinvec_serve.agents import over_http
+from twinvec_serve.collections.backups import Backups
 from twinvec_serve.collections.open_collections import OpenCollections
 from twinvec_serve.direct_route import DirectRoute
 from twinvec_serve.errors import add_error_answers
@@ -70,7 +71,8 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     settings = settings or ServeSettings()
     metrics = Metrics()
     models = ServedModels(settings, metrics)
-    services = Services(settings, metrics, models, OpenCollections(settings, models, metrics))
+    opened = OpenCollections(settings, models, metrics)
+    services = Services(settings, metrics, models, opened, Backups(opened, settings.path, settings.url))
     app = _Application(
         title="twinvec",
         description=DESCRIPTION,
@@ -97,7 +99,7 @@ def _add_middleware(app: FastAPI, settings: ServeSettings, metrics: Metrics) -> 
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.allow_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type", *MCP_HEADERS],
             expose_headers=["Retry-After", TRUNCATED, *MCP_HEADERS],
         )
@@ -109,6 +111,7 @@ def _add_middleware(app: FastAPI, settings: ServeSettings, metrics: Metrics) -> 
 @asynccontextmanager
 async def _running(app: FastAPI) -> AsyncIterator[None]:
     services: Services = app.state.services
+    await services.backups.start()
     await services.collections.start()
     try:
         await services.models.start()

@@ -278,6 +278,8 @@ def test_every_route_says_which_right_it_needs():
                 refused.add((method, path))
     writing = {
         ("get", "/v1/collections/{name}/verify"),  # searches and ingests wait for it
+        ("get", "/v1/collections/{name}/backup"),  # and for this
+        ("delete", "/v1/collections/{name}"),
         ("post", "/v1/collections"),
         ("post", "/v1/collections/{name}/documents"),
         ("post", "/v1/collections/{name}/documents/delete"),
@@ -396,7 +398,7 @@ def test_an_allowed_page_may_ask_beforehand_and_learns_of_errors():
     wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     answer = asked.options("/v1/echo", headers=page | wanted)
     assert answer.status_code == 200
-    assert answer.headers["access-control-allow-methods"] == "GET, POST"  # no route has another one
+    assert answer.headers["access-control-allow-methods"] == "GET, POST, DELETE"  # no route has another one
     refused = asked.post("/v1/echo", headers=page)
     assert refused.status_code == 401
     assert refused.headers["access-control-allow-origin"] == "https://search.example.com"

@@ -33,14 +33,20 @@ def test_searches_go_on_and_writes_are_answered_with_an_error(tiny, tmp_path, mo
                 assert error["code"] == "store_unavailable"
                 assert "disk is full" in error["message"] or "No space left" in error["message"]
                 assert "remove other files" in error["message"]
-                assert "if twinvec serve has the store, stop it first" in error["message"]
+                assert "DELETE /v1/collections/NAME of twinvec serve; neither needs room" in error["message"]
             assert found(client) == "tea"
+            answer = client.get("/v1/collections/notes/backup")  # its files are where TMPDIR says
+            assert answer.status_code == 200, answer.text
+            assert b'"collection": "notes"' in answer.content
 
         with TestClient(create_app(settings), base_url=address) as client:
-            assert client.post("/v1/collections", json={"name": "notes", "chunking": False}).status_code == 201
+            for name in ("notes", "other"):
+                assert client.post("/v1/collections", json={"name": name, "chunking": False}).status_code == 201
             assert client.post("/v1/collections/notes/documents", json=documents).json()["new"] == 2
             fill(place)
             check_full(client)
+            assert client.delete("/v1/collections/other").status_code == 200
+            assert not Path(place, "other").exists() and os.statvfs(place).f_bavail > 0
         fill(place)  # the first server has given a page back
         warnings = Warnings()
         with TestClient(create_app(settings), base_url=address) as client:  # starts on the full disk
@@ -53,4 +59,4 @@ def test_searches_go_on_and_writes_are_answered_with_an_error(tiny, tmp_path, mo
             assert found(client) == "tea"
     """
     on_small_disk(program, tmp_path / "disk", "size=160m", model=tiny)
-    assert list((tmp_path / "temporary").glob("twinvec-read-*")) == []
+    assert list((tmp_path / "temporary").iterdir()) == []

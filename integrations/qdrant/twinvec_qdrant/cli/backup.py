@@ -10,7 +10,9 @@ import typer
 
 from twinvec.cli.options import AsJson, CollectionName, StorePath
 from twinvec.cli.terminal import show_json
-from twinvec_qdrant.cli.options import WAIT_SECONDS, Wait
+from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait
+from twinvec_qdrant.cli.served.searching import client_of
+from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.names import check_new_name
 
 
@@ -27,19 +29,29 @@ def backup_command(
     """Copy a collection of the embedded store to a folder.
 
     Searches and ingests of other processes go on; they wait while the files are copied. FOLDER appears when the backup
-    is complete. A server has snapshots of its own.
+    is complete. If twinvec serve has the store, that process makes the backup. A server has snapshots of its own.
 
     \b
     twinvec backup ./backups/docs-monday --collection docs
     """
-    from twinvec_qdrant.backups import backup_collection
-
-    made = backup_collection(collection, to, path, overwrite=overwrite, wait_seconds=wait)
+    made = _made(CollectionPlace(collection, path, None, wait), to, overwrite=overwrite)
     if as_json:
         show_json({"backup": str(to), **asdict(made)})
     else:
         points = made.points
         typer.echo(f"{to}: {points.get('record', 0):,} documents of {collection}, {points.get('chunk', 0):,} chunks")
+
+
+def _made(place: CollectionPlace, to: Path, *, overwrite: bool) -> Backup:
+    """Make a backup; of a store that a process serves, that process makes it."""
+    if (client := client_of(place)) is not None:
+        from twinvec_qdrant.cli.served.backups import back_up_served
+
+        with client:
+            return back_up_served(client, place, to, overwrite=overwrite)
+    from twinvec_qdrant.backups import backup_collection
+
+    return backup_collection(place.name, to, place.path, overwrite=overwrite, wait_seconds=place.wait)
 
 
 def restore_command(

@@ -138,8 +138,6 @@ def drop_command(
     \b
     twinvec drop --collection docs --yes
     """
-    from twinvec_qdrant.list_and_drop import drop_collection
-
     check_store(path, url)
     if (name is None) == (collection is None):
         raise typer.BadParameter("give --collection NAME")
@@ -147,8 +145,19 @@ def drop_command(
     check_confirmed(yes, as_json=as_json)
     if not yes:
         typer.confirm(f"Delete the collection {dropped!r} and all its contents?", abort=True)
-    drop_collection(dropped, **CollectionPlace(dropped, path, url, wait, grpc_port).store())
+    _drop(CollectionPlace(dropped, path, url, wait, grpc_port))
     if as_json:
         show_json({"dropped": dropped})
     else:
         typer.echo(f"dropped {dropped}")
+
+
+def _drop(place: CollectionPlace) -> None:
+    """Drop a collection; one of a store that a process serves is dropped by that process."""
+    if (client := client_of(place)) is not None:
+        with client:
+            client.delete(collection_path(place.name))
+        return
+    from twinvec_qdrant.list_and_drop import drop_collection
+
+    drop_collection(place.name, **place.store())

@@ -10,11 +10,12 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from twinvec.errors import (
@@ -50,6 +51,9 @@ _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 600.0  # once the process is known to be there: a search or an ingest may take its time
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NEEDS_KEY, _BUSY = (401, 403), 429
+_OF_OLDER_VERSION = ("not_found", "method_not_allowed")  # it has no such path, or no such method there
+
+T = TypeVar("T")
 
 Events = Callable[[str, dict[str, Any]], None]
 """What gets the events of an answer: their name and their data."""
@@ -96,12 +100,20 @@ class ServerClient:
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the answer to a question."""
-        return self._again("GET", path, None, self._authorized())
+        return self._again(partial(self._asked, "GET", path, None, self._authorized()))
+
+    def delete(self, path: str) -> dict[str, Any]:
+        """Return the answer to a request to remove something."""
+        return self._again(partial(self._asked, "DELETE", path, None, self._authorized()))
+
+    def download(self, path: str) -> Content:
+        """Return the content of an answer that may be large."""
+        return self._again(partial(self._answered, "GET", path, None, self._authorized()))
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a question with a body."""
         headers = {**self._authorized(), "Content-Type": "application/json"}
-        return self._again("POST", path, json.dumps(body).encode(), headers)
+        return self._again(partial(self._asked, "POST", path, json.dumps(body).encode(), headers))
 
     def stream(self, path: str, lines: Iterable[Mapping[str, Any]], on_event: Events) -> None:
         """Send JSON lines, while events come back; the last one is the answer.
@@ -135,29 +147,38 @@ class ServerClient:
         if listener.error is not None:
             raise _told_error(listener.error, StoreError)
 
-    def _again(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> dict[str, Any]:
+    def _again(self, ask: Callable[[], T]) -> T:
         """Ask; while the process is too busy, ask again after the pause that it names."""
         end = time.monotonic() + self._wait_seconds
         while True:
             try:
-                return self._asked(method, path, body, headers)
+                return ask()
             except _TooBusyError as busy:
                 if time.monotonic() + busy.seconds > end:
                     raise StoreBusyError(f"{self._process.address}: {busy}") from None
                 time.sleep(busy.seconds)
 
     def _asked(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> dict[str, Any]:
-        try:
+        found: dict[str, Any] = json.loads(self._answered(method, path, body, headers).read())
+        return found
+
+    def _answered(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Content:
+        with self._connection_errors():
             self._connection.request(method, path, body, dict(headers))
             answer = self._connection.getresponse()
-            content = answer.read()
+        content = Content(answer, self._connection_errors)
+        if answer.status >= 400:
+            raise self._refusal(answer, content.read())
+        return content
+
+    @contextmanager
+    def _connection_errors(self) -> Iterator[None]:
+        """Raise ``StoreUnavailableError`` if the connection fails, and close it."""
+        try:
+            yield
         except (OSError, HTTPException) as error:
             self._connection.close()
             raise self._gone(error) from error
-        if answer.status >= 400:
-            raise self._refusal(answer, content)
-        found: dict[str, Any] = json.loads(content)
-        return found
 
     def _gone(self, error: Exception) -> StoreUnavailableError:
         return StoreUnavailableError(f"{self._process}: the connection failed: {error}")
@@ -168,6 +189,11 @@ class ServerClient:
             message, code = str(fields["message"]), fields.get("code")
         except (ValueError, KeyError, TypeError):
             message, code = f"status {answer.status}", None
+        if code in _OF_OLDER_VERSION:
+            return ConfigurationError(
+                f"{self._process} is of an older version of twinvec and cannot do this ({message}): stop that process "
+                "and run the same command again"
+            )
         if answer.status == _BUSY:
             return _TooBusyError(message, float(answer.headers.get("Retry-After", 1)))
         if answer.status in _NEEDS_KEY:
@@ -188,6 +214,22 @@ class ServerClient:
                 "over https, or stop that process"
             )
         return {**self._headers, "Authorization": f"Bearer {key}"}
+
+
+class Content:
+    """The content of an answer, which is read as it comes.
+
+    ``errors`` raises ``StoreUnavailableError`` if the connection fails meanwhile.
+    """
+
+    def __init__(self, answer: HTTPResponse, errors: Callable[[], AbstractContextManager[None]]) -> None:
+        self._answer = answer
+        self._errors = errors
+
+    def read(self, size: int | None = None) -> bytes:
+        """Return the next bytes, ``size`` or fewer; default: all."""
+        with self._errors():
+            return self._answer.read(size)
 
 
 def _told_error(fields: Mapping[str, Any], otherwise: type[TwinvecError]) -> TwinvecError:

@@ -1,21 +1,24 @@
 """Ingests: each runs to its end, one at a time in a collection, whether or not the client still waits for it.
 
-Only the end of the server ends one earlier (``give_up``): its collection is closed under it, as a kill would do it.
+Only the end of the server ends one earlier (``give_up``): its collection is closed under it, as a kill would do it. A
+drop waits for the ingests that came before it, and those that come after it find no collection.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import partial
 from operator import length_hint
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from anyio import CapacityLimiter, to_thread
 
-from twinvec.errors import StoreError
+from twinvec.errors import CollectionNotFoundError, StoreError
 from twinvec_qdrant import Collection, IngestReport, RootElsewhere
 from twinvec_serve.errors import Overloaded, ServerStopsError
 
@@ -58,9 +61,14 @@ class Ingest:
 
 
 class Ingests:
-    """The ingests and deletions of a server: those of one collection wait for one another."""
+    """The ingests and deletions of a server: those of one collection wait for one another.
+
+    Attributes:
+        dropped: Collections that were closed to be dropped, as long as calls hold them.
+    """
 
     def __init__(self) -> None:
+        self.dropped: WeakSet[Collection] = WeakSet()
         self._turns: dict[str, asyncio.Lock] = {}
         self._waiting: Counter[str] = Counter()
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -91,7 +99,7 @@ class Ingests:
             ingest.waits = False
             return opened.ingest(given, report=ingest.report, allow_all_failed=True, **options)
 
-        ingest.done = self._task(opened, run)
+        ingest.done = self.in_turn(opened.name, partial(self._called, opened, run))
         return ingest
 
     async def write(self, opened: Collection, function: Callable[[], T]) -> T:
@@ -99,7 +107,19 @@ class Ingests:
 
         Raise Overloaded if too many ingests of the collection wait.
         """
-        return await asyncio.shield(self._task(opened, function))
+        return await asyncio.shield(self.in_turn(opened.name, partial(self._called, opened, function)))
+
+    def in_turn(self, name: str, work: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
+        """Start work that writes to a collection, after the ingests that came before; it runs to its end.
+
+        Raise Overloaded if too many ingests of the collection wait.
+        """
+        if self._waiting[name] >= _MOST_WAITING:
+            raise Overloaded(_RETRY_SECONDS)
+        self._waiting[name] += 1
+        task = self.start(self._in_turn(name, work))
+        task.add_done_callback(lambda _: self._waiting.subtract([name]))
+        return task
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start what nobody need wait for, such as what comes after an ingest; ``finish`` waits for it."""
@@ -117,12 +137,17 @@ class Ingests:
         self._given_up.set()
 
     @contextmanager
-    def answering_the_end(self) -> Iterator[None]:
-        """Raise ServerStopsError for an error of a store that was closed by the end of the server."""
+    def answering_closes(self, opened: Collection | None = None) -> Iterator[None]:
+        """Raise what a client learns of a call that failed since its collection, ``opened``, was closed under it.
+
+        CollectionNotFoundError if the collection is dropped, and ServerStopsError if the server ends.
+        """
         try:
             yield
-        except StoreError as error:
-            if self._given_up.is_set():
+        except Exception as error:
+            if opened is not None and opened in self.dropped:
+                raise CollectionNotFoundError(f"no collection {opened.name!r} any more: it was dropped") from error
+            if isinstance(error, StoreError) and self._given_up.is_set():
                 raise ServerStopsError from error
             raise
 
@@ -131,19 +156,13 @@ class Ingests:
         while self._under_way:
             await asyncio.wait(set(self._under_way))
 
-    def _task(self, opened: Collection, function: Callable[[], T]) -> asyncio.Task[T]:
-        name = opened.name
-        if self._waiting[name] >= _MOST_WAITING:
-            raise Overloaded(_RETRY_SECONDS)
-        self._waiting[name] += 1
-        task = self.start(self._in_turn(name, function))
-        task.add_done_callback(lambda _: self._waiting.subtract([name]))
-        return task
-
-    async def _in_turn(self, name: str, function: Callable[[], T]) -> T:
+    async def _in_turn(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
         async with self._turns.setdefault(name, asyncio.Lock()):
-            with self.answering_the_end():
-                return await to_thread.run_sync(function, limiter=self._threads)
+            return await work()
+
+    async def _called(self, opened: Collection, function: Callable[[], T]) -> T:
+        with self.answering_closes(opened):
+            return await to_thread.run_sync(function, limiter=self._threads)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)

@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from twinvec.errors import CollectionNotFoundError, TwinvecError
 from twinvec_qdrant import (
@@ -25,6 +26,7 @@ from twinvec_qdrant import (
     Collection,
     CollectionEntry,
     ServingProcess,
+    drop_collection,
     joined_answers,
     list_collections,
     open_with_one_of,
@@ -40,6 +42,7 @@ from twinvec_serve.settings import ServeSettings
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _SEARCHING = max(2, os.cpu_count() or 2)  # the engine and the model gain nothing from more at once
 _READING = 8
@@ -68,7 +71,7 @@ class OpenCollections:
         self._models = models
         self._metrics = metrics
         self._open: dict[str, Collection] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._searching = asyncio.Semaphore(_SEARCHING)
         self._waiting = 0
         self._search_threads = ThreadPoolExecutor(_SEARCHING, "twinvec-searching")
@@ -122,6 +125,15 @@ class OpenCollections:
         """Call a function in a thread."""
         return await self._called(self._threads, partial(function, *given, **options))
 
+    async def call(
+        self, opened: Collection, function: Callable[Concatenate[Collection, P], T], *given: P.args, **options: P.kwargs
+    ) -> T:
+        """Call a function of an open collection in a thread.
+
+        Raise CollectionNotFoundError if the collection is dropped meanwhile.
+        """
+        return await self._called(self._threads, partial(function, opened, *given, **options), opened)
+
     async def entries(self) -> list[CollectionEntry]:
         """Return the collections that twinvec made in the place, by name."""
         found = await self.run(list_collections, **self._place)
@@ -143,10 +155,12 @@ class OpenCollections:
                 try:
                     self._open[name] = await self.run(self._opened, name)
                 except CollectionNotFoundError:
-                    self._opening.pop(name, None)
-                    others = ", ".join(await self.names()) or "none"
-                    raise CollectionNotFoundError(f"no collection {name!r}; there are: {others}") from None
+                    raise await self._not_found(name) from None
             return self._open[name]
+
+    async def _not_found(self, name: str) -> CollectionNotFoundError:
+        others = ", ".join(await self.names()) or "none"
+        return CollectionNotFoundError(f"no collection {name!r}; there are: {others}")
 
     async def create(self, name: str, model: str | None, settings: Mapping[str, Any]) -> Collection:
         """Make a collection, and return it open; raise RequestError: 409 for a taken name, 404 for an unknown model."""
@@ -170,7 +184,35 @@ class OpenCollections:
         """
         encoder = None if model is None else self._models.encoder(model)
         opened = partial(Collection.open, name, encoder=encoder, create=False, **settings, **self._place)
-        await self.run(_close, await self.run(opened))
+        async with self._lock(name):
+            await self.run(_close, await self.run(opened))
+
+    async def drop(self, name: str) -> None:
+        """Drop a collection, after the ingests that came before; calls of it that are under way find none.
+
+        Raise CollectionNotFoundError if there is no such collection, and ConfigurationError if it is not twinvec's.
+        """
+        there = await self.run(list_collections, **self._place)
+        if name not in self._open and name not in {each.name for each in there}:
+            raise await self._not_found(name)
+        await asyncio.shield(self.ingests.in_turn(name, partial(self._drop, name)))
+
+    async def _drop(self, name: str) -> None:
+        async with self._lock(name), self._keeping(name):
+            if (opened := self._open.pop(name, None)) is not None:
+                self.ingests.dropped.add(opened)
+                await self.run(_close, opened)
+            try:
+                await self.run(drop_collection, name, **self._place)
+            except CollectionNotFoundError:
+                raise await self._not_found(name) from None
+
+    @asynccontextmanager
+    async def kept(self, name: str) -> AsyncIterator[None]:
+        """Keep a collection from being dropped, for one call at a time; raise CollectionNotFoundError without one."""
+        await self.open(name)
+        async with self._keeping(name):
+            yield
 
     def served_model(self, model: str) -> str:
         """Return the name under which a model is served, its own or one that stands for it, or raise UnknownModel."""
@@ -189,7 +231,8 @@ class OpenCollections:
         async with self._place_to_search():
             if name is not None:
                 opened = await self.open(name)
-                return Searched(await self._search(opened, queries, asked), [name], roots=await self._roots([opened]))
+                answers = await self._search(opened, queries, asked)
+                return Searched(answers, [name], roots={name: await self._roots(opened)})
             return await self._search_all(queries, asked)
 
     async def _search_all(self, queries: Sequence[str], asked: Asked) -> Searched:
@@ -199,37 +242,39 @@ class OpenCollections:
         several = len(names) > 1
         whole = replace(asked, limit=asked.limit + asked.offset, offset=0) if several else asked
         found: dict[str, list[Answer]] = {}
+        roots: dict[str, list[dict[str, Any]]] = {}
         failed: dict[str, TwinvecError] = {}
         for name in names:
             try:
-                found[name] = await self._search(await self.open(name), queries, whole)
+                opened = await self.open(name)
+                answers = await self._search(opened, queries, whole)
+                roots[name] = await self._roots(opened)
+                found[name] = answers
             except TwinvecError as error:
                 failed[name] = error
         if not found:
             raise next(iter(failed.values()))
         shown = asked if several else replace(asked, offset=0)
-        answers = [
+        joined = [
             joined_answers(dict(zip(found, each, strict=True)), shown) for each in zip(*found.values(), strict=True)
         ]
-        roots = await self._roots([self._open[each] for each in found])
-        return Searched(answers, list(found), {each: str(error) for each, error in failed.items()}, roots)
+        return Searched(joined, list(found), {each: str(error) for each, error in failed.items()}, roots)
 
     async def _search(self, opened: Collection, queries: Sequence[str], asked: Asked) -> list[Answer]:
-        return await self._called(self._search_threads, partial(search_as_asked, opened, queries, asked))
+        return await self._called(self._search_threads, partial(search_as_asked, opened, queries, asked), opened)
 
-    async def _roots(self, opened: Sequence[Collection]) -> dict[str, list[dict[str, Any]]]:
-        found = {}
-        for each in opened:
-            found[each.name] = [root.as_fields() for root in await self.run(each.roots)]
-        return found
+    async def _roots(self, opened: Collection) -> list[dict[str, Any]]:
+        return [root.as_fields() for root in await self.call(opened, Collection.roots)]
 
-    async def _called(self, threads: ThreadPoolExecutor, function: Callable[[], T]) -> T:
-        """Call a function in a free thread of a pool.
+    async def _called(
+        self, threads: ThreadPoolExecutor, function: Callable[[], T], opened: Collection | None = None
+    ) -> T:
+        """Call a function, of ``opened`` or of no open collection, in a free thread of a pool.
 
         If the caller is cancelled while the call waits for a thread, the function is not called. A function that has
         begun runs to its end, and keeps its thread until then.
         """
-        with self.ingests.answering_the_end():
+        with self.ingests.answering_closes(opened):
             return await asyncio.get_running_loop().run_in_executor(threads, function)
 
     @asynccontextmanager
@@ -261,7 +306,12 @@ class OpenCollections:
         return {"url": url} if url is not None else {"path": self._settings.path}
 
     def _lock(self, name: str) -> asyncio.Lock:
-        return self._opening.setdefault(name, asyncio.Lock())
+        """Return the lock of those who open a collection."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def _keeping(self, name: str) -> asyncio.Lock:
+        """Return the lock of ``kept``; no name of a collection has a slash."""
+        return self._locks.setdefault(f"{name}/kept", asyncio.Lock())
 
 
 def _close(opened: Collection) -> None:

@@ -1,21 +1,52 @@
-"""Answers in JSON, and the check that a client is a command that can read the store's folder."""
+"""Answers in JSON and answers that are archives; the check that a client is a command that reads the store's folder."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import orjson
 from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from twinvec_serve.services import Services
+
+logger = logging.getLogger(__name__)
 
 SECRET_HEADER = "Twinvec-Store"  # the name of a header
 """The header in which the commands of twinvec prove that they read the store's folder."""
 
 TRUNCATED = "Twinvec-Truncated"
 """The header of an answer that counts the truncated texts of the request."""
+
+_TAR = "application/x-tar"
+ARCHIVE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A tar archive.", "content": {_TAR: {"schema": {"type": "string", "format": "binary"}}}}
+}
+"""An answer that is an archive, as OpenAPI describes it."""
+
+
+class ArchiveAnswer(StreamingResponse):
+    """Sends the pieces of an archive, and closes ``stack`` at the end, or when the client goes or the server stops."""
+
+    media_type = _TAR
+
+    def __init__(self, pieces: AsyncIterator[bytes], stack: AsyncExitStack) -> None:
+        super().__init__(pieces)
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._stack:
+            try:
+                await super().__call__(scope, receive, send)
+            except asyncio.CancelledError:  # the connection closes before the last piece, so that the client knows
+                logger.warning("an archive was cut off, because the server stops")
 
 
 def json_answer(values: Any) -> Response:

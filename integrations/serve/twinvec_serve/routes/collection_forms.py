@@ -200,6 +200,12 @@ class Verified(BaseModel):
     repaired: bool = Field(description="Always false: twinvec verify --repair repairs, when no server has the store.")
 
 
+class Dropped(BaseModel):
+    """The collection that was dropped."""
+
+    dropped: str = Field(description="Its name.")
+
+
 class Ids(BaseModel):
     """Documents to get."""
 

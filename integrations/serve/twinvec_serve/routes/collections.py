@@ -1,7 +1,8 @@
-"""The routes of collections: list, describe, create, search."""
+"""The routes of collections: list, describe, create, drop, back up, search."""
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -9,12 +10,20 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from twinvec import TwinvecError
-from twinvec_qdrant import Asked, ChunkSettings, CollectionEntry, IndexSettings
+from twinvec_qdrant import Asked, ChunkSettings, Collection, CollectionEntry, IndexSettings
 from twinvec_serve.collections.open_collections import OpenCollections, Searched
 from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import JsonRoute
-from twinvec_serve.routes.answers import json_answer, knows_secret
-from twinvec_serve.routes.collection_forms import ERRORS, CollectionList, Found, NewCollection, Search, Verified
+from twinvec_serve.routes.answers import ARCHIVE, ArchiveAnswer, json_answer, knows_secret
+from twinvec_serve.routes.collection_forms import (
+    ERRORS,
+    CollectionList,
+    Dropped,
+    Found,
+    NewCollection,
+    Search,
+    Verified,
+)
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.query_parameters import known_query
 from twinvec_serve.routes.sizes import check_sizes
@@ -44,7 +53,7 @@ async def list_all(shared: Served) -> Response:
 async def describe(name: str, shared: Served) -> dict[str, Any]:
     """Return what a collection holds, its model and its settings, as ``twinvec info --json`` does."""
     opened = await shared.collections.open(name)
-    return await shared.collections.run(opened.info)
+    return await shared.collections.call(opened, Collection.info)
 
 
 @router.get(
@@ -58,6 +67,37 @@ async def verify(name: str, shared: Served) -> Response:
     """Check that a collection holds all that it acknowledged. Its ingests and searches wait meanwhile."""
     opened = await shared.collections.open(name)
     return json_answer(asdict(await shared.collections.ingests.write(opened, opened.verify)))
+
+
+@router.get(
+    "/collections/{name}/backup",
+    dependencies=[Depends(writes)],
+    responses={**ERRORS, **ARCHIVE},
+    response_class=Response,
+    summary="Back up a collection",
+)
+async def back_up(name: str, request: Request, shared: Served) -> Response:
+    """Return the collection at one moment, as a tar archive of the folder that ``twinvec restore`` takes.
+
+    Its ingests and searches wait while the files are copied, and go on while the archive is sent.
+    """
+    stack = AsyncExitStack()
+    async with WhileConnected(request):
+        pieces = await stack.enter_async_context(shared.backups.archive(name))
+    return ArchiveAnswer(pieces, stack)
+
+
+@router.delete(
+    "/collections/{name}",
+    dependencies=[Depends(writes)],
+    responses=ERRORS,
+    response_model=Dropped,
+    summary="Drop a collection",
+)
+async def drop(name: str, shared: Served) -> Response:
+    """Delete a collection and all its contents for ever, after the ingests that came before."""
+    await shared.collections.drop(name)
+    return json_answer({"dropped": name})
 
 
 @router.post(
@@ -84,7 +124,7 @@ async def create(wanted: NewCollection, shared: Served, response: Response) -> d
         opened = await shared.collections.open(wanted.name)
     else:
         opened = await shared.collections.create(wanted.name, model, given)
-    return await shared.collections.run(opened.info)
+    return await shared.collections.call(opened, Collection.info)
 
 
 @router.post(
@@ -162,7 +202,7 @@ def _found(found: Searched, *, with_roots: bool) -> Response:
 async def _in_list(collections: OpenCollections, entry: CollectionEntry) -> dict[str, Any]:
     try:
         opened = await collections.open(entry.name)
-        info = await collections.run(opened.info)
+        info = await collections.call(opened, Collection.info)
     except (TwinvecError, RequestError) as error:
         none = dict.fromkeys(("documents", "chunks"))
         return {"name": entry.name, **none, "model": entry.model, "dim": entry.dim, "descriptions": {}} | {

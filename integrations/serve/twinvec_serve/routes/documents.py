@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from twinvec.support.checks import shown
-from twinvec_qdrant import delete_documents, stored_documents
+from twinvec_qdrant import Collection, delete_documents, stored_documents
 from twinvec_serve.errors import ErrorAnswer, RequestError
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import json_answer, knows_secret
@@ -99,9 +99,9 @@ async def get(name: str, wanted: Ids, request: Request, shared: Served) -> Respo
     """Return documents by their ids."""
     check_number(wanted.ids, shared)
     opened = await shared.collections.open(name)
-    found = await shared.collections.run(stored_documents, opened, wanted.ids, nearest=wanted.nearest)
+    found = await shared.collections.call(opened, stored_documents, wanted.ids, nearest=wanted.nearest)
     if knows_secret(request, shared):
-        found["roots"] = [root.as_fields() for root in await shared.collections.run(opened.roots)]
+        found["roots"] = [root.as_fields() for root in await shared.collections.call(opened, Collection.roots)]
     return json_answer(found)
 
 
@@ -111,7 +111,7 @@ async def roots(name: str, request: Request, shared: Served) -> Response:
     if not knows_secret(request, shared):
         raise RequestError("roots are for commands that read the store's folder", code="not_permitted", status=403)
     opened = await shared.collections.open(name)
-    return json_answer({"data": [root.as_fields() for root in await shared.collections.run(opened.roots)]})
+    return json_answer({"data": [root.as_fields() for root in await shared.collections.call(opened, Collection.roots)]})
 
 
 @router.get(
@@ -124,7 +124,7 @@ async def roots(name: str, request: Request, shared: Served) -> Response:
 async def get_one(name: str, identity: str, shared: Served) -> Response:
     """Return one document by its id."""
     opened = await shared.collections.open(name)
-    found = await shared.collections.run(stored_documents, opened, [identity])
+    found = await shared.collections.call(opened, stored_documents, [identity])
     if not found["documents"]:
         nearest = ", ".join(map(repr, found["nearest"].get(identity, [])))
         hint = f"; the nearest: {nearest}" if nearest else ""

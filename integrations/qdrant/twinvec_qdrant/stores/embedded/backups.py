@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,33 +37,55 @@ _FORMAT = 1
 
 def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: bool) -> Backup:
     """Copy the collection to the folder ``target``; an older backup there stays until the new one is complete."""
-    _settle(target)
-    _check_target(target, overwrite=overwrite)
-    _check_place(Path(backend.location), target.resolve())
-    partial, replaced = target.with_name(f".{target.name}.twinvec-new"), _replaced(target)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
+    check_target(target, Path(backend.location), overwrite=overwrite)
+    with new_backup(target) as partial:
         with backend.at_rest() as folder:
             known = Checksums.read(folder.shard / CLOSED)
             copied_tree(folder.shard, partial / folder.shard.name)
             shutil.copyfile(folder.path / DESCRIPTION, partial / DESCRIPTION)
         about = Backup(name, datetime.now(UTC).isoformat(timespec="seconds"), known.counts if known else {})
         (partial / _ABOUT).write_text(json.dumps({"format": _FORMAT, **asdict(about)}, indent=1), encoding="utf-8")
+    return about
+
+
+def check_target(target: Path, collection: Path, *, overwrite: bool) -> None:
+    """Raise ``ConfigurationError`` if the folder ``target`` cannot become a backup of the collection in a folder."""
+    _settle(target)
+    _check_replaced(target, overwrite=overwrite)
+    _check_place(collection, target.resolve())
+
+
+@contextmanager
+def new_backup(target: Path) -> Iterator[Path]:
+    """Yield an empty folder to fill; at the end of the block, its files are checked, and it becomes ``target``.
+
+    After an error, an older backup is as before, and the new folder is gone. Raise ``StoreCorruptError`` if the files
+    are not as written, and ``StoreUnavailableError`` if the folder cannot be written.
+    """
+    partial = target.with_name(f".{target.name}.twinvec-new")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        yield partial
         _check_files(partial)
         sync_files(partial)
-        shutil.rmtree(replaced, ignore_errors=True)
-        if target.exists():
-            target.rename(replaced)
-        partial.rename(target)
-        with suppress(OSError):  # elsewhere than on Linux, a folder cannot be opened
-            sync_file(target.parent)
-        shutil.rmtree(replaced, ignore_errors=True)
+        _put_in_place(partial, target)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise StoreUnavailableError(f"{target}: the backup cannot be written: {error.strerror or error}") from error
-    return about
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _put_in_place(partial: Path, target: Path) -> None:
+    replaced = _replaced(target)
+    shutil.rmtree(replaced, ignore_errors=True)
+    if target.exists():
+        target.rename(replaced)
+    partial.rename(target)
+    with suppress(OSError):  # elsewhere than on Linux, a folder cannot be opened
+        sync_file(target.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def read_backup(source: Path) -> Backup:
@@ -112,7 +135,7 @@ def _copy_in(source: Path, folder: CollectionFolder) -> None:
     folder.put_restored_in_place()
 
 
-def _check_target(target: Path, *, overwrite: bool) -> None:
+def _check_replaced(target: Path, *, overwrite: bool) -> None:
     if not target.exists():
         return
     if not overwrite:

@@ -20,7 +20,7 @@ import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
@@ -246,14 +246,19 @@ def copied_tree(source: Path, target: Path) -> None:
 
 def _copy_file(source: str, target: str) -> None:
     """Copy a sparse file as a sparse file: the engine's files occupy much less of the disk than their size."""
-    hole = bytes(_BLOCK)
     with open(source, "rb") as read, open(target, "wb") as written:
-        while block := read.read(_BLOCK):
-            if block == hole:
-                written.seek(_BLOCK, os.SEEK_CUR)
-            else:
-                written.write(block)
-        written.truncate()
+        copy_with_holes(read, written)
+
+
+def copy_with_holes(read: IO[bytes], written: IO[bytes]) -> None:
+    """Copy to a new file; its blocks of zeros become holes."""
+    hole = bytes(_BLOCK)
+    while block := read.read(_BLOCK):
+        if block == hole:
+            written.seek(_BLOCK, os.SEEK_CUR)
+        else:
+            written.write(block)
+    written.truncate()
 
 
 def folder_name(name: str) -> str:

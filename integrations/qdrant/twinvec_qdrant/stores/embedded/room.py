@@ -25,8 +25,8 @@ _OPEN_FILES = 16
 """Number of files that the engine, the locks and a close may make."""
 
 MAKE_ROOM = (
-    "remove other files, or a collection that nobody needs (twinvec drop, which needs no room; if twinvec serve has "
-    "the store, stop it first)"
+    "remove other files, or a collection that nobody needs (twinvec drop, or DELETE /v1/collections/NAME of twinvec "
+    "serve; neither needs room)"
 )
 """What to do about a full disk."""
 

@@ -1,0 +1,73 @@
+"""Backups as tar archives: a server sends one piece by piece, and a client unpacks the pieces as they come.
+
+The format is POSIX.1-2001 (pax), without compression. The blocks of zeros of the engine's files, which are holes on the
+disk, are in the archive, so that every program unpacks it; ``unpack`` makes them holes again.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from twinvec.errors import StoreCorruptError
+from twinvec_qdrant.stores.embedded.folder import copy_with_holes
+
+_PIECE = 256 * 1024
+
+
+def packed(folder: Path) -> Iterator[bytes]:
+    """Yield an archive of what is below a folder, which must hold still, in pieces that are not empty."""
+    size = 0
+    for piece in _members(folder):
+        size += len(piece)
+        yield piece
+    end = 2 * tarfile.BLOCKSIZE
+    yield bytes(end + -(size + end) % tarfile.RECORDSIZE)  # a reader of whole records reads it to its end
+
+
+def _members(folder: Path) -> Iterator[bytes]:
+    for path in sorted(folder.rglob("*")):
+        about = tarfile.TarInfo(path.relative_to(folder).as_posix())
+        found = path.stat()
+        about.mtime = int(found.st_mtime)
+        if path.is_dir():
+            about.type, about.mode = tarfile.DIRTYPE, 0o755
+            yield about.tobuf()
+            continue
+        about.size = found.st_size
+        yield about.tobuf()
+        with open(path, "rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+        if rest := about.size % tarfile.BLOCKSIZE:
+            yield bytes(tarfile.BLOCKSIZE - rest)
+
+
+def unpack(archive: Any, folder: Path) -> None:
+    """Unpack an archive, which has a method ``read``, into a folder, and nothing beside it.
+
+    Raise ``StoreCorruptError`` if the archive is not whole.
+    """
+    try:
+        with _WithHoles.open(fileobj=archive, mode="r|", bufsize=_PIECE) as files:
+            files.extractall(folder, filter=_of_this_user)
+    except tarfile.TarError as error:
+        raise StoreCorruptError(f"{folder}: the archive of the backup cannot be unpacked: {error}") from error
+
+
+class _WithHoles(tarfile.TarFile):
+    """Writes blocks of zeros as holes."""
+
+    def makefile(self, tarinfo: tarfile.TarInfo, targetpath: Any) -> None:
+        source = self.extractfile(tarinfo)
+        assert source is not None
+        with source, open(targetpath, "wb") as target:
+            copy_with_holes(source, target)
+
+
+def _of_this_user(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
+    """Refuse what leaves the folder, as the filter "data" does; permissions are those of a new file."""
+    kept: dict[str, Any] = {"mode": None}
+    return tarfile.data_filter(member, folder).replace(**kept, deep=False)

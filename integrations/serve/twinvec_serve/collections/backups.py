@@ -1,0 +1,73 @@
+"""Backups that clients fetch: in a folder for temporary files, as long as they are made and sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from twinvec.errors import ConfigurationError
+from twinvec_qdrant import TemporaryBackup
+from twinvec_serve.collections.open_collections import OpenCollections
+from twinvec_serve.errors import Overloaded
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 4  # each takes room on the disk
+_RETRY_SECONDS = 1.0
+
+
+class Backups:
+    """The backups of a server's embedded store; ``url`` is the address of the Qdrant server that it has instead."""
+
+    def __init__(self, collections: OpenCollections, path: Path | None, url: str | None) -> None:
+        self._collections = collections
+        self._path = path
+        self._url = url
+        self._number = 0
+
+    async def start(self) -> None:
+        """Remove the backups that killed servers of this user have left."""
+        if self._url is None:
+            for folder in await self._collections.run(TemporaryBackup.remove_abandoned, self._path):
+                logger.warning("removed a backup that a killed server has left: %s", folder)
+
+    @asynccontextmanager
+    async def archive(self, name: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Back a collection up, and yield the backup as a tar archive, in pieces; at the end, its files are removed.
+
+        Raise ConfigurationError for a collection of a Qdrant server, and Overloaded if there are too many backups.
+        """
+        if self._url is not None:
+            raise ConfigurationError(
+                "the collections are in a Qdrant server, which has snapshots of its own: make one there"
+            )
+        if self._number >= _AT_ONCE:
+            raise Overloaded(_RETRY_SECONDS)
+        self._number += 1
+        made, over = self._collections.ingests.start(self._made(name)), asyncio.Event()
+        self._collections.ingests.start(self._remove(made, over))  # before the end: a stop of the server waits for it
+        try:
+            yield self._pieces((await asyncio.shield(made)).packed())
+        finally:
+            over.set()
+
+    async def _made(self, name: str) -> TemporaryBackup:
+        async with self._collections.kept(name):
+            return await self._collections.run(TemporaryBackup, name, self._path)
+
+    async def _pieces(self, packed: Iterator[bytes]) -> AsyncIterator[bytes]:
+        while piece := await self._collections.run(next, packed, b""):
+            yield piece
+
+    async def _remove(self, made: asyncio.Task[TemporaryBackup], over: asyncio.Event) -> None:
+        """Remove a backup when its archive is ``over``; one that is still under way is made to its end."""
+        await over.wait()
+        try:
+            with suppress(Exception):  # whoever waits for the backup is told
+                backup = await made
+                await self._collections.run(backup.remove)
+        finally:
+            self._number -= 1

@@ -1,0 +1,246 @@
+"""``twinvec backup`` and ``twinvec drop`` ask the process that has the store, and leave no half backup."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+pytest.importorskip("twinvec_serve")
+
+import models
+from http_servers import serving as answering
+from twinvec.cli import main
+from twinvec_qdrant import Collection, TemporaryBackup, backup_collection, restore_collection, serving_process
+from unit.qdrant.cli.test_served_store import KEY, READER, twinvec
+from unit.qdrant.test_serving import announced
+from unit.serve.processes import serving
+from words import WordEncoder
+
+NOTES = {f"n{row:02}": f"note {row}" for row in range(20)}
+
+
+@pytest.fixture
+def store(tmp_path):
+    folder = tmp_path / "store"
+    with Collection.open("notes", folder, encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest(NOTES.items())
+    return folder
+
+
+@contextmanager
+def sending(store, pieces, status=200, *, whole=True):
+    """A process that has the store, and answers what is asked for with pieces of bytes; ends ``whole``, or is cut."""
+
+    class Answers(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            if self.path == "/healthz":
+                self.send([json.dumps({"instance": serving_process(store).instance}).encode()], 200)
+            else:
+                self.send(pieces, status)
+
+        do_DELETE = do_GET
+
+        def send(self, pieces, status):
+            self.send_response(status)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for each in pieces:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(each), each))
+            if whole or self.path == "/healthz":
+                self.wfile.write(b"0\r\n\r\n")
+            else:
+                self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    with answering(HTTPServer(("127.0.0.1", 0), Answers)) as address, announced(store, address):
+        yield
+
+
+@pytest.fixture
+def run(store, tmp_path, capsys):
+    """Run a command in this process: return its exit code, output and errors."""
+
+    def run(command, *arguments):
+        code = 0
+        try:
+            main([command, *map(str, arguments), "--collection", "notes", "--path", str(store)])
+        except SystemExit as end:
+            code = end.code or 0
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def pieces(store):
+    """The archive of a backup."""
+    made = TemporaryBackup("notes", store)
+    try:
+        return list(made.packed())
+    finally:
+        made.remove()
+
+
+def test_an_archive_becomes_a_backup(store, run, pieces, tmp_path):
+    target = tmp_path / "backups" / "monday"
+    with sending(store, pieces):
+        code, output, _ = run("backup", target, "--json")
+        made = json.loads(output)
+        assert (code, made["backup"], made["points"]["record"]) == (0, str(target), 20)
+        assert sum(each.stat().st_blocks for each in target.rglob("*")) * 512 < 2**23, "holes stay holes"
+        refused, _, errors = run("backup", target)
+        assert (refused, "exists; name another folder" in errors) == (1, True)
+        assert run("backup", target, "--overwrite")[:2] == (0, f"{target}: 20 documents of notes, 20 chunks\n")
+        for place in (store / "tuesday", store / "notes" / "deep", tmp_path / "store"):
+            code, _, errors = run("backup", place, "--overwrite")
+            assert code == 1, place
+        assert sorted(each.name for each in store.iterdir()) == ["notes", "serving.json"]
+    assert [each.name for each in target.parent.iterdir()] == ["monday"]
+    restore_collection(target, tmp_path / "elsewhere")
+    with Collection.open("notes", tmp_path / "elsewhere", encoder=WordEncoder()) as opened:
+        assert {each.id: each.text for each in opened.get(sorted(NOTES))} == NOTES
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut"])
+@pytest.mark.parametrize("part", [0, 1, 50, 200])
+def test_a_part_of_an_archive_leaves_the_older_backup(store, run, pieces, tmp_path, part, whole):
+    """The connection is cut, or the process ends the answer too early."""
+    assert len(pieces) > 210
+    with sending(store, pieces[:part], whole=whole):
+        code, _, errors = run("backup", tmp_path / "backup")
+        assert code == 1
+        reasons = ("cannot be unpacked", "not as written") if whole else ("the connection failed",)
+        assert any(each in errors for each in reasons), errors
+        assert "Traceback" not in errors
+        assert [each.name for each in tmp_path.iterdir()] == ["store"]
+    first = backup_collection("notes", tmp_path / "backup", store)
+    with sending(store, pieces[:part], whole=whole):
+        assert run("backup", tmp_path / "backup", "--overwrite")[0] == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "store"]
+    assert restore_collection(tmp_path / "backup", tmp_path / "elsewhere") == first
+
+
+def test_a_damaged_archive_leaves_nothing(store, run, pieces, tmp_path):
+    place = max(range(len(pieces)), key=lambda each: pieces[each].count(b"note"))
+    pieces[place] = pieces[place].replace(b"note", b"nota")
+    with sending(store, pieces):
+        code, _, errors = run("backup", tmp_path / "backup")
+        assert (code, "not as written" in errors) == (1, True)
+    assert [each.name for each in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize("status", [404, 405])
+@pytest.mark.parametrize("command", [("backup", "copy"), ("drop", "--yes")])
+def test_a_process_of_an_older_version_is_named(store, run, status, command):
+    code = {404: "not_found", 405: "method_not_allowed"}[status]
+    error = {"error": {"message": "there is no such path; /docs lists the paths of this server", "code": code}}
+    with sending(store, [json.dumps(error).encode()], status):
+        ended, _, errors = run(*command)
+    assert ended == 1
+    assert "is of an older version of twinvec and cannot do this" in errors
+    assert "stop that process and run the same command again" in errors
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A tiny model with its graph, so that a server of it starts without torch."""
+    return models.export(tmp_path_factory.mktemp("models"))
+
+
+PLACE = ("-c", "notes", "--path", "store")
+
+
+def filled(folder, **environment):
+    rows = [{"id": name, "text": text} for name, text in NOTES.items()]
+    (folder / "notes.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done = twinvec(folder, "ingest", "notes.jsonl", *PLACE, **environment)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_served_collection_is_backed_up_and_dropped(tiny, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text(f"read {READER}\nwrite {KEY}\n")
+    may_write = {"TWINVEC_API_KEY": KEY}
+    with serving(tmp_path, tiny, "--api-key-file", str(keys)) as server:
+        filled(tmp_path, **may_write)
+        for command in (("backup", "copy"), ("drop", "--yes")):
+            refused = twinvec(tmp_path, *command, *PLACE, TWINVEC_READ_API_KEY=READER)
+            assert refused.returncode == 1
+            assert "the key may not write; use a write key" in refused.stderr
+        assert not (tmp_path / "copy").exists()
+        done = twinvec(tmp_path, "backup", "copy", *PLACE, "--json", **may_write)
+        assert done.returncode == 0, done.stderr
+        made = json.loads(done.stdout)
+        assert (made["backup"], made["collection"], made["points"]["record"]) == ("copy", "notes", 20)
+        unanswered = twinvec(tmp_path, "drop", *PLACE, **may_write)
+        assert unanswered.returncode == 1
+        assert "Delete the collection 'notes' and all its contents?" in unanswered.stdout + unanswered.stderr
+        dropped = twinvec(tmp_path, "drop", *PLACE, "--yes", "--json", **may_write)
+        assert (dropped.returncode, json.loads(dropped.stdout)) == (0, {"dropped": "notes"})
+        for command in (("backup", "other"), ("drop", "--yes")):
+            missing = twinvec(tmp_path, *command, *PLACE, **may_write)
+            assert (missing.returncode, missing.stdout) == (1, "")
+            assert "no collection 'notes'; there are: none" in missing.stderr
+        assert not (tmp_path / "other").exists()
+        filled(tmp_path, **may_write)  # under the name of the one that was dropped
+        assert server.stop(signal.SIGTERM) == 0
+    restored = twinvec(tmp_path, "restore", "copy", "-c", "older", "--path", "store", "--json")
+    assert json.loads(restored.stdout)["restored"] == "older"
+    searched = [
+        twinvec(tmp_path, "search", "note 7", "-c", name, "--path", "store", "--json") for name in ("notes", "older")
+    ]
+    found = [[(hit["id"], hit["score"]) for hit in json.loads(each.stdout)["hits"]] for each in searched]
+    assert found[0] == found[1]
+    assert len(found[0]) == 10
+
+
+@contextmanager
+def stopped_half_way(folder):
+    """A command that backs up, and is stopped while it unpacks."""
+    command = [sys.executable, "-m", "twinvec", "backup", "copy", *PLACE]
+    with subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        partial = folder / ".copy.twinvec-new"
+        assert any((partial / "shard").exists() or process.poll() is not None for _ in range(2_000_000))
+        process.send_signal(signal.SIGSTOP)
+        assert partial.exists()
+        yield process
+
+
+@pytest.mark.slow
+def test_a_command_whose_server_is_killed_leaves_nothing(tiny, tmp_path):
+    with serving(tmp_path, tiny) as server:
+        filled(tmp_path)
+        with stopped_half_way(tmp_path) as process:
+            server.stop(signal.SIGKILL)
+            process.send_signal(signal.SIGCONT)
+            _, errors = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert f"process {server.process.pid} at {server.address}" in errors
+        assert "the connection failed" in errors
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["notes.jsonl", "store"]
+    with serving(tmp_path, tiny):
+        assert sorted(each.name for each in (tmp_path / "store").iterdir()) == ["notes", "serving.json"]
+        assert twinvec(tmp_path, "backup", "copy", *PLACE).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_leaves_what_the_next_one_replaces(tiny, tmp_path):
+    with serving(tmp_path, tiny):
+        filled(tmp_path)
+        with stopped_half_way(tmp_path) as process:
+            process.kill()
+        assert not (tmp_path / "copy").exists()
+        assert any(not list((tmp_path / "store").glob(".twinvec-backup-*")) for _ in range(2_000_000))
+        assert twinvec(tmp_path, "backup", "copy", *PLACE).returncode == 0
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["copy", "notes.jsonl", "store"]
