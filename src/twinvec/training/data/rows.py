@@ -7,6 +7,7 @@ Row numbers in errors count from 1, without the header line and blank lines.
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from twinvec.training.data.text_hash import text_hash
 from twinvec.training.settings import ROLES, Role, Source
 
 _AT_ONCE = 1000
+_NEGATIVES = re.compile(r"(hard[ _-]?)?neg(ative)?s?[ _-]?\d*", re.IGNORECASE)
+"""Names that columns of hard negatives have elsewhere, such as sentence-transformers' ``negative_1``."""
 
 Row = dict[str, Any]
 
@@ -113,8 +116,8 @@ def _pair(row: Row, part: int) -> Row:
 def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     """Open a dataset, memory-mapped from a copy in ``cache``, and check all of its rows.
 
-    Raises ConfigurationError if the format is unknown or a column is missing, and DocumentError, which names file, row
-    and field, if the file or a row is unusable.
+    Raises ConfigurationError if the format is unknown, a column is missing or hard negatives have another name, and
+    DocumentError, which names file, row and field, if the file or a row is unusable.
     """
     table = open_table(source.path, cache)
     reader = _Reader(source, objective, table.column_names)
@@ -159,6 +162,8 @@ class _Reader:
         self._columns: dict[Role, list[str]] = {}
         for role in (*roles.needed, *roles.optional):
             named = source.columns.get(role)
+            if named == [] and role in roles.optional:
+                continue
             wanted = [named] if isinstance(named, str) else named or [role]
             missing = [column for column in wanted if column not in columns]
             if missing and (named or role in roles.needed):
@@ -170,6 +175,8 @@ class _Reader:
                 raise ConfigurationError(f"{source.path}: {role!r} takes one column, got {', '.join(wanted)}")
             if not missing:
                 self._columns[role] = wanted
+            elif role == "negatives":
+                _require_no_other_negatives(source, objective, columns)
         self.roles = tuple(self._columns)
         self.used = list(dict.fromkeys(column for wanted in self._columns.values() for column in wanted))
 
@@ -219,6 +226,20 @@ class _Reader:
         if number not in (0, 1):
             raise DocumentError(f"{where}: expected 0 or 1, got {value!r}")
         return int(number)
+
+
+def _require_no_other_negatives(source: Source, objective: str, columns: Sequence[str]) -> None:
+    """Raise ConfigurationError if hard negatives have another name than 'negatives', under which they are read."""
+    mapped = [name for names in source.columns.values() for name in ([names] if isinstance(names, str) else names)]
+    others = [column for column in columns if _NEGATIVES.fullmatch(column) and column not in mapped]
+    if not others:
+        return
+    shown, them = (others[0], "it") if len(others) == 1 else (f"[{', '.join(others)}]", "them")
+    raise ConfigurationError(
+        f"{source.path}: {objective} reads hard negatives from a column 'negatives', but the file has "
+        f"{', '.join(map(repr, others))}; 'columns: {{negatives: {shown}}}' uses {them}, "
+        f"'columns: {{negatives: []}}' leaves {them} out"
+    )
 
 
 def _text(value: Any, where: str) -> str:

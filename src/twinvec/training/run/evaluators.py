@@ -34,7 +34,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
     """Measure a bi-encoder by cosine: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``."""
     parts: list[_Part] = []
     if evaluation.pairs is not None:
-        rows = _all_rows(Source(path=evaluation.pairs, columns=evaluation.columns), "info_nce", cache)
+        rows = _all_rows(Source(path=evaluation.pairs, columns=evaluation.columns), "pairs", cache)
         passages = {text: str(number) for number, text in enumerate(dict.fromkeys(row["positive"] for row in rows))}
         wanted: dict[str, set[str]] = {}
         for row in rows:

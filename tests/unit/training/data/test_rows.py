@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pyarrow
@@ -295,6 +296,37 @@ def test_a_file_of_headers_alone_is_refused(tmp_path):
 def test_a_missing_column_is_named(tmp_path, columns, message):
     with pytest.raises(ConfigurationError, match=message):
         read(write(tmp_path / "rows.jsonl", PAIRS), columns=columns)
+
+
+@pytest.mark.parametrize("objective", ["info_nce", "binary"])
+@pytest.mark.parametrize(
+    ("names", "uses"),
+    [
+        (["negative"], "negative}' uses it"),
+        (["negative_1", "negative_2"], "[negative_1, negative_2]}' uses them"),
+        (["Hard Negatives"], "Hard Negatives}' uses it"),
+        (["neg"], "neg}' uses it"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_hard_negatives_of_another_name_are_not_ignored(tmp_path, objective, names, uses, suffix):
+    path = write(tmp_path / f"rows{suffix}", [{**PAIR, **dict.fromkeys(names, "n"), "negativity": "x"}])
+    message = rf"{', '.join(map(repr, names))}; 'columns: {{negatives: {uses}, 'columns: {{negatives: []}}' leaves"
+    with pytest.raises(ConfigurationError, match=rf"rows\{suffix}: .*{re.escape(message)}"):
+        read(path, objective)
+    assert read(path, objective, columns={"negatives": names})[0]["negatives"] == ["n"] * len(names)
+    assert read(path, objective, columns={"negatives": []}) == [PAIR]
+
+
+def test_a_column_that_has_another_role_holds_no_negatives(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [{"anchor": "a", "negative": "b"}])
+    assert read(path, columns={"positive": "negative"}) == [PAIR]
+
+
+def test_no_column_for_negatives_leaves_all_out(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [{**PAIR, "negatives": ["n"], "negative": "m"}])
+    assert read(path) == [{**PAIR, "negatives": ["n"]}]
+    assert read(path, columns={"negatives": []}) == [PAIR]
 
 
 def test_another_format_is_refused(tmp_path):

@@ -25,6 +25,14 @@ def test_one_scored_pair_has_no_correlation(tmp_path, measure):
         measure(None, Evaluation(sts=tmp_path / "dev.tsv"), tmp_path / "cache")
 
 
+def test_negatives_of_another_name_are_told_from_none(tmp_path):
+    (tmp_path / "dev.jsonl").write_text('{"anchor": "a", "positive": "b", "negative": "c"}\n')
+    evaluation = Evaluation(pairs=tmp_path / "dev.jsonl")
+    with pytest.raises(ConfigurationError, match=r"dev\.jsonl: .*'columns: \{negatives: negative\}' uses it"):
+        cross_encoder_measure(None, evaluation, tmp_path / "cache")
+    assert encoder_measure(None, evaluation, tmp_path / "cache"), "among positives alone"
+
+
 def test_a_column_that_the_files_lack_is_named(tmp_path):
     (tmp_path / "dev.jsonl").write_text('{"question": "a", "answer": "b"}\n')
     evaluation = Evaluation(pairs=tmp_path / "dev.jsonl", columns={"anchor": "asked"})
