@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,8 @@ class TrainReport:
         loss: Mean loss over the last ``log_every`` steps (over all steps if fewer).
         seconds: Training time of the whole run, measurements and checkpoints included; a resumed run adds the time up
             to the checkpoint that it went on from (0.2 and earlier recorded none, so their part is missing).
+        rows_drawn: Rows (or pairs) of all batches together: a row counts each time that it was drawn. None if the run
+            began with a version that did not count them.
     """
 
     folder: str
@@ -82,6 +84,7 @@ class TrainReport:
     best_step: int
     loss: float | None
     seconds: float
+    rows_drawn: int | None = field(default=None, kw_only=True)
 
 
 def unit_of(config: TrainConfig) -> str:
@@ -132,7 +135,7 @@ def write_card(
         "| setting | value |",
         "|---|---|",
         *(f"| {name} | {_cell(value)} |" for name, value in _settings(config)),
-        f"| steps | {report.steps:,}; {kept_step(report)} |",
+        f"| steps | {'; '.join(filter(None, [f'{report.steps:,}', kept_step(report), batch_rows(config, report)]))} |",
         f"| learning rate | {schedule.learning_rate:g}, {schedule.decay}, warm-up {schedule.warmup:g} |",
         f"| precision, seed | {schedule.precision}, {schedule.seed} |",
         "",
@@ -150,6 +153,13 @@ def kept_step(report: TrainReport) -> str:
     if report.best_step == report.steps:
         return "the model is that of the last step"
     return f"the model is that of step {report.best_step:,}, which scored best"
+
+
+def batch_rows(config: TrainConfig, report: TrainReport) -> str:
+    """Return a clause that names the rows of the batches if they had less than half of their size; otherwise ""."""
+    if not report.steps or report.rows_drawn is None or report.rows_drawn / report.steps >= config.batches.size / 2:
+        return ""
+    return f"a batch had {report.rows_drawn / report.steps:,.1f} of {config.batches.size} {unit_of(config)}, on average"
 
 
 def _settings(config: TrainConfig) -> list[tuple[str, Any]]:

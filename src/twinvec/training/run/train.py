@@ -85,6 +85,7 @@ class _Run:
             best_step=state.best_global_step or state.global_step,
             loss=mean_of_all(losses[-1], self._trainer.args.device) if losses else None,
             seconds=round(seconds, 1),
+            rows_drawn=self._trainer.rows_drawn,
         )
         if is_main_process():
             self._save(report)
@@ -105,7 +106,7 @@ class _Run:
             self._folder.drop_incomplete()
         if checkpoint is not None:
             logger.warning("continuing from %s", checkpoint)
-        self._trainer.start_clock(checkpoint)
+        self._trainer.start_counts(checkpoint)
         if checkpoint is None or not self._trainer.resume_if_finished(checkpoint):
             with self._trainer.bar:
                 self._trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
@@ -134,6 +135,7 @@ class _Run:
             datasets=batches.datasets,
             unique_texts=batches.unique_texts and isinstance(self._config.objective, InfoNCE),
             seed=self._config.schedule.seed,
+            names=[rows.name for rows in self._parts.rows],
         )
 
 
