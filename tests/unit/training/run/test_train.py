@@ -439,6 +439,18 @@ def test_prompts_that_training_does_not_use_are_told(run, tmp_path, caplog):
     assert Encoder(tmp_path / "two").prompts["passage"] == DOCUMENT
 
 
+@pytest.mark.parametrize("objective", ["cosine_regression", "softmax"])
+def test_prompts_that_an_objective_does_not_put_before_its_sentences_are_told(run, tmp_path, caplog, objective):
+    rows = [{**row, "label": n % 2} for n, row in enumerate(SCORED_TO_1)]
+    default = build(tmp_path / "default", "bert", prompts={"any": QUERY}, default_prompt="any")
+    settings = {"model": str(default), "schedule": {"steps": 1}, "objective": {"name": objective}}
+    run(rows, "one", prompts={"any": QUERY, "query": ""}, **settings)
+    assert "prompts" not in caplog.text
+    run(rows, "two", prompts={"query": QUERY, "document": DOCUMENT}, **settings)
+    told = f"prompts: training does not use 'document', 'query'; {objective} puts only the model's default prompt"
+    assert told in caplog.text
+
+
 def test_datasets_share_the_numbers_of_labels(run, tmp_path):
     (tmp_path / "more.jsonl").write_text(json.dumps({"sentence1": "a", "sentence2": "b", "label": "alpha"}) + "\n")
     run(labelled(["beta"]), objective={"name": "softmax"}, data=[{"path": "rows.jsonl"}, {"path": "more.jsonl"}])
