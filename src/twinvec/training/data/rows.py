@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,7 @@ class Rows:
 
     ``hashes``, (n, texts) int64, covers all texts but the negatives, which ``negatives``, (n,), counts;
     ``negative_hashes``, (negatives,) int64, covers the negatives of "binary". ``labels`` names softmax's classes in
-    their order.
+    their order, and ``classes`` has the number of rows of each class of the file.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Rows:
     negatives: npt.NDArray[np.int64]
     negative_hashes: npt.NDArray[np.int64]
     labels: tuple[str, ...]
+    classes: dict[str, int]
     _table: Any
     _reader: _Reader
 
@@ -126,7 +128,7 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     table = table.select_columns(reader.used)
     texts = [role for role in ROLES[objective].needed if role not in ("label", "score")]
     hashes, negatives, negative_hashes = array("q"), array("q"), array("q")
-    labels: set[str] = set()
+    classes: Counter[str] = Counter()
     numbers = range(len(table))
     parts = (numbers[start : start + _AT_ONCE] for start in numbers[::_AT_ONCE])
     for row in (row for part in parts for row in reader.rows(table, part)):
@@ -135,7 +137,7 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
         if objective == "binary":
             negative_hashes.extend(map(text_hash, row.get("negatives", ())))
         if objective == "softmax":
-            labels.add(row["label"])
+            classes[row["label"]] += 1
     if not hashes:
         raise DocumentError(f"{source.path}: has no rows")
     return Rows(
@@ -144,7 +146,8 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
         np.frombuffer(hashes, dtype=np.int64).reshape(-1, len(texts)),
         np.frombuffer(negatives, dtype=np.int64),
         np.frombuffer(negative_hashes, dtype=np.int64),
-        tuple(sorted(labels)),
+        tuple(sorted(classes)),
+        dict(sorted(classes.items())),
         table,
         reader,
     )

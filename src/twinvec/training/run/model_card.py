@@ -11,6 +11,7 @@ from typing import Any
 from twinvec.training.run.config import TrainConfig
 
 _CURVES = "training.png"
+_CLASSES = 50  # in the table
 _MARKED = 50  # points; more would hide the curve
 _LEAST_SCALE = 2.0  # of scores x 100: a small difference looks small
 _TEXTS = '"How do I renew a certificate?", ["Run the tool with --renew.", "Lunch is at noon."]'
@@ -74,6 +75,7 @@ class TrainReport:
             to the checkpoint that it went on from (0.2 and earlier recorded none, so their part is missing).
         rows_drawn: Rows (or pairs) of all batches together: a row counts each time that it was drawn. None if the run
             began with a version that did not count them.
+        classes: Label -> rows of softmax's classes; of other objectives empty.
     """
 
     folder: str
@@ -85,6 +87,7 @@ class TrainReport:
     loss: float | None
     seconds: float
     rows_drawn: int | None = field(default=None, kw_only=True)
+    classes: dict[str, int] = field(default_factory=dict, kw_only=True)
 
 
 def unit_of(config: TrainConfig) -> str:
@@ -130,6 +133,7 @@ def write_card(
         "|---|---|",
         *(f"| {_cell(source.name)} | {len(source):,} |" for source in sources),
         "",
+        *_class_lines(report.classes),
         "## Objective and settings",
         "",
         "| setting | value |",
@@ -146,6 +150,15 @@ def write_card(
         lines.append("")
     lines += [f"![Loss and scores]({_CURVES})", ""]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _class_lines(classes: dict[str, int]) -> list[str]:
+    """Return a table of the classes, without those after the first ones, and an empty line; nothing without classes."""
+    if not classes:
+        return []
+    rows = [f"| {_cell(label)} | {count:,} |" for label, count in list(classes.items())[:_CLASSES]]
+    more = [f"| and {len(classes) - _CLASSES:,} more classes | |"] if len(classes) > _CLASSES else []
+    return ["| class | rows |", "|---|---|", *rows, *more, ""]
 
 
 def kept_step(report: TrainReport) -> str:

@@ -6,6 +6,7 @@ A killed run continues from its last checkpoint and ends with the same weights, 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from twinvec.support.extras import import_extra
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
+from twinvec.training.data.classes import log_classes
 from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
 from twinvec.training.run.config import FieldError, TrainConfig
@@ -59,6 +61,7 @@ class _Run:
 
         self._config = config
         self._folder = folder
+        self._classes = _classes(sources)
         self._parts = build_parts(config, sources, folder.checkpoints / "data")
         self._trainer = build_trainer(self._parts, config, folder, self._plan())
 
@@ -86,6 +89,7 @@ class _Run:
             loss=mean_of_all(losses[-1], self._trainer.args.device) if losses else None,
             seconds=round(seconds, 1),
             rows_drawn=self._trainer.rows_drawn,
+            classes=self._classes,
         )
         if is_main_process():
             self._save(report)
@@ -156,9 +160,12 @@ def _warn_if_worse(report: TrainReport) -> None:
 def _open(config: TrainConfig, cache: Path) -> list[Rows]:
     """Open and check all datasets, with the same labels."""
     sources = [open_rows(source, config.objective.name, cache) for source in config.data]
-    labels = tuple(sorted({label for rows in sources for label in rows.labels}))
+    classes = _classes(sources)
+    labels = tuple(classes)
     if config.objective.name == "softmax" and len(labels) == 1:
         raise FieldError(f"data: all labels are {labels[0]!r}, but softmax needs at least two different labels")
+    if classes:
+        log_classes(classes)
     if isinstance(config.objective, Contrastive):
         _require_both_labels(sources, config.objective.name)
     names = [rows.name for rows in sources]
@@ -171,6 +178,12 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
             where = f"data, {drawn[0].name!r}" if len(drawn) < len(sources) else "data"
             _require_negatives(drawn, where, equal_texts_are_left_out=left_out)
     return [replace(rows, labels=labels) for rows in sources]
+
+
+def _classes(sources: list[Rows]) -> dict[str, int]:
+    """Return softmax's classes, label -> rows of all datasets, in the order of the labels."""
+    counted = sum((Counter(rows.classes) for rows in sources), Counter[str]())
+    return dict(sorted(counted.items()))
 
 
 def _require_negatives(sources: list[Rows], where: str, *, equal_texts_are_left_out: bool) -> None:

@@ -451,10 +451,15 @@ def test_prompts_that_an_objective_does_not_put_before_its_sentences_are_told(ru
     assert told in caplog.text
 
 
-def test_datasets_share_the_numbers_of_labels(run, tmp_path):
+def test_datasets_share_the_numbers_of_labels(run, tmp_path, caplog):
     (tmp_path / "more.jsonl").write_text(json.dumps({"sentence1": "a", "sentence2": "b", "label": "alpha"}) + "\n")
     run(labelled(["beta"]), objective={"name": "softmax"}, data=[{"path": "rows.jsonl"}, {"path": "more.jsonl"}])
     assert read_json(tmp_path / "model" / "softmax_head.json")["labels"] == ["alpha", "beta"]
+    classes = read_json(tmp_path / "model" / "training.json")["report"]["classes"]
+    assert classes == {"alpha": 1, "beta": len(PAIRS)}
+    assert f"softmax learns 2 classes: 'alpha' 1, 'beta' {len(PAIRS)}" in caplog.text
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"| class | rows |\n|---|---|\n| alpha | 1 |\n| beta | {len(PAIRS)} |\n\n" in card
 
 
 def test_pooling_can_be_another_than_the_models(run, tmp_path):
