@@ -6,11 +6,12 @@ Row numbers in errors count from 1, without the header line and blank lines.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,10 @@ from twinvec.training.data.row_files import open_table, unreadable
 from twinvec.training.data.text_hash import text_hash
 from twinvec.training.settings import ROLES, Role, Source
 
+logger = logging.getLogger(__name__)
+
 _AT_ONCE = 1000
+_SHOWN = 10
 _NEGATIVES = re.compile(r"(hard[ _-]?)?neg(ative)?s?[ _-]?\d*", re.IGNORECASE)
 """Names that columns of hard negatives have elsewhere, such as sentence-transformers' ``negative_1``."""
 
@@ -126,6 +130,7 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     if source.limit is not None:
         table = table.select(range(min(source.limit, len(table))))
     table = table.select_columns(reader.used)
+    _warn_of_class_names(table.features, source.path, objective)
     texts = [role for role in ROLES[objective].needed if role not in ("label", "score")]
     hashes, negatives, negative_hashes = array("q"), array("q"), array("q")
     classes: Counter[str] = Counter()
@@ -151,6 +156,19 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
         table,
         reader,
     )
+
+
+def _warn_of_class_names(features: Mapping[str, Any], path: Path, objective: str) -> None:
+    """Warn if the file itself has names for numbers that softmax takes as labels (a ``ClassLabel`` of ``datasets``)."""
+    for column, feature in features.items() if objective == "softmax" else ():
+        if names := getattr(feature, "names", None):
+            logger.warning(
+                "%s: the file names the numbers of %r, but softmax learns the numbers: %s. To learn the names, write "
+                "them to a column of texts",
+                path,
+                column,
+                ", ".join(f"{number} is {name!r}" for number, name in enumerate(names[:_SHOWN])),
+            )
 
 
 class _Reader:

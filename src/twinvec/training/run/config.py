@@ -15,6 +15,7 @@ from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
 from twinvec.support.checks import field_fault
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
+from twinvec.training.data.row_files import FORMATS
 
 _EXAMPLES = {
     "objective": "{name: info_nce}",
@@ -240,6 +241,11 @@ def _resolved_model(name: str, root: Path, where: str) -> str:
 
 
 def _require_file(path: Path, where: str) -> None:
+    if path.is_dir():
+        saved = {"dataset_dict.json": "['train']", "dataset_info.json": ""}  # by ``save_to_disk``
+        split = next((split for name, split in saved.items() if (path / name).is_file()), None)
+        remedy = "" if split is None else f"; datasets.load_from_disk(FOLDER){split}.to_parquet(FILE) writes one"
+        raise ConfigurationError(f"{where}: {path} is a folder; expected a file ending in {', '.join(FORMATS)}{remedy}")
     if not path.is_file():
         raise ConfigurationError(f"{where}: no such file: {path}")
 

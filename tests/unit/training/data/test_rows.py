@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 
+import datasets
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -178,6 +179,23 @@ def test_labels_may_be_whole_numbers_of_any_type(tmp_path, suffix):
     assert found.labels == ("0", "1", "2")
     with pytest.raises(DocumentError, match=r"row 2, field 'label': expected a text or a whole number, got 0\.5"):
         read(write(tmp_path / f"half{suffix}", [rows[0], {**SCORED, "label": 0.5}]), "softmax")
+
+
+def test_names_that_a_file_has_for_its_labels_are_told(tmp_path, caplog):
+    texts = datasets.Value("string")
+    features = {"sentence1": texts, "sentence2": texts, "gold": datasets.ClassLabel(names=["yes", "no"])}
+    rows = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "gold": [1, 0]}
+    path = tmp_path / "rows.parquet"
+    datasets.Dataset.from_dict(rows, features=datasets.Features(features)).to_parquet(path)
+    found = open_rows(Source(path=path, columns={"label": "gold"}), "softmax", tmp_path / "cache")
+    assert found.labels == ("0", "1"), "what is trained stays as it is"
+    assert (
+        "rows.parquet: the file names the numbers of 'gold', but softmax learns the numbers: 0 is 'yes', 1 is 'no'"
+        in (caplog.text)
+    )
+    caplog.clear()
+    open_rows(Source(path=path, columns={"label": "gold"}), "contrastive", tmp_path / "cache")
+    assert not caplog.records
 
 
 def test_a_limit_keeps_the_first_rows(tmp_path):

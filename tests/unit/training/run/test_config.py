@@ -43,6 +43,24 @@ def test_paths_count_from_the_folder_of_the_file(folder):
     assert config.model == str(folder / "model")
 
 
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("notes.txt", r"\.parquet$"),
+        ("dataset_info.json", r"\.parquet; datasets\.load_from_disk\(FOLDER\)\.to_parquet\(FILE\) writes one$"),
+        ("dataset_dict.json", r"load_from_disk\(FOLDER\)\['train'\]\.to_parquet\(FILE\) writes one$"),
+    ],
+)
+def test_a_folder_in_place_of_a_file_is_told(folder, file, told):
+    (folder / "saved").mkdir()
+    (folder / "saved" / file).write_text("{}")
+    message = r": .*saved is a folder; expected a file ending in \.jsonl, \.csv, \.tsv, .*"
+    with pytest.raises(ConfigurationError, match=rf"data\.0\.path{message}{told}"):
+        check_config(changed(data=[{"path": "saved"}]), folder, "run.yaml")
+    with pytest.raises(ConfigurationError, match=rf"evaluation\.pairs{message}{told}"):
+        check_config(changed(evaluation={"pairs": "saved"}), folder, "run.yaml")
+
+
 def classifier(**fields):
     return changed(kind="cross-encoder", objective={"name": "binary"}, **fields)
 
