@@ -144,6 +144,33 @@ _OTHER_NAMES = {
 }
 """Names that settings have in sentence-transformers -> fields."""
 
+_LOSSES = {
+    "MultipleNegativesRankingLoss": "info_nce",
+    "CachedMultipleNegativesRankingLoss": "info_nce",
+    "MultipleNegativesSymmetricRankingLoss": "info_nce with 'symmetric: true'",
+    "CachedMultipleNegativesSymmetricRankingLoss": "info_nce with 'symmetric: true'",
+    "TripletLoss": "triplet",
+    "ContrastiveLoss": "contrastive",
+    "OnlineContrastiveLoss": "online_contrastive",
+    "CosineSimilarityLoss": "cosine_regression",
+    "CoSENTLoss": "cosine_regression, for rows of the same kind",
+    "AnglELoss": "cosine_regression, for rows of the same kind",
+    "SoftmaxLoss": "softmax",
+    "MatryoshkaLoss": "the objective that it wraps, and the field 'matryoshka'",
+    "BinaryCrossEntropyLoss": "binary, or graded for scores",
+}
+"""Classes of sentence-transformers -> objectives."""
+
+_HINTS = {
+    ("info_nce", "temperature"): "scale is 1 / temperature",
+    (
+        "data",
+        "objective",
+    ): "all datasets of a run share its objective; train on the others in a second run, whose 'model' "
+    "is the folder of the first",
+}
+"""Section and name of a field that is not known -> what there is in its place."""
+
 
 def read_config(path: Path) -> TrainConfig:
     """Read and check a YAML file, which may be JSON; relative paths count from its folder.
@@ -213,11 +240,23 @@ def _fault(error: Any) -> str:
         return f"{'.'.join(map(str, place))}: expected fields, such as {example}, got {error['input']!r}"
     if error["type"] == "list_type" and place == ["data"]:
         return f"data: expected a list, such as [{_EXAMPLES['data']}], got {error['input']!r}"
+    if hint := _hint(error):
+        return f"{'.'.join(map(str, place))}: {hint}"
     section = f"{place[0]}." if len(place) > 1 else ""
     known = {name: field.removeprefix(section) for name, field in _known_fields(section).items()}
     if place and known.get(str(place[-1])) == place[-1]:  # a field of another objective
         known = {}
     return ": ".join(filter(None, [".".join(map(str, place)), field_fault(error, known)]))
+
+
+def _hint(error: Any) -> str:
+    """Return what is wrong with a name that sentence-transformers knows and what there is in its place, or ""."""
+    if error["type"] == "union_tag_invalid" and (objective := _LOSSES.get(error["ctx"]["tag"])):
+        return f"name {error['ctx']['tag']!r} is not known; did you mean {objective}?"
+    named = tuple(part for part in error["loc"] if isinstance(part, str))[-2:]
+    if error["type"] == "extra_forbidden" and named in _HINTS:
+        return f"is not known; {_HINTS[named]}"
+    return ""
 
 
 def _known_fields(section: str) -> dict[str, str]:

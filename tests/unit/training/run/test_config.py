@@ -61,6 +61,13 @@ def test_a_folder_in_place_of_a_file_is_told(folder, file, told):
         check_config(changed(evaluation={"pairs": "saved"}), folder, "run.yaml")
 
 
+def test_the_names_of_losses_are_those_of_sentence_transformers():
+    from sentence_transformers import cross_encoder, sentence_transformer
+
+    known = {*vars(sentence_transformer.losses), *vars(cross_encoder.losses)}
+    assert set(config._LOSSES) <= known
+
+
 def classifier(**fields):
     return changed(kind="cross-encoder", objective={"name": "binary"}, **fields)
 
@@ -83,6 +90,26 @@ WRONG = {
     "an unknown objective": (
         changed(objective={"name": "magic"}),
         r"run\.yaml: objective: name 'magic' is not known; it should be one of 'info_nce', 'triplet', ",
+    ),
+    "a loss of sentence-transformers": (
+        changed(objective={"name": "MultipleNegativesRankingLoss"}),
+        r"run\.yaml: objective: name 'MultipleNegativesRankingLoss' is not known; did you mean info_nce\?$",
+    ),
+    "a loss with settings": (
+        changed(objective={"name": "CachedMultipleNegativesSymmetricRankingLoss"}),
+        r"is not known; did you mean info_nce with 'symmetric: true'\?$",
+    ),
+    "a temperature": (
+        changed(objective={"name": "info_nce", "temperature": 0.05}),
+        r"objective\.temperature: is not known; scale is 1 / temperature$",
+    ),
+    "a temperature of another objective": (
+        changed(objective={"name": "triplet", "temperature": 0.05}),
+        r"objective\.temperature: is not known; leave it out$",
+    ),
+    "an objective of a dataset": (
+        changed(data=[{"path": "rows.jsonl"}, {"path": "more.jsonl", "objective": {"name": "triplet"}}]),
+        r"data\.1\.objective: is not known; all datasets of a run share its objective; train on the others in a second",
     ),
     "an objective without a name": (changed(objective={"scale": 3}), r"run\.yaml: objective: name is missing"),
     "an option of another objective": (
