@@ -136,15 +136,20 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     classes: Counter[str] = Counter()
     numbers = range(len(table))
     parts = (numbers[start : start + _AT_ONCE] for start in numbers[::_AT_ONCE])
-    for row in (row for part in parts for row in reader.rows(table, part)):
+    own: list[int] = []
+    for number, row in enumerate((row for part in parts for row in reader.rows(table, part)), start=1):
         hashes.extend(text_hash(row[role]) for role in texts)
         negatives.append(len(row.get("negatives", ())))
         if objective == "binary":
             negative_hashes.extend(map(text_hash, row.get("negatives", ())))
         if objective == "softmax":
             classes[row["label"]] += 1
+        if "positive" in row and row["positive"] in (row.get("negative"), *row.get("negatives", ())):
+            own.append(number)
     if not hashes:
         raise DocumentError(f"{source.path}: has no rows")
+    if own:
+        _warn_of_own_negatives(own, source.path)
     return Rows(
         source.name or source.path.stem,
         source.path,
@@ -169,6 +174,16 @@ def _warn_of_class_names(features: Mapping[str, Any], path: Path, objective: str
                 column,
                 ", ".join(f"{number} is {name!r}" for number, name in enumerate(names[:_SHOWN])),
             )
+
+
+def _warn_of_own_negatives(rows: Sequence[int], path: Path) -> None:
+    logger.warning(
+        "%s: rows with a negative that is their positive: %d, the first is row %d. Such a negative teaches nothing, or "
+        "something wrong; replace it, or leave it out",
+        path,
+        len(rows),
+        rows[0],
+    )
 
 
 class _Reader:

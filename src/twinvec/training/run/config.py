@@ -209,6 +209,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     Raises:
         ConfigurationError: a field is unknown, missing or unusable, or a file, a package or the device is.
     """
+    root = Path(root)  # which may be a str, too
     if not isinstance(values, dict):
         raise ConfigurationError(f"{origin}: expected fields such as 'model' and 'data', got {type(values).__name__}")
     try:

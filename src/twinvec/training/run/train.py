@@ -21,7 +21,7 @@ from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
 from twinvec.training.run.config import FieldError, TrainConfig
 from twinvec.training.run.model_card import Scores, TrainReport, figures_by_step, write_card
-from twinvec.training.run.run_folder import RunFolder, run_fingerprint
+from twinvec.training.run.run_folder import RunFolder, file_digests, run_fingerprint
 from twinvec.training.run.softmax_head import save_head
 from twinvec.training.settings import Contrastive, InfoNCE
 from twinvec.version import __version__
@@ -43,7 +43,9 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     """
     for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws the model card's plot
         import_extra(package, "train", "training")
-    run = RunFolder(folder, run_fingerprint(config), config)
+    folder = Path(folder)  # which may be a str, too
+    files = file_digests(config)
+    run = RunFolder(folder, run_fingerprint(config, files), config, files)
     if run.finished:
         logger.warning("%s: this run has finished already", folder)
         return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # it may have been moved
@@ -51,6 +53,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         sources = _open(config, run.checkpoints / "data")
         ready = _Run(config, run, sources)
         if is_main_process():  # from here on the folder is this run's: its settings fit the data and the model
+            run.remember("files", files)
             run.remember("config", config.model_dump(mode="json"))
         return ready.run()
 

@@ -347,6 +347,20 @@ def test_no_column_for_negatives_leaves_all_out(tmp_path):
     assert read(path, columns={"negatives": []}) == [PAIR]
 
 
+@pytest.mark.parametrize("objective", ["triplet", "info_nce", "binary"])
+def test_a_negative_that_is_the_positive_of_its_row_is_told(tmp_path, caplog, objective):
+    one = "negative" if objective == "triplet" else "negatives"
+    texts = ["n", "b", "n", "b"]
+    rows = [{**PAIR, one: text if objective == "triplet" else ["m", text]} for text in texts]
+    path = write(tmp_path / "rows.jsonl", rows)
+    assert read(path, objective) == rows
+    assert "rows.jsonl: rows with a negative that is their positive: 2, the first is row 2. " in caplog.text
+    assert len(caplog.records) == 1
+    caplog.clear()
+    read(write(path, rows[::2]), objective)
+    assert not caplog.records
+
+
 def test_another_format_is_refused(tmp_path):
     path = tmp_path / "rows.xlsx"
     path.write_text("x")

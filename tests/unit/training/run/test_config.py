@@ -33,6 +33,10 @@ def changed(**fields):
     return {**copy.deepcopy(GOOD), **fields}
 
 
+def test_the_folder_may_be_a_str(folder):
+    assert check_config(changed(), str(folder), "mine") == check_config(changed(), folder, "mine")
+
+
 def test_paths_count_from_the_folder_of_the_file(folder):
     (folder / "model").mkdir()
     values = changed(model="model", evaluation={"pairs": "dev.jsonl"})

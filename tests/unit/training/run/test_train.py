@@ -331,7 +331,7 @@ def test_a_finished_run_is_left_alone_and_another_is_refused(run, tmp_path):
     moved.rename(tmp_path / "model")
     with pytest.raises(ConfigurationError, match=r"configuration: objective\.scale was 20\.0 and is 5\.0; choose"):
         run(PAIRS, objective={"name": "info_nce", "scale": 5})
-    with pytest.raises(ConfigurationError, match=r"a file of its data.* has changed since; choose another folder"):
+    with pytest.raises(ConfigurationError, match=r"rows\.jsonl \(data\.0\.path\) has changed since; choose another"):
         run(PAIRS[1:], objective={"name": "info_nce"})
 
 
