@@ -335,6 +335,13 @@ def test_a_finished_run_is_left_alone_and_another_is_refused(run, tmp_path):
         run(PAIRS[1:], objective={"name": "info_nce"})
 
 
+def test_folders_may_be_of_type_str(tmp_path, tiny_model):
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:4]))
+    values = {"model": str(tiny_model("bert")), "data": [{"path": "rows.jsonl"}], "objective": {"name": "info_nce"}}
+    config = check_config({**values, "schedule": {"steps": 1}, "device": "cpu"}, str(tmp_path), "mine")
+    assert train(config, str(tmp_path / "model")).folder == str(tmp_path / "model")
+
+
 def test_settings_that_do_not_fit_the_model_do_not_claim_the_folder(run):
     with pytest.raises(ConfigurationError, match="matryoshka: 64 is more than the model's 32 dimensions"):
         run(PAIRS, objective={"name": "info_nce"}, matryoshka=[64])
