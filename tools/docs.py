@@ -70,8 +70,8 @@ SUBJECTS = {
         "Evaluation",
         "What `twinvec evaluate`, `compare` and `tune` measure, from Python.",
         {
-            "twinvec.evaluation.sts": "StsSet StsResult load_sts evaluate_sts compare_sts pair_similarities "
-            "spearman pearson",
+            "twinvec.evaluation.sts": "StsSet StsResult load_sts evaluate_sts compare_sts",
+            "twinvec.correlation": "pair_similarities spearman pearson",
             "twinvec.evaluation.beir": "BeirSet load_beir",
             "twinvec.evaluation.ir": "IrResult evaluate_ir evaluate_retriever measure_ir search_all as_run compare_ir",
             "twinvec.evaluation.reranking": "Reranked evaluate_stages",

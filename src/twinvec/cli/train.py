@@ -32,9 +32,10 @@ def train(
     \b
     twinvec train examples/train_pairs.yaml -o models/mine
     """
+    from twinvec.training.data.classes import classes_shown
     from twinvec.training.losses.distributed import is_main_process
     from twinvec.training.run.config import FieldError, read_config
-    from twinvec.training.run.model_card import unit_of
+    from twinvec.training.run.model_card import batch_rows, unit_of
     from twinvec.training.run.train import train as run
 
     if not config.is_file():
@@ -53,8 +54,9 @@ def train(
         return
     done = f"{report.steps} steps over {report.rows:,} {unit_of(checked)} in {report.seconds:,.0f} s"
     typer.echo(f"{report.folder}: {done}")
-    if end := _end(checked, report):
-        typer.echo(f"  {end}")
+    classes = classes_shown(report.classes) if report.classes else ""
+    for said in filter(None, (classes, batch_rows(checked, report), _end(checked, report))):
+        typer.echo(f"  {said}")
     for name, score in report.after.items():
         typer.echo(f"  {name}: {report.before[name]:.2f} -> {score:.2f}")
 

@@ -20,6 +20,7 @@ from twinvec.evaluation.statistics import FOLDS, RESAMPLES, Interval, Values, in
 from twinvec.evaluation.tsv import data_name, read_columns
 from twinvec.support.extras import import_extra
 
+_SHOWN = 20
 _GIVE_TRAIN = "give a training file for the head (--nli-train)"
 
 
@@ -112,7 +113,9 @@ def _parse_label(text: str, place: str) -> str:
 def _check_labels(data: NliSet, known: Sequence[str], where: str) -> None:
     unknown = sorted(set(data.labels) - set(known))
     if unknown:
-        raise InputError(f"{data.name}: {where} does not know the label {unknown[0]!r}")
+        labels = sorted(set(known))
+        shown = ", ".join(map(repr, labels[:_SHOWN])) + (f" and {len(labels) - _SHOWN} more" if labels[_SHOWN:] else "")
+        raise InputError(f"{data.name}: {where} does not know the label {unknown[0]!r}; it knows {shown}")
 
 
 def _folds(data: NliSet) -> list[tuple[Any, Any]]:

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from twinvec.correlation import Values as Values
 from twinvec.errors import ConfigurationError
 from twinvec.support.extras import import_extra
 
 RESAMPLES = 1000
-Values = npt.NDArray[np.floating[Any]]
-"""One number for each item."""
-
 FOLDS = 5
 """Number of folds of a cross-validation."""
 

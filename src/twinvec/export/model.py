@@ -48,7 +48,7 @@ _CALIBRATION = 300
 _SAMPLE = 600
 _TOKENIZER_SETTINGS = "tokenizer_config.json"
 _HIDDEN = ".twinvec"
-_MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.md", "LICENSE*")
+_MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.md", "LICENSE*", "training.png")
 
 
 @dataclass(frozen=True, slots=True)

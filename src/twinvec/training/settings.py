@@ -112,10 +112,11 @@ ROLES: dict[str, Roles] = {
     "softmax": Roles(("sentence1", "sentence2", "label")),
     "binary": Roles(("anchor", "positive"), ("negatives",)),
     "graded": Roles(("sentence1", "sentence2", "score")),
+    "pairs": Roles(("anchor", "positive")),
     "sts": Roles(("sentence1", "sentence2", "score"), scores=(-math.inf, math.inf)),
 }
-"""Objective -> its roles; "sts" is for measuring. ``negatives`` is any number of texts in a row, a list or several
-columns; ``label`` is 0 or 1 (for softmax any text or whole number); ``score`` is a number."""
+"""Objective -> its roles; "pairs" and "sts" are for measuring. ``negatives`` is any number of texts in a row, a list or
+several columns; ``label`` is 0 or 1 (for softmax any text or whole number); ``score`` is a number."""
 
 
 class Source(Section):
@@ -126,7 +127,8 @@ class Source(Section):
     name: str = ""
     """Name in reports; default: the file's name."""
     columns: dict[Role, str | list[str]] = {}
-    """Role -> column of the file; default: the column with the role's name."""
+    """Role -> column of the file; default: the column with the role's name. ``negatives`` may be several columns, or
+    none (``[]``)."""
     score_range: tuple[float, float] | None = (0.0, 1.0)
     """Lowest and highest score of the file, scaled to 0..1. None leaves scores as they are: -1 to 1 for
     cosine_regression, 0 to 1 for graded."""

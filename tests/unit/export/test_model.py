@@ -38,8 +38,12 @@ OTHERS = sentences(40, seed=4)
 
 
 @pytest.fixture(scope="module")
-def source(tiny_model):
-    return tiny_model("bert", dense=((24, "Tanh"),), prompts={"query": "find: ", "document": "text: "})
+def source(tmp_path_factory, tiny_model):
+    """A model with the picture that its model card shows."""
+    model = tiny_model("bert", dense=((24, "Tanh"),), prompts={"query": "find: ", "document": "text: "})
+    folder = shutil.copytree(model, tmp_path_factory.mktemp("sources") / "model")
+    (folder / "training.png").write_bytes(b"a picture")
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -118,6 +118,30 @@ def test_train_says_why_it_ended_and_which_step_is_the_model(twinvec, folder, ev
     assert second == f"  {end}" if end else second.startswith("  pairs.")
 
 
+def test_batches_that_were_far_below_their_size_are_in_the_summary(twinvec, folder):
+    few = [{**row, "positive": f"{n % 3}"} for n, row in enumerate(PAIRS)]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in few))
+    config = yaml.safe_load((folder / "run.yaml").read_text()) | {"batches": {"size": 8}, "evaluation": None}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    printed = twinvec("train", folder / "run.yaml", "-o", folder / "model")
+    assert printed.splitlines()[1:] == ["  a batch had 3.0 of 8 rows, on average"]
+    assert "; a batch had 3.0 of 8 rows, on average |" in (folder / "model" / "README.md").read_text()
+    assert json.loads(twinvec("train", folder / "run.yaml", "-o", folder / "model", "--json"))["rows_drawn"] == 6
+
+
+def test_the_classes_of_softmax_are_in_the_summary(twinvec, folder):
+    rows = [
+        {"sentence1": row["anchor"], "sentence2": row["positive"], "label": n % 2} for n, row in enumerate(PAIRS * 2)
+    ]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = yaml.safe_load((folder / "run.yaml").read_text()) | {"objective": {"name": "softmax"}, "evaluation": None}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    printed = twinvec("train", folder / "run.yaml", "-o", folder / "model")
+    assert printed.splitlines()[1:] == ["  2 classes: '0' 12, '1' 12"]
+    report = json.loads(twinvec("train", folder / "run.yaml", "-o", folder / "model", "--json"))
+    assert report["classes"] == {"0": 12, "1": 12}
+
+
 def test_a_cross_encoder_counts_pairs(twinvec, folder, tiny_cross_encoder):
     (folder / "rows.jsonl").write_text("".join(json.dumps(row | {"negatives": ["x", "y"]}) + "\n" for row in PAIRS))
     config = yaml.safe_load((folder / "run.yaml").read_text())

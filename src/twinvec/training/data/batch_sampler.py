@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ import numpy.typing as npt
 from twinvec.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
+
+_LONG_RUN = 64  # of rows that wait; numpy finds the end of longer ones
+_TEXTS = ("anchors", "positives")
 
 
 def dataset_weights(
@@ -34,7 +38,8 @@ class BatchPlan:
     An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. Every batch draws equal parts from
     ``datasets`` of all datasets, chosen by smooth weighted round-robin, so that any stretch of batches keeps the shares
     in ``weights``. With ``unique_texts``, a row that would repeat one of its ``hashes``, (rows, texts), in a batch
-    waits for the next batch, and may be left out of the epoch. The next iteration draws ``epoch``.
+    waits for the next batch, and may be left out of the epoch. The next iteration draws ``epoch``; ``drawn`` holds the
+    numbers of rows of the batches that it has drawn. ``names`` of the datasets are for warnings.
     """
 
     hashes: Sequence[npt.NDArray[np.int64]]
@@ -45,6 +50,7 @@ class BatchPlan:
     unique_texts: bool = True
     seed: int = 0
     epoch: int = 0
+    names: Sequence[str] = ()
     drop_last = False  # what loaders of batches ask for
 
     def __post_init__(self) -> None:
@@ -53,6 +59,7 @@ class BatchPlan:
                 f"a batch of {self.batch_size} rows cannot draw from {self.datasets} of {len(self.hashes)} datasets"
             )
         self._has_warned = False
+        self.drawn: list[int] = []
         self._offsets = np.cumsum([0, *(len(rows) for rows in self.hashes)])
 
     def __len__(self) -> int:
@@ -60,6 +67,7 @@ class BatchPlan:
 
     def __iter__(self) -> Iterator[list[int]]:
         alone = len(self.hashes) == 1
+        self.drawn = []
         streams = [_Stream(len(rows), (self.seed, self.epoch, index)) for index, rows in enumerate(self.hashes)]
         for chosen in self._turns():
             seen: set[int] = set()
@@ -69,6 +77,9 @@ class BatchPlan:
                 wanted = self.batch_size // len(chosen) + (place < self.batch_size % len(chosen))
                 rows = streams[index].take(wanted, self.hashes[index] if self.unique_texts else None, seen, once=alone)
                 batch.extend(int(self._offsets[index]) + row for row in rows)
+            self.drawn.append(len(batch))
+            if len(batch) < self.batch_size / 2 and len(self.drawn) < len(self):
+                self._warn_of_repeats(len(batch), [index for index in chosen if streams[index].had_repeats])
             yield batch
         if alone and streams[0].left and not self._has_warned:
             self._has_warned = True
@@ -77,6 +88,28 @@ class BatchPlan:
                 "(logged once)",
                 streams[0].left,
             )
+
+    def _warn_of_repeats(self, rows: int, repeating: Sequence[int]) -> None:
+        """Warn once of a batch with few rows, if texts that repeat are the reason."""
+        if self._has_warned or not repeating:
+            return
+        self._has_warned = True
+        logger.warning(
+            "a batch has %d of %d rows, as no text comes twice in a batch, and texts repeat: %s. Without hard "
+            "negatives, a batch of few rows teaches little, and one of a single row nothing. 'batches: {unique_texts: "
+            "false}' fills the batches; mask_texts keeps equal texts from being each other's negatives (logged once)",
+            rows,
+            self.batch_size,
+            "; ".join(map(self._distinct_texts, repeating)),
+        )
+
+    def _distinct_texts(self, index: int) -> str:
+        hashes = self.hashes[index]
+        distinct = [
+            f"{len(np.unique(column)):,} different {name}" for name, column in zip(_TEXTS, hashes.T, strict=False)
+        ]
+        name = f" of {self.names[index]!r}" if len(self.names) > 1 else ""
+        return f"{len(hashes):,} rows{name} have {' and '.join(distinct)}"
 
     def _turns(self) -> Iterator[list[int]]:
         credit = np.random.default_rng((self.seed, self.epoch)).random(len(self.weights)) * self.weights
@@ -96,6 +129,8 @@ class _Stream:
         self._waiting: deque[int] = deque()
         self._order = self._generator.permutation(size)
         self._next = 0
+        self.had_repeats = False
+        """Whether a row had to wait in the last ``take``, as one of its texts was in the batch."""
 
     @property
     def left(self) -> int:
@@ -106,7 +141,8 @@ class _Stream:
         """Yield up to ``count`` distinct rows without a text in ``seen``, adding theirs; ``once``: only this turn's."""
         waiting: list[int] = []
         taken: set[int] = set()
-        refilled = 0
+        refilled = waiting_in_a_row = 0
+        self.had_repeats = False
         while len(taken) < count:
             if not self.left:
                 if once or refilled > 1:  # a dataset smaller than its part gives all its rows
@@ -119,8 +155,14 @@ class _Stream:
             row = self._pop()
             texts = set(hashes[row].tolist()) if hashes is not None else set()
             if row in taken or texts & seen:
-                waiting.append(row)
+                found = [row]
+                if hashes is not None and waiting_in_a_row >= _LONG_RUN:
+                    found += self._pop_repeats(hashes, seen, waiting_in_a_row)
+                self.had_repeats = self.had_repeats or not taken.issuperset(found)
+                waiting += found
+                waiting_in_a_row += len(found)
                 continue
+            waiting_in_a_row = 0
             seen |= texts
             taken.add(row)
             yield row
@@ -131,3 +173,18 @@ class _Stream:
             return self._waiting.popleft()
         self._next += 1
         return int(self._order[self._next - 1])
+
+    def _pop_repeats(self, hashes: npt.NDArray[np.int64], seen: set[int], most: int) -> list[int]:
+        """Remove and return the next rows with a text in ``seen``, up to ``most``."""
+        rows = self._order[self._next : self._next + most]
+        if self._waiting:
+            rows = np.fromiter(islice(self._waiting, most), dtype=np.int64)
+        fresh = ~np.isin(hashes[rows], list(seen)).any(axis=1)
+        count = int(fresh.argmax()) if fresh.any() else len(rows)
+        if self._waiting:
+            for _ in range(count):
+                self._waiting.popleft()
+        else:
+            self._next += count
+        popped: list[int] = rows[:count].tolist()
+        return popped

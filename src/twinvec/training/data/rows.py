@@ -6,9 +6,12 @@ Row numbers in errors count from 1, without the header line and blank lines.
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,12 @@ from twinvec.training.data.row_files import open_table, unreadable
 from twinvec.training.data.text_hash import text_hash
 from twinvec.training.settings import ROLES, Role, Source
 
+logger = logging.getLogger(__name__)
+
 _AT_ONCE = 1000
+_SHOWN = 10
+_NEGATIVES = re.compile(r"(hard[ _-]?)?neg(ative)?s?[ _-]?\d*", re.IGNORECASE)
+"""Names that columns of hard negatives have elsewhere, such as sentence-transformers' ``negative_1``."""
 
 Row = dict[str, Any]
 
@@ -33,7 +41,7 @@ class Rows:
 
     ``hashes``, (n, texts) int64, covers all texts but the negatives, which ``negatives``, (n,), counts;
     ``negative_hashes``, (negatives,) int64, covers the negatives of "binary". ``labels`` names softmax's classes in
-    their order.
+    their order, and ``classes`` has the number of rows of each class of the file.
     """
 
     name: str
@@ -42,6 +50,7 @@ class Rows:
     negatives: npt.NDArray[np.int64]
     negative_hashes: npt.NDArray[np.int64]
     labels: tuple[str, ...]
+    classes: dict[str, int]
     _table: Any
     _reader: _Reader
 
@@ -113,37 +122,67 @@ def _pair(row: Row, part: int) -> Row:
 def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     """Open a dataset, memory-mapped from a copy in ``cache``, and check all of its rows.
 
-    Raises ConfigurationError if the format is unknown or a column is missing, and DocumentError, which names file, row
-    and field, if the file or a row is unusable.
+    Raises ConfigurationError if the format is unknown, a column is missing or hard negatives have another name, and
+    DocumentError, which names file, row and field, if the file or a row is unusable.
     """
     table = open_table(source.path, cache)
     reader = _Reader(source, objective, table.column_names)
     if source.limit is not None:
         table = table.select(range(min(source.limit, len(table))))
     table = table.select_columns(reader.used)
+    _warn_of_class_names(table.features, source.path, objective)
     texts = [role for role in ROLES[objective].needed if role not in ("label", "score")]
     hashes, negatives, negative_hashes = array("q"), array("q"), array("q")
-    labels: set[str] = set()
+    classes: Counter[str] = Counter()
     numbers = range(len(table))
     parts = (numbers[start : start + _AT_ONCE] for start in numbers[::_AT_ONCE])
-    for row in (row for part in parts for row in reader.rows(table, part)):
+    own: list[int] = []
+    for number, row in enumerate((row for part in parts for row in reader.rows(table, part)), start=1):
         hashes.extend(text_hash(row[role]) for role in texts)
         negatives.append(len(row.get("negatives", ())))
         if objective == "binary":
             negative_hashes.extend(map(text_hash, row.get("negatives", ())))
         if objective == "softmax":
-            labels.add(row["label"])
+            classes[row["label"]] += 1
+        if "positive" in row and row["positive"] in (row.get("negative"), *row.get("negatives", ())):
+            own.append(number)
     if not hashes:
         raise DocumentError(f"{source.path}: has no rows")
+    if own:
+        _warn_of_own_negatives(own, source.path)
     return Rows(
         source.name or source.path.stem,
         source.path,
         np.frombuffer(hashes, dtype=np.int64).reshape(-1, len(texts)),
         np.frombuffer(negatives, dtype=np.int64),
         np.frombuffer(negative_hashes, dtype=np.int64),
-        tuple(sorted(labels)),
+        tuple(sorted(classes)),
+        dict(sorted(classes.items())),
         table,
         reader,
+    )
+
+
+def _warn_of_class_names(features: Mapping[str, Any], path: Path, objective: str) -> None:
+    """Warn if the file itself has names for numbers that softmax takes as labels (a ``ClassLabel`` of ``datasets``)."""
+    for column, feature in features.items() if objective == "softmax" else ():
+        if names := getattr(feature, "names", None):
+            logger.warning(
+                "%s: the file names the numbers of %r, but softmax learns the numbers: %s. To learn the names, write "
+                "them to a column of texts",
+                path,
+                column,
+                ", ".join(f"{number} is {name!r}" for number, name in enumerate(names[:_SHOWN])),
+            )
+
+
+def _warn_of_own_negatives(rows: Sequence[int], path: Path) -> None:
+    logger.warning(
+        "%s: rows with a negative that is their positive: %d, the first is row %d. Such a negative teaches nothing, or "
+        "something wrong; replace it, or leave it out",
+        path,
+        len(rows),
+        rows[0],
     )
 
 
@@ -159,6 +198,8 @@ class _Reader:
         self._columns: dict[Role, list[str]] = {}
         for role in (*roles.needed, *roles.optional):
             named = source.columns.get(role)
+            if named == [] and role in roles.optional:
+                continue
             wanted = [named] if isinstance(named, str) else named or [role]
             missing = [column for column in wanted if column not in columns]
             if missing and (named or role in roles.needed):
@@ -170,6 +211,8 @@ class _Reader:
                 raise ConfigurationError(f"{source.path}: {role!r} takes one column, got {', '.join(wanted)}")
             if not missing:
                 self._columns[role] = wanted
+            elif role == "negatives":
+                _require_no_other_negatives(source, objective, columns)
         self.roles = tuple(self._columns)
         self.used = list(dict.fromkeys(column for wanted in self._columns.values() for column in wanted))
 
@@ -219,6 +262,20 @@ class _Reader:
         if number not in (0, 1):
             raise DocumentError(f"{where}: expected 0 or 1, got {value!r}")
         return int(number)
+
+
+def _require_no_other_negatives(source: Source, objective: str, columns: Sequence[str]) -> None:
+    """Raise ConfigurationError if hard negatives have another name than 'negatives', under which they are read."""
+    mapped = [name for names in source.columns.values() for name in ([names] if isinstance(names, str) else names)]
+    others = [column for column in columns if _NEGATIVES.fullmatch(column) and column not in mapped]
+    if not others:
+        return
+    shown, them = (others[0], "it") if len(others) == 1 else (f"[{', '.join(others)}]", "them")
+    raise ConfigurationError(
+        f"{source.path}: {objective} reads hard negatives from a column 'negatives', but the file has "
+        f"{', '.join(map(repr, others))}; 'columns: {{negatives: {shown}}}' uses {them}, "
+        f"'columns: {{negatives: []}}' leaves {them} out"
+    )
 
 
 def _text(value: Any, where: str) -> str:

@@ -119,16 +119,26 @@ def _build_encoder(config: TrainConfig) -> SentenceTransformer:
         model.prompts = {**NO_PROMPTS, **config.prompts}
         if model.default_prompt_name not in config.prompts:
             model.default_prompt_name = None
-        if unused := sorted({*config.prompts} - {*NO_PROMPTS, model.default_prompt_name}):
-            logger.warning(
-                "prompts: training does not use %s; its prompts are 'query', 'document' and the model's default prompt",
-                ", ".join(map(repr, unused)),
-            )
+        _warn_of_unused_prompts(config.prompts, config.objective.name, model.default_prompt_name)
     if config.pooling is not None:
         _set_pooling(model, config.pooling)
     if config.lora is not None:
         _add_adapters(model, config.lora)
     return model
+
+
+def _warn_of_unused_prompts(prompts: dict[str, str], objective: str, default: str | None) -> None:
+    """Warn of prompts that are saved with the model and that the objective puts before none of its texts."""
+    roles = settings.ROLES[objective]
+    used = {default, *(_PROMPT_OF.get(role) for role in (*roles.needed, *roles.optional))}
+    if unused := sorted(name for name, text in prompts.items() if text and name not in used):
+        logger.warning(
+            "prompts: training does not use %s; %s",
+            ", ".join(map(repr, unused)),
+            "its prompts are 'query', 'document' and the model's default prompt"
+            if "anchor" in roles.needed
+            else f"{objective} puts only the model's default prompt before its sentences",
+        )
 
 
 def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[str, Any]]:

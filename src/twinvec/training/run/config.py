@@ -15,6 +15,7 @@ from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
 from twinvec.support.checks import field_fault
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
+from twinvec.training.data.row_files import FORMATS
 
 _EXAMPLES = {
     "objective": "{name: info_nce}",
@@ -143,6 +144,33 @@ _OTHER_NAMES = {
 }
 """Names that settings have in sentence-transformers -> fields."""
 
+_LOSSES = {
+    "MultipleNegativesRankingLoss": "info_nce",
+    "CachedMultipleNegativesRankingLoss": "info_nce",
+    "MultipleNegativesSymmetricRankingLoss": "info_nce with 'symmetric: true'",
+    "CachedMultipleNegativesSymmetricRankingLoss": "info_nce with 'symmetric: true'",
+    "TripletLoss": "triplet",
+    "ContrastiveLoss": "contrastive",
+    "OnlineContrastiveLoss": "online_contrastive",
+    "CosineSimilarityLoss": "cosine_regression",
+    "CoSENTLoss": "cosine_regression, for rows of the same kind",
+    "AnglELoss": "cosine_regression, for rows of the same kind",
+    "SoftmaxLoss": "softmax",
+    "MatryoshkaLoss": "the objective that it wraps, and the field 'matryoshka'",
+    "BinaryCrossEntropyLoss": "binary, or graded for scores",
+}
+"""Classes of sentence-transformers -> objectives."""
+
+_HINTS = {
+    ("info_nce", "temperature"): "scale is 1 / temperature",
+    (
+        "data",
+        "objective",
+    ): "all datasets of a run share its objective; train on the others in a second run, whose 'model' "
+    "is the folder of the first",
+}
+"""Section and name of a field that is not known -> what there is in its place."""
+
 
 def read_config(path: Path) -> TrainConfig:
     """Read and check a YAML file, which may be JSON; relative paths count from its folder.
@@ -181,6 +209,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     Raises:
         ConfigurationError: a field is unknown, missing or unusable, or a file, a package or the device is.
     """
+    root = Path(root)  # which may be a str, too
     if not isinstance(values, dict):
         raise ConfigurationError(f"{origin}: expected fields such as 'model' and 'data', got {type(values).__name__}")
     try:
@@ -212,11 +241,23 @@ def _fault(error: Any) -> str:
         return f"{'.'.join(map(str, place))}: expected fields, such as {example}, got {error['input']!r}"
     if error["type"] == "list_type" and place == ["data"]:
         return f"data: expected a list, such as [{_EXAMPLES['data']}], got {error['input']!r}"
+    if hint := _hint(error):
+        return f"{'.'.join(map(str, place))}: {hint}"
     section = f"{place[0]}." if len(place) > 1 else ""
     known = {name: field.removeprefix(section) for name, field in _known_fields(section).items()}
     if place and known.get(str(place[-1])) == place[-1]:  # a field of another objective
         known = {}
     return ": ".join(filter(None, [".".join(map(str, place)), field_fault(error, known)]))
+
+
+def _hint(error: Any) -> str:
+    """Return what is wrong with a name that sentence-transformers knows and what there is in its place, or ""."""
+    if error["type"] == "union_tag_invalid" and (objective := _LOSSES.get(error["ctx"]["tag"])):
+        return f"name {error['ctx']['tag']!r} is not known; did you mean {objective}?"
+    named = tuple(part for part in error["loc"] if isinstance(part, str))[-2:]
+    if error["type"] == "extra_forbidden" and named in _HINTS:
+        return f"is not known; {_HINTS[named]}"
+    return ""
 
 
 def _known_fields(section: str) -> dict[str, str]:
@@ -240,6 +281,11 @@ def _resolved_model(name: str, root: Path, where: str) -> str:
 
 
 def _require_file(path: Path, where: str) -> None:
+    if path.is_dir():
+        saved = {"dataset_dict.json": "['train']", "dataset_info.json": ""}  # by ``save_to_disk``
+        split = next((split for name, split in saved.items() if (path / name).is_file()), None)
+        remedy = "" if split is None else f"; datasets.load_from_disk(FOLDER){split}.to_parquet(FILE) writes one"
+        raise ConfigurationError(f"{where}: {path} is a folder; expected a file ending in {', '.join(FORMATS)}{remedy}")
     if not path.is_file():
         raise ConfigurationError(f"{where}: no such file: {path}")
 

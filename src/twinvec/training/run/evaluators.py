@@ -1,23 +1,27 @@
-"""Measurements in training, x 100, by sentence-transformers' evaluators; the first score chooses the checkpoint."""
+"""Measurements in training, x 100; the first score chooses the checkpoint.
+
+Sentence-transformers' evaluators measure, except for a bi-encoder's correlations, which are those of ``twinvec
+evaluate --sts``.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.cross_encoder.evaluation import (
     CrossEncoderCorrelationEvaluator,
     CrossEncoderRerankingEvaluator,
 )
-from sentence_transformers.sentence_transformer.evaluation import (
-    EmbeddingSimilarityEvaluator,
-    InformationRetrievalEvaluator,
-)
+from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.util import cos_sim
 
+from twinvec.correlation import pair_similarities, pearson, spearman
 from twinvec.errors import DocumentError
 from twinvec.training.data.rows import Row, open_rows
 from twinvec.training.data.text_hash import text_hash
@@ -27,14 +31,14 @@ from twinvec.training.settings import Evaluation, Source
 
 Measurement = Callable[[], Scores]
 _Part = tuple[str, Any, dict[str, str]]
-"""The scores' first word, the library's evaluator, and its name for each score."""
+"""The scores' first word, a function from the model to scores, and its name for each score."""
 
 
 def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: Path) -> Measurement:
     """Measure a bi-encoder by cosine: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``."""
     parts: list[_Part] = []
     if evaluation.pairs is not None:
-        rows = _all_rows(Source(path=evaluation.pairs, columns=evaluation.columns), "info_nce", cache)
+        rows = _all_rows(Source(path=evaluation.pairs, columns=evaluation.columns), "pairs", cache)
         passages = {text: str(number) for number, text in enumerate(dict.fromkeys(row["positive"] for row in rows))}
         wanted: dict[str, set[str]] = {}
         for row in rows:
@@ -51,11 +55,21 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
         parts.append(("pairs", retrieval, {"mrr@10": "cosine_mrr@10", "accuracy@1": "cosine_accuracy@1"}))
     if evaluation.sts is not None:
         first, second, scores = _scored(evaluation.sts, evaluation, cache)
-        similarity = EmbeddingSimilarityEvaluator(
-            first, second, scores, similarity_fn_names=["cosine"], write_csv=False, batch_size=64
+        parts.append(
+            ("sts", partial(_correlations, first, second, scores), {"spearman": "spearman", "pearson": "pearson"})
         )
-        parts.append(("sts", similarity, {"spearman": "spearman_cosine", "pearson": "pearson_cosine"}))
     return _measure(model, evaluation, parts)
+
+
+def _correlations(
+    first: list[str], second: list[str], scores: list[float], model: SentenceTransformer
+) -> dict[str, float]:
+    """Return the correlations of cosines and scores; of values that are all equal, they are not a number."""
+    sides = [model.encode(texts, batch_size=64, show_progress_bar=False) for texts in (first, second)]
+    cosines, gold = pair_similarities(*sides)["cosine"], np.array(scores)
+    if np.ptp(cosines) == 0 or np.ptp(gold) == 0:
+        return dict.fromkeys(("spearman", "pearson"), math.nan)
+    return {"spearman": spearman(cosines, gold) / 100, "pearson": pearson(cosines, gold) / 100}
 
 
 def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Path) -> Measurement:

@@ -99,19 +99,27 @@ class TrainerOverrides:
         self.bar = ExitStack()
         """Closes the progress bar that ``train`` opens, however training ends."""
         unit = "triplets" if config.objective.name == "triplet" else "pairs"
-        self.add_callback(_Watcher(plan, config.batches.size, unit, config.schedule.checkpoint_every, self.bar))
+        self._watcher = _Watcher(plan, config.batches.size, unit, config.schedule.checkpoint_every, self.bar)
+        self.add_callback(self._watcher)
 
-    def start_clock(self: Any, checkpoint: Path | None) -> None:
-        """Count ``seconds`` on from those of a checkpoint; earlier versions recorded none."""
-        before = 0.0
+    def start_counts(self: Any, checkpoint: Path | None) -> None:
+        """Count ``seconds`` and ``rows_drawn`` on from those of a checkpoint; earlier versions recorded none."""
+        before: dict[str, Any] = {}
         if checkpoint is not None and (unlogged := checkpoint / _UNLOGGED.format(0)).is_file():
-            before = json.loads(unlogged.read_text()).get("seconds", 0.0)
-        self._started = time.monotonic() - before
+            before = json.loads(unlogged.read_text())
+        self._started = time.monotonic() - before.get("seconds", 0.0)
+        self._watcher.rows_drawn = before.get("rows_drawn") if checkpoint is not None else 0
 
     @property
     def seconds(self: Any) -> float:
         """The training time of the run, in this process and in those before it up to their last checkpoint."""
         return float(time.monotonic() - self._started)
+
+    @property
+    def rows_drawn(self: Any) -> int | None:
+        """Number of rows of all batches of the run; None if it began with a version that did not count them."""
+        drawn: int | None = self._watcher.rows_drawn
+        return drawn
 
     def resume_if_finished(self: Any, checkpoint: Path) -> bool:
         """Return whether the run had finished with its last checkpoint, and restore its end in this case.
@@ -167,11 +175,12 @@ class TrainerOverrides:
                 value.copy_(stored[name])
 
     def _save_rng_state(self: Any, output_dir: str) -> None:
-        """Save this process' random state, its losses since the last log and its time; a resumed run continues them."""
+        """Save this process' random state, its losses since the last log, its time and its rows, for a resumed run."""
         super()._save_rng_state(output_dir)  # type: ignore[misc]
         steps = self.state.global_step - self._globalstep_last_logged
         unlogged = Path(output_dir) / _UNLOGGED.format(self.args.process_index)
-        unlogged.write_text(json.dumps({"steps": steps, "loss": self._tr_loss.item(), "seconds": self.seconds}))
+        counts = {"seconds": self.seconds, "rows_drawn": self.rows_drawn}
+        unlogged.write_text(json.dumps({"steps": steps, "loss": self._tr_loss.item(), **counts}))
 
     def _load_rng_state(self: Any, checkpoint: str | None) -> None:
         super()._load_rng_state(checkpoint)  # type: ignore[misc]
@@ -211,6 +220,7 @@ class _Watcher(TrainerCallback):
     bar: ExitStack
     advance: Advance = unseen
     saved_at: float = 0.0
+    rows_drawn: int | None = 0
     figures: dict[str, float] = field(default_factory=dict)
     """The last loss and the last score, which the bar shows."""
 
@@ -235,6 +245,8 @@ class _Watcher(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.advance(1, work=self.rows)
+        if self.rows_drawn is not None:
+            self.rows_drawn += self.plan.drawn[(state.global_step - 1) % len(self.plan)]
         is_late = world_size() == 1 and time.monotonic() - self.saved_at > _CHECKPOINT_SECONDS
         if is_late or state.global_step % self.checkpoint_every == 0:  # also between measurements
             control.should_save = True

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from twinvec.training.run.config import TrainConfig
 
 _CURVES = "training.png"
+_CLASSES = 50  # in the table
 _MARKED = 50  # points; more would hide the curve
 _LEAST_SCALE = 2.0  # of scores x 100: a small difference looks small
 _TEXTS = '"How do I renew a certificate?", ["Run the tool with --renew.", "Lunch is at noon."]'
@@ -72,6 +73,9 @@ class TrainReport:
         loss: Mean loss over the last ``log_every`` steps (over all steps if fewer).
         seconds: Training time of the whole run, measurements and checkpoints included; a resumed run adds the time up
             to the checkpoint that it went on from (0.2 and earlier recorded none, so their part is missing).
+        rows_drawn: Rows (or pairs) of all batches together: a row counts each time that it was drawn. None if the run
+            began with a version that did not count them.
+        classes: Label -> rows of softmax's classes; of other objectives empty.
     """
 
     folder: str
@@ -82,6 +86,8 @@ class TrainReport:
     best_step: int
     loss: float | None
     seconds: float
+    rows_drawn: int | None = field(default=None, kw_only=True)
+    classes: dict[str, int] = field(default_factory=dict, kw_only=True)
 
 
 def unit_of(config: TrainConfig) -> str:
@@ -127,12 +133,13 @@ def write_card(
         "|---|---|",
         *(f"| {_cell(source.name)} | {len(source):,} |" for source in sources),
         "",
+        *_class_lines(report.classes),
         "## Objective and settings",
         "",
         "| setting | value |",
         "|---|---|",
         *(f"| {name} | {_cell(value)} |" for name, value in _settings(config)),
-        f"| steps | {report.steps:,}; {kept_step(report)} |",
+        f"| steps | {'; '.join(filter(None, [f'{report.steps:,}', kept_step(report), batch_rows(config, report)]))} |",
         f"| learning rate | {schedule.learning_rate:g}, {schedule.decay}, warm-up {schedule.warmup:g} |",
         f"| precision, seed | {schedule.precision}, {schedule.seed} |",
         "",
@@ -145,11 +152,27 @@ def write_card(
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 
 
+def _class_lines(classes: dict[str, int]) -> list[str]:
+    """Return a table of the classes, without those after the first ones, and an empty line; nothing without classes."""
+    if not classes:
+        return []
+    rows = [f"| {_cell(label)} | {count:,} |" for label, count in list(classes.items())[:_CLASSES]]
+    more = [f"| and {len(classes) - _CLASSES:,} more classes | |"] if len(classes) > _CLASSES else []
+    return ["| class | rows |", "|---|---|", *rows, *more, ""]
+
+
 def kept_step(report: TrainReport) -> str:
     """Return a clause that names the step whose weights the model has."""
     if report.best_step == report.steps:
         return "the model is that of the last step"
     return f"the model is that of step {report.best_step:,}, which scored best"
+
+
+def batch_rows(config: TrainConfig, report: TrainReport) -> str:
+    """Return a clause that names the rows of the batches if they had less than half of their size; otherwise ""."""
+    if not report.steps or report.rows_drawn is None or report.rows_drawn / report.steps >= config.batches.size / 2:
+        return ""
+    return f"a batch had {report.rows_drawn / report.steps:,.1f} of {config.batches.size} {unit_of(config)}, on average"
 
 
 def _settings(config: TrainConfig) -> list[tuple[str, Any]]:

@@ -34,10 +34,19 @@ _SHOWN_VALUE = 80  # characters
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 
-def run_fingerprint(config: TrainConfig) -> str:
-    """Return the digest that identifies a run: of its settings, data and model, wherever the files lie."""
+def run_fingerprint(config: TrainConfig, files: dict[str, str] | None = None) -> str:
+    """Return the digest that identifies a run: of its settings and ``files`` (``file_digests``), wherever they lie."""
     places: Any = {"model": True, "data": {"__all__": {"path"}}, "evaluation": {"pairs", "sts"}}
     digest = hashlib.sha256(config.model_dump_json(exclude=places).encode())
+    if not Path(config.model).is_dir():
+        digest.update(config.model.encode())
+    for name, each in (files if files is not None else file_digests(config)).items():
+        digest.update(name.encode() + bytes.fromhex(each))
+    return digest.hexdigest()
+
+
+def file_digests(config: TrainConfig) -> dict[str, str]:
+    """Return the SHA-256 of each file of data, evaluation and model, by what it is for."""
     files = {f"data {number}": source.path for number, source in enumerate(config.data)}
     if config.evaluation is not None:
         named = {"pairs": config.evaluation.pairs, "sts": config.evaluation.sts}
@@ -47,21 +56,22 @@ def run_fingerprint(config: TrainConfig) -> str:
         files |= {
             str(path.relative_to(model)): path for path in sorted(model.rglob("*")) if path.suffix in _MODEL_FILES
         }
-    else:
-        digest.update(config.model.encode())
+    found = {}
     for name, path in files.items():
         with path.open("rb") as file:
-            digest.update(name.encode() + hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 class RunFolder:
     """The folder of one run; raise ConfigurationError if it holds something else, or a run with another ``digest``.
 
-    The error says in what ``config`` differs from the configuration that the folder's record holds.
+    The error says in what ``config`` and ``files`` (``file_digests``) differ from those that the folder's record holds.
     """
 
-    def __init__(self, path: Path, digest: str, config: TrainConfig | None = None) -> None:
+    def __init__(
+        self, path: Path, digest: str, config: TrainConfig | None = None, files: dict[str, str] | None = None
+    ) -> None:
         self.path = path
         self._record_path = path / RUN_FILE
         if path.exists() and not path.is_dir():
@@ -73,7 +83,8 @@ class RunFolder:
                 reason = "is not the record of a run; choose another folder, or delete it"
                 raise ConfigurationError(f"{self._record_path}: {reason}") from error
             if self._record.get("digest") != digest:
-                reason, remedy = _difference(self._record.get("config"), config)
+                changed = _changed_files(self._record.get("files"), files, config)
+                reason, remedy = _difference(self._record.get("config"), config, changed)
                 restore = f"{remedy} to go on with it, " if remedy and not self.finished else ""
                 raise ConfigurationError(f"{path}: holds {reason}; {restore}choose another folder, or delete it")
         elif path.is_dir() and any(entry.name not in _BEFORE_THE_RECORD for entry in path.iterdir()):
@@ -157,11 +168,27 @@ class RunFolder:
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
 
-def _difference(stored: Any, config: TrainConfig | None) -> tuple[str, str]:
+def _changed_files(stored: Any, files: dict[str, str] | None, config: TrainConfig | None) -> list[str]:
+    """Return the files whose digests are not those that a run recorded; earlier versions recorded none."""
+    if not isinstance(stored, dict) or files is None or config is None:
+        return []
+    changed = [name for name in {**stored, **files} if stored.get(name) != files.get(name)]
+    places = {f"data {number}": f"{source.path} (data.{number}.path)" for number, source in enumerate(config.data)}
+    for name in ("pairs", "sts"):
+        places[name] = f"{getattr(config.evaluation, name, None)} (evaluation.{name})"
+    return [places.get(name) or f"{Path(config.model, name)} (model)" for name in changed]
+
+
+def _difference(stored: Any, config: TrainConfig | None, changed: list[str]) -> tuple[str, str]:
     """Say how the run of a stored configuration differs from this one, and what would undo that (perhaps nothing)."""
     if not isinstance(stored, dict) or config is None:
         return "a run with another configuration or other data", ""
     changes = list(_changes(stored, config.model_dump(mode="json")))
+    if not changes and changed:
+        more = f" and {len(changed) - _SHOWN_CHANGES} more" if len(changed) > _SHOWN_CHANGES else ""
+        have, them = ("has", "the file") if len(changed) == 1 else ("have", "the files")
+        shown = ", ".join(changed[:_SHOWN_CHANGES])
+        return f"a run of this configuration, but {shown}{more} {have} changed since", f"restore {them}"
     if not changes:
         return (
             "a run of this configuration, but a file of its data, of its evaluation or of its model has changed since",

@@ -6,6 +6,7 @@ A killed run continues from its last checkpoint and ends with the same weights, 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,11 +16,12 @@ import numpy as np
 from twinvec.support.extras import import_extra
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
+from twinvec.training.data.classes import log_classes
 from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
 from twinvec.training.run.config import FieldError, TrainConfig
 from twinvec.training.run.model_card import Scores, TrainReport, figures_by_step, write_card
-from twinvec.training.run.run_folder import RunFolder, run_fingerprint
+from twinvec.training.run.run_folder import RunFolder, file_digests, run_fingerprint
 from twinvec.training.run.softmax_head import save_head
 from twinvec.training.settings import Contrastive, InfoNCE
 from twinvec.version import __version__
@@ -41,7 +43,9 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     """
     for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws the model card's plot
         import_extra(package, "train", "training")
-    run = RunFolder(folder, run_fingerprint(config), config)
+    folder = Path(folder)  # which may be a str, too
+    files = file_digests(config)
+    run = RunFolder(folder, run_fingerprint(config, files), config, files)
     if run.finished:
         logger.warning("%s: this run has finished already", folder)
         return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # it may have been moved
@@ -49,6 +53,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         sources = _open(config, run.checkpoints / "data")
         ready = _Run(config, run, sources)
         if is_main_process():  # from here on the folder is this run's: its settings fit the data and the model
+            run.remember("files", files)
             run.remember("config", config.model_dump(mode="json"))
         return ready.run()
 
@@ -59,6 +64,7 @@ class _Run:
 
         self._config = config
         self._folder = folder
+        self._classes = _classes(sources)
         self._parts = build_parts(config, sources, folder.checkpoints / "data")
         self._trainer = build_trainer(self._parts, config, folder, self._plan())
 
@@ -85,6 +91,8 @@ class _Run:
             best_step=state.best_global_step or state.global_step,
             loss=mean_of_all(losses[-1], self._trainer.args.device) if losses else None,
             seconds=round(seconds, 1),
+            rows_drawn=self._trainer.rows_drawn,
+            classes=self._classes,
         )
         if is_main_process():
             self._save(report)
@@ -105,7 +113,7 @@ class _Run:
             self._folder.drop_incomplete()
         if checkpoint is not None:
             logger.warning("continuing from %s", checkpoint)
-        self._trainer.start_clock(checkpoint)
+        self._trainer.start_counts(checkpoint)
         if checkpoint is None or not self._trainer.resume_if_finished(checkpoint):
             with self._trainer.bar:
                 self._trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
@@ -134,6 +142,7 @@ class _Run:
             datasets=batches.datasets,
             unique_texts=batches.unique_texts and isinstance(self._config.objective, InfoNCE),
             seed=self._config.schedule.seed,
+            names=[rows.name for rows in self._parts.rows],
         )
 
 
@@ -154,9 +163,12 @@ def _warn_if_worse(report: TrainReport) -> None:
 def _open(config: TrainConfig, cache: Path) -> list[Rows]:
     """Open and check all datasets, with the same labels."""
     sources = [open_rows(source, config.objective.name, cache) for source in config.data]
-    labels = tuple(sorted({label for rows in sources for label in rows.labels}))
+    classes = _classes(sources)
+    labels = tuple(classes)
     if config.objective.name == "softmax" and len(labels) == 1:
         raise FieldError(f"data: all labels are {labels[0]!r}, but softmax needs at least two different labels")
+    if classes:
+        log_classes(classes)
     if isinstance(config.objective, Contrastive):
         _require_both_labels(sources, config.objective.name)
     names = [rows.name for rows in sources]
@@ -169,6 +181,12 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
             where = f"data, {drawn[0].name!r}" if len(drawn) < len(sources) else "data"
             _require_negatives(drawn, where, equal_texts_are_left_out=left_out)
     return [replace(rows, labels=labels) for rows in sources]
+
+
+def _classes(sources: list[Rows]) -> dict[str, int]:
+    """Return softmax's classes, label -> rows of all datasets, in the order of the labels."""
+    counted = sum((Counter(rows.classes) for rows in sources), Counter[str]())
+    return dict(sorted(counted.items()))
 
 
 def _require_negatives(sources: list[Rows], where: str, *, equal_texts_are_left_out: bool) -> None:

@@ -91,14 +91,80 @@ def test_no_text_comes_twice_across_the_datasets_of_a_batch():
 
 
 def test_rows_that_find_no_place_are_said_to_be_left_out(caplog):
-    same = np.zeros((30, 2), dtype=np.int64)
+    often = np.array([[n, min(n, 20)] for n in range(60)], dtype=np.int64)  # a positive of 40 rows
     with caplog.at_level(logging.WARNING, logger="twinvec.training.data.batch_sampler"):
-        epochs = plan([same], 10)
-        batches = list(epochs)
+        epochs = plan([often], 2)
+        left = 60 - sum(map(len, epochs))
         list(epochs)
-    assert [len(batch) for batch in batches] == [1, 1, 1]
-    assert "rows left out of this epoch, as their texts repeat too often: 27" in caplog.text
+    assert left == 10, "30 batches have room for 30 of them"
+    assert "rows left out of this epoch, as their texts repeat too often: 10" in caplog.text
     assert len(caplog.records) == 1, "once a run"
+
+
+@pytest.mark.parametrize("datasets", [1, 2])
+def test_a_batch_far_below_its_size_is_told_at_once(caplog, datasets):
+    few = np.array([[n, 100 + n % 3] for n in range(30)], dtype=np.int64)
+    other = np.array([[200 + n, 300 + n % 2] for n in range(30)], dtype=np.int64)
+    names = ["faq", "mail"]
+    hashes = [few, other][:datasets]
+    with caplog.at_level(logging.WARNING, logger="twinvec.training.data.batch_sampler"):
+        drawing = plan(hashes, 20, datasets=datasets, names=names[:datasets])
+        batches = iter(drawing)
+        first = next(batches)
+        assert len(first) == [3, 5][datasets - 1] == drawing.drawn[0]
+        assert len(caplog.records) == 1, "before the next batch"
+        rest = [len(batch) for batch in batches]
+    assert len(caplog.records) == 1, "once a run"
+    assert drawing.drawn == [len(first), *rest]
+    whole = [
+        "a batch has 3 of 20 rows, as no text comes twice in a batch, and texts repeat: "
+        "30 rows have 30 different anchors and 3 different positives. ",
+        "a batch has 5 of 20 rows, as no text comes twice in a batch, and texts repeat: "
+        "30 rows of 'faq' have 30 different anchors and 3 different positives; "
+        "30 rows of 'mail' have 30 different anchors and 2 different positives. ",
+    ]
+    assert whole[datasets - 1] in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("hashes", "size", "options"),
+    [
+        (distinct(21), 10, {}),
+        (distinct(5, 200), 20, {"weights": [0.5, 0.5]}),
+        ([np.zeros((30, 2), dtype=np.int64)], 10, {"unique_texts": False}),
+    ],
+    ids=["the last batch", "a dataset smaller than a batch", "texts may repeat"],
+)
+def test_batches_that_are_short_for_another_reason_are_not_told(caplog, hashes, size, options):
+    drawing = plan(hashes, size, **options)
+    with caplog.at_level(logging.WARNING, logger="twinvec.training.data.batch_sampler"):
+        list(drawing)
+    assert min(drawing.drawn) < size / 2 or not drawing.unique_texts
+    assert not caplog.records
+
+
+def drawn_row_by_row(hashes, size, seed):
+    """The batches of one dataset, by the rule alone."""
+    waiting, batches = np.random.default_rng((seed, 0, 0)).permutation(len(hashes)).tolist(), []
+    for _ in range(-(-len(hashes) // size)):
+        batch, seen, later = [], set(), []
+        for row in waiting:
+            texts = set(hashes[row].tolist())
+            if len(batch) == size or texts & seen:
+                later.append(row)
+            else:
+                batch.append(row)
+                seen |= texts
+        waiting = later
+        batches.append(batch)
+    return batches
+
+
+@pytest.mark.parametrize("kinds", [1, 3, 20, 200, 5000])
+def test_rows_that_wait_keep_their_order_in_long_runs_too(kinds):
+    generator = np.random.default_rng(kinds)
+    hashes = np.stack([np.arange(2000) + 10_000, generator.integers(0, kinds, 2000)], axis=1)
+    assert list(plan([hashes], 100, seed=4)) == drawn_row_by_row(hashes, 100, 4)
 
 
 def test_a_small_dataset_comes_again_and_again():

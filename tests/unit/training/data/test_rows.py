@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
+import datasets
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -179,6 +181,23 @@ def test_labels_may_be_whole_numbers_of_any_type(tmp_path, suffix):
         read(write(tmp_path / f"half{suffix}", [rows[0], {**SCORED, "label": 0.5}]), "softmax")
 
 
+def test_names_that_a_file_has_for_its_labels_are_told(tmp_path, caplog):
+    texts = datasets.Value("string")
+    features = {"sentence1": texts, "sentence2": texts, "gold": datasets.ClassLabel(names=["yes", "no"])}
+    rows = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "gold": [1, 0]}
+    path = tmp_path / "rows.parquet"
+    datasets.Dataset.from_dict(rows, features=datasets.Features(features)).to_parquet(path)
+    found = open_rows(Source(path=path, columns={"label": "gold"}), "softmax", tmp_path / "cache")
+    assert found.labels == ("0", "1"), "what is trained stays as it is"
+    assert (
+        "rows.parquet: the file names the numbers of 'gold', but softmax learns the numbers: 0 is 'yes', 1 is 'no'"
+        in (caplog.text)
+    )
+    caplog.clear()
+    open_rows(Source(path=path, columns={"label": "gold"}), "contrastive", tmp_path / "cache")
+    assert not caplog.records
+
+
 def test_a_limit_keeps_the_first_rows(tmp_path):
     assert read(write(tmp_path / "rows.jsonl", PAIRS), limit=1) == PAIRS[:1]
 
@@ -295,6 +314,51 @@ def test_a_file_of_headers_alone_is_refused(tmp_path):
 def test_a_missing_column_is_named(tmp_path, columns, message):
     with pytest.raises(ConfigurationError, match=message):
         read(write(tmp_path / "rows.jsonl", PAIRS), columns=columns)
+
+
+@pytest.mark.parametrize("objective", ["info_nce", "binary"])
+@pytest.mark.parametrize(
+    ("names", "uses"),
+    [
+        (["negative"], "negative}' uses it"),
+        (["negative_1", "negative_2"], "[negative_1, negative_2]}' uses them"),
+        (["Hard Negatives"], "Hard Negatives}' uses it"),
+        (["neg"], "neg}' uses it"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_hard_negatives_of_another_name_are_not_ignored(tmp_path, objective, names, uses, suffix):
+    path = write(tmp_path / f"rows{suffix}", [{**PAIR, **dict.fromkeys(names, "n"), "negativity": "x"}])
+    message = rf"{', '.join(map(repr, names))}; 'columns: {{negatives: {uses}, 'columns: {{negatives: []}}' leaves"
+    with pytest.raises(ConfigurationError, match=rf"rows\{suffix}: .*{re.escape(message)}"):
+        read(path, objective)
+    assert read(path, objective, columns={"negatives": names})[0]["negatives"] == ["n"] * len(names)
+    assert read(path, objective, columns={"negatives": []}) == [PAIR]
+
+
+def test_a_column_that_has_another_role_holds_no_negatives(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [{"anchor": "a", "negative": "b"}])
+    assert read(path, columns={"positive": "negative"}) == [PAIR]
+
+
+def test_no_column_for_negatives_leaves_all_out(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [{**PAIR, "negatives": ["n"], "negative": "m"}])
+    assert read(path) == [{**PAIR, "negatives": ["n"]}]
+    assert read(path, columns={"negatives": []}) == [PAIR]
+
+
+@pytest.mark.parametrize("objective", ["triplet", "info_nce", "binary"])
+def test_a_negative_that_is_the_positive_of_its_row_is_told(tmp_path, caplog, objective):
+    one = "negative" if objective == "triplet" else "negatives"
+    texts = ["n", "b", "n", "b"]
+    rows = [{**PAIR, one: text if objective == "triplet" else ["m", text]} for text in texts]
+    path = write(tmp_path / "rows.jsonl", rows)
+    assert read(path, objective) == rows
+    assert "rows.jsonl: rows with a negative that is their positive: 2, the first is row 2. " in caplog.text
+    assert len(caplog.records) == 1
+    caplog.clear()
+    read(write(path, rows[::2]), objective)
+    assert not caplog.records
 
 
 def test_another_format_is_refused(tmp_path):

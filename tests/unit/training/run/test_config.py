@@ -33,6 +33,10 @@ def changed(**fields):
     return {**copy.deepcopy(GOOD), **fields}
 
 
+def test_the_folder_may_be_a_str(folder):
+    assert check_config(changed(), str(folder), "mine") == check_config(changed(), folder, "mine")
+
+
 def test_paths_count_from_the_folder_of_the_file(folder):
     (folder / "model").mkdir()
     values = changed(model="model", evaluation={"pairs": "dev.jsonl"})
@@ -41,6 +45,31 @@ def test_paths_count_from_the_folder_of_the_file(folder):
     assert config.data[0].path == folder / "rows.jsonl"
     assert config.evaluation.pairs == folder / "dev.jsonl"
     assert config.model == str(folder / "model")
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("notes.txt", r"\.parquet$"),
+        ("dataset_info.json", r"\.parquet; datasets\.load_from_disk\(FOLDER\)\.to_parquet\(FILE\) writes one$"),
+        ("dataset_dict.json", r"load_from_disk\(FOLDER\)\['train'\]\.to_parquet\(FILE\) writes one$"),
+    ],
+)
+def test_a_folder_in_place_of_a_file_is_told(folder, file, told):
+    (folder / "saved").mkdir()
+    (folder / "saved" / file).write_text("{}")
+    message = r": .*saved is a folder; expected a file ending in \.jsonl, \.csv, \.tsv, .*"
+    with pytest.raises(ConfigurationError, match=rf"data\.0\.path{message}{told}"):
+        check_config(changed(data=[{"path": "saved"}]), folder, "run.yaml")
+    with pytest.raises(ConfigurationError, match=rf"evaluation\.pairs{message}{told}"):
+        check_config(changed(evaluation={"pairs": "saved"}), folder, "run.yaml")
+
+
+def test_the_names_of_losses_are_those_of_sentence_transformers():
+    from sentence_transformers import cross_encoder, sentence_transformer
+
+    known = {*vars(sentence_transformer.losses), *vars(cross_encoder.losses)}
+    assert set(config._LOSSES) <= known
 
 
 def classifier(**fields):
@@ -65,6 +94,26 @@ WRONG = {
     "an unknown objective": (
         changed(objective={"name": "magic"}),
         r"run\.yaml: objective: name 'magic' is not known; it should be one of 'info_nce', 'triplet', ",
+    ),
+    "a loss of sentence-transformers": (
+        changed(objective={"name": "MultipleNegativesRankingLoss"}),
+        r"run\.yaml: objective: name 'MultipleNegativesRankingLoss' is not known; did you mean info_nce\?$",
+    ),
+    "a loss with settings": (
+        changed(objective={"name": "CachedMultipleNegativesSymmetricRankingLoss"}),
+        r"is not known; did you mean info_nce with 'symmetric: true'\?$",
+    ),
+    "a temperature": (
+        changed(objective={"name": "info_nce", "temperature": 0.05}),
+        r"objective\.temperature: is not known; scale is 1 / temperature$",
+    ),
+    "a temperature of another objective": (
+        changed(objective={"name": "triplet", "temperature": 0.05}),
+        r"objective\.temperature: is not known; leave it out$",
+    ),
+    "an objective of a dataset": (
+        changed(data=[{"path": "rows.jsonl"}, {"path": "more.jsonl", "objective": {"name": "triplet"}}]),
+        r"data\.1\.objective: is not known; all datasets of a run share its objective; train on the others in a second",
     ),
     "an objective without a name": (changed(objective={"scale": 3}), r"run\.yaml: objective: name is missing"),
     "an option of another objective": (

@@ -108,8 +108,23 @@ def test_a_run_that_was_at_its_end_takes_no_step_more(run, interrupt, tmp_path, 
     again = run(tmp_path / "cut", schedule, **settings)
     assert (again.steps, again.best_step, again.loss) == (3, whole.best_step, whole.loss)
     assert again.after == whole.after
+    assert again.rows_drawn == whole.rows_drawn == 3 * 8
     one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut"))
     assert one == two
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [1, 3, 4, 5])
+def test_rows_that_were_drawn_before_count(run, interrupt, monkeypatch, tmp_path, killed):
+    few = [{**row, "positive": f"all about {n % 5}"} for n, row in enumerate(PAIRS)]
+    monkeypatch.setattr(f"{__name__}.PAIRS", few)
+    schedule = {"epochs": 3, "checkpoint_every": 1}
+    whole = run(tmp_path / "whole", schedule)
+    assert (whole.steps, whole.rows_drawn) == (6, 30), "five a step, as there are five positives"
+    interrupt(trainers, "mark_complete", killed + 1)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", schedule)
+    assert run(tmp_path / "cut", schedule).rows_drawn == 30
 
 
 def test_checkpoints_come_between_measurements_too(run, interrupt, tmp_path):
@@ -171,7 +186,8 @@ def test_a_checkpoint_of_an_earlier_version_has_no_time(run, interrupt, tmp_path
         run(tmp_path / "model", {"steps": 4, "checkpoint_every": 2})
     kept = tmp_path / "model" / "checkpoints" / "checkpoint-2" / "unlogged-0.json"
     kept.write_text(json.dumps({key: json.loads(kept.read_text())[key] for key in ("steps", "loss")}))
-    assert run(tmp_path / "model", {"steps": 4, "checkpoint_every": 2}).steps == 4
+    report = run(tmp_path / "model", {"steps": 4, "checkpoint_every": 2})
+    assert (report.steps, report.rows_drawn) == (4, None)
 
 
 def test_a_folder_whose_run_is_not_finished_is_no_damaged_model(run, interrupt, tmp_path):
@@ -208,7 +224,7 @@ def test_another_model_in_the_same_place_is_another_run(run, interrupt, tiny_mod
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "model", {"steps": 6, "checkpoint_every": 2}, model=str(model))
     shutil.copy(tiny_model("bert", seed=1) / "model.safetensors", model)
-    with pytest.raises(ConfigurationError, match=r"a file .* of its model has changed since; restore the file"):
+    with pytest.raises(ConfigurationError, match=r"base.model\.safetensors \(model\) has changed since; restore"):
         run(tmp_path / "model", {"steps": 6, "checkpoint_every": 2}, model=str(model))
 
 

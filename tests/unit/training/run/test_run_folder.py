@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from twinvec.errors import ConfigurationError
 from twinvec.training.run.config import check_config
-from twinvec.training.run.run_folder import RunFolder, mark_complete, run_fingerprint
+from twinvec.training.run.run_folder import RunFolder, file_digests, mark_complete, run_fingerprint
 
 
 def checkpoint(run, step, *, complete):
@@ -60,19 +60,23 @@ def test_a_run_with_other_settings_is_refused(tmp_path):
         RunFolder(tmp_path / "run", "another")
 
 
-@pytest.fixture
-def refusal(tmp_path):
+@pytest.fixture(params=["files", "an earlier version"])
+def refusal(request, tmp_path):
     """``refusal(**settings)``: how a folder refuses a run with these settings in place of those that it began with."""
     for name in ("rows.jsonl", "more.jsonl", "dev.jsonl"):
         (tmp_path / name).write_text(json.dumps({"anchor": "a", "positive": name}) + "\n")
     base = {"objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}], "evaluation": {"pairs": "dev.jsonl"}}
     config = check_config(base, tmp_path, "run.yaml")
-    RunFolder(tmp_path / "run", run_fingerprint(config)).remember("config", config.model_dump(mode="json"))
+    begun = RunFolder(tmp_path / "run", run_fingerprint(config))
+    begun.remember("config", config.model_dump(mode="json"))
+    if request.param == "files":
+        begun.remember("files", file_digests(config))
 
     def refuse(**settings):
         other = check_config({**base, **settings}, tmp_path, "run.yaml")
+        files = file_digests(other)
         with pytest.raises(ConfigurationError) as caught:
-            RunFolder(tmp_path / "run", run_fingerprint(other), other)
+            RunFolder(tmp_path / "run", run_fingerprint(other, files), other, files)
         return str(caught.value).removeprefix(f"{tmp_path / 'run'}: holds a run ")
 
     return refuse
@@ -107,6 +111,19 @@ def test_a_refusal_names_several_changes_and_counts_the_rest(refusal):
     assert told.endswith(", and 2 more; restore these values to go on with it, choose another folder, or delete it")
 
 
+@pytest.mark.parametrize("refusal", ["files"], indirect=True)
+def test_a_refusal_names_the_files_that_have_changed(refusal, tmp_path):
+    rows, dev = (
+        f"{tmp_path / name}.jsonl ({field})" for name, field in (("rows", "data.0.path"), ("dev", "evaluation.pairs"))
+    )
+    (tmp_path / "rows.jsonl").write_text('{"anchor": "a", "positive": "another"}\n')
+    again = " to go on with it, choose another folder, or delete it"
+    assert refusal() == f"of this configuration, but {rows} has changed since; restore the file{again}"
+    (tmp_path / "dev.jsonl").write_text('{"anchor": "a", "positive": "another"}\n')
+    assert refusal() == f"of this configuration, but {rows}, {dev} have changed since; restore the files{again}"
+
+
+@pytest.mark.parametrize("refusal", ["an earlier version"], indirect=True)
 def test_a_refusal_names_data_that_has_changed(refusal, tmp_path):
     assert "data.0.path was " in refusal(data=[{"path": "dev.jsonl"}])
     (tmp_path / "rows.jsonl").write_text('{"anchor": "a", "positive": "another"}\n')

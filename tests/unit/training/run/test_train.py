@@ -331,8 +331,15 @@ def test_a_finished_run_is_left_alone_and_another_is_refused(run, tmp_path):
     moved.rename(tmp_path / "model")
     with pytest.raises(ConfigurationError, match=r"configuration: objective\.scale was 20\.0 and is 5\.0; choose"):
         run(PAIRS, objective={"name": "info_nce", "scale": 5})
-    with pytest.raises(ConfigurationError, match=r"a file of its data.* has changed since; choose another folder"):
+    with pytest.raises(ConfigurationError, match=r"rows\.jsonl \(data\.0\.path\) has changed since; choose another"):
         run(PAIRS[1:], objective={"name": "info_nce"})
+
+
+def test_folders_may_be_of_type_str(tmp_path, tiny_model):
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:4]))
+    values = {"model": str(tiny_model("bert")), "data": [{"path": "rows.jsonl"}], "objective": {"name": "info_nce"}}
+    config = check_config({**values, "schedule": {"steps": 1}, "device": "cpu"}, str(tmp_path), "mine")
+    assert train(config, str(tmp_path / "model")).folder == str(tmp_path / "model")
 
 
 def test_settings_that_do_not_fit_the_model_do_not_claim_the_folder(run):
@@ -439,10 +446,27 @@ def test_prompts_that_training_does_not_use_are_told(run, tmp_path, caplog):
     assert Encoder(tmp_path / "two").prompts["passage"] == DOCUMENT
 
 
-def test_datasets_share_the_numbers_of_labels(run, tmp_path):
+@pytest.mark.parametrize("objective", ["cosine_regression", "softmax"])
+def test_prompts_that_an_objective_does_not_put_before_its_sentences_are_told(run, tmp_path, caplog, objective):
+    rows = [{**row, "label": n % 2} for n, row in enumerate(SCORED_TO_1)]
+    default = build(tmp_path / "default", "bert", prompts={"any": QUERY}, default_prompt="any")
+    settings = {"model": str(default), "schedule": {"steps": 1}, "objective": {"name": objective}}
+    run(rows, "one", prompts={"any": QUERY, "query": ""}, **settings)
+    assert "prompts" not in caplog.text
+    run(rows, "two", prompts={"query": QUERY, "document": DOCUMENT}, **settings)
+    told = f"prompts: training does not use 'document', 'query'; {objective} puts only the model's default prompt"
+    assert told in caplog.text
+
+
+def test_datasets_share_the_numbers_of_labels(run, tmp_path, caplog):
     (tmp_path / "more.jsonl").write_text(json.dumps({"sentence1": "a", "sentence2": "b", "label": "alpha"}) + "\n")
     run(labelled(["beta"]), objective={"name": "softmax"}, data=[{"path": "rows.jsonl"}, {"path": "more.jsonl"}])
     assert read_json(tmp_path / "model" / "softmax_head.json")["labels"] == ["alpha", "beta"]
+    classes = read_json(tmp_path / "model" / "training.json")["report"]["classes"]
+    assert classes == {"alpha": 1, "beta": len(PAIRS)}
+    assert f"softmax learns 2 classes: 'alpha' 1, 'beta' {len(PAIRS)}" in caplog.text
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"| class | rows |\n|---|---|\n| alpha | 1 |\n| beta | {len(PAIRS)} |\n\n" in card
 
 
 def test_pooling_can_be_another_than_the_models(run, tmp_path):

@@ -1,0 +1,52 @@
+"""The classes that softmax learns, of which every value of the label is one: their rows, and what looks wrong."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+
+from twinvec.training.data.text_hash import normalised
+
+logger = logging.getLogger(__name__)
+
+_NO_GOLD = "-1"
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_LEAST_ROWS = 10  # of a class, on average
+_SHOWN = 10
+
+
+def classes_shown(classes: Mapping[str, int]) -> str:
+    """Return the classes with their rows, the first ten only."""
+    shown = [f"{label!r} {rows:,}" for label, rows in list(classes.items())[:_SHOWN]]
+    more = f" and {len(classes) - _SHOWN:,} more" if len(classes) > _SHOWN else ""
+    return f"{len(classes):,} classes: {', '.join(shown)}{more}"
+
+
+def log_classes(classes: Mapping[str, int]) -> None:
+    """Log the classes, label -> rows, and warn of labels that may not be meant as classes."""
+    logger.warning("data: softmax learns %s", classes_shown(classes))
+    for doubt in _doubts(classes):
+        logger.warning("data: %s", doubt)
+
+
+def _doubts(classes: Mapping[str, int]) -> Iterator[str]:
+    """Yield what looks wrong about the labels."""
+    if _NO_GOLD in classes:
+        yield (
+            f"rows with the label '-1': {classes[_NO_GOLD]:,}. In data for inference it says that a row has no gold "
+            "label; here it is a class of its own: leave these rows out"
+        )
+    alike: dict[str, list[str]] = {}
+    for label in classes:
+        alike.setdefault(normalised(label), []).append(label)
+    twice = [", ".join(map(repr, labels)) for labels in alike.values() if len(labels) > 1]
+    if twice:
+        yield f"labels that differ in blanks or case only are classes of their own: {'; '.join(twice[:_SHOWN])}"
+    words = [label for label in classes if not _NUMBER.fullmatch(label)]
+    numbers = [label for label in classes if label != _NO_GOLD and _NUMBER.fullmatch(label)]
+    if numbers and words:
+        yield f"some labels are numbers and some are words, such as {numbers[0]!r} and {words[0]!r}; each is a class"
+    rows = sum(classes.values())
+    if len(classes) * _LEAST_ROWS > rows:
+        yield f"{len(classes):,} classes are many for {rows:,} rows; does the column 'label' hold something else?"
