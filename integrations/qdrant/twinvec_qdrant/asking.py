@@ -83,7 +83,8 @@ class FoundHit:
     def as_fields(self) -> dict[str, Any]:
         """Return the hit as ``twinvec search --json`` prints it."""
         named = {"page": self.hit.page, "described": self.described, "collection": self.collection}
-        return asdict(self.hit) | {name: value for name, value in named.items() if value not in (None, "")}
+        hit = {name: value for name, value in asdict(self.hit).items() if name != "hidden"}
+        return hit | {name: value for name, value in named.items() if value not in (None, "")}
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any], *, chunks: bool) -> FoundHit:

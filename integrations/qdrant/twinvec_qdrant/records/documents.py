@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec_qdrant.records.commits import Catalog
-from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record, filter_conditions, record_id, user_payload
+from twinvec_qdrant.records.schema import (
+    CHUNKS,
+    RECORDS,
+    Record,
+    filter_conditions,
+    hidden_keys,
+    record_id,
+    user_payload,
+)
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import Point, pages
 from twinvec_qdrant.stores.steps import Steps
@@ -38,7 +46,8 @@ def stored_documents(backend: Backend, ids: Sequence[str]) -> Steps[list[Documen
 def _document(record: Record, points: Mapping[str, Point]) -> Document:
     chunks = [points[chunk].payload for chunk in record.chunks if chunk in points]
     payload = user_payload(chunks[0]) if chunks else record.payload
-    return Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload)
+    hidden = hidden_keys(chunks[0]) if chunks else None
+    return Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload, hidden=hidden)
 
 
 def find_documents(catalog: Catalog, filter: Filter | None) -> list[str]:
