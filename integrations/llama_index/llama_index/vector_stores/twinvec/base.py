@@ -26,7 +26,7 @@ from twinvec import Document, Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import MAX_LIMIT, Mode, check_limit
-from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.filters import Filter, matches_all, parse_filter
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice, integer, number
 from twinvec_qdrant import (
@@ -281,11 +281,13 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         """Delete the nodes with these ids that satisfy the filters.
 
         Raises:
-            ConfigurationError: neither ids nor a condition is given; ``clear`` deletes all nodes.
+            ConfigurationError: neither ids are given, nor filters that leave a node out; ``clear`` deletes all nodes.
         """
         refuse_foreign(delete_kwargs)
-        if node_ids is None and (filters is None or not as_filter(filters)):
-            raise ConfigurationError("give node_ids, or filters with a condition; clear() deletes all nodes")
+        if node_ids is None and (filters is None or matches_all(parse_filter(as_filter(filters)))):
+            raise ConfigurationError(
+                "give node_ids, or filters with a condition that not every node satisfies; clear() deletes all nodes"
+            )
         self._collection.delete(self._selected(node_ids, filters))
 
     def clear(self) -> None:
