@@ -6,7 +6,7 @@ Nodes are stored whole, one point each, under any id. Async methods run the bloc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -200,11 +200,17 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         """
         if self.path is None and self.url is None:
             raise ConfigurationError(
-                f"the store of the collection {self.collection_name!r} cannot be pickled, because its collection is in "
-                "memory, or was given as client or collection: give path or url"
+                f"the store of the collection {self.collection_name!r} cannot be pickled or copied deeply, because its "
+                "collection is in memory, or was given as client or collection: give path or url"
             )
         settings = {"check_vectors": self._check_vectors, "enable_hybrid": self._enable_hybrid}
         return _reopened, (type(self), self.to_dict(), settings)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Return a store that has opened the collection again, as unpickling does; raise as pickling does."""
+        reopen, arguments = self.__reduce__()
+        copied: Self = reopen(*arguments)
+        return copied
 
     @property
     def client(self) -> Collection:
