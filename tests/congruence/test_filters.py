@@ -17,7 +17,7 @@ from cases import few_quick
 from stand_in import StandIn
 from twinvec import Document, MemoryIndex
 from twinvec.errors import FilterError
-from twinvec.retrieval.filters import matches, parse_filter
+from twinvec.retrieval.filters import matches, matches_all, parse_filter
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.records.schema import CHUNKS, filter_conditions
 from twinvec_qdrant.stores.server.limits.narrowing import narrowed
@@ -63,10 +63,10 @@ TEXTS = st.sampled_from(
 )
 TESTS = st.one_of(
     VALUES,
-    st.lists(VALUES, min_size=1, max_size=3),
+    st.lists(VALUES, max_size=3),
     RANGES,
     st.fixed_dictionaries({}, optional={"eq": VALUES, "ne": VALUES, "$exists": st.booleans()}).filter(bool),
-    st.dictionaries(st.sampled_from(["in", "$nin"]), st.lists(VALUES, min_size=1, max_size=3), min_size=1),
+    st.dictionaries(st.sampled_from(["in", "$nin"]), st.lists(VALUES, max_size=3), min_size=1),
 )
 TEXT_TESTS = st.fixed_dictionaries({}, optional={"text": TEXTS, "phrase": TEXTS, "null": st.booleans()}).filter(bool)
 FIELDS = st.one_of(
@@ -76,7 +76,7 @@ FIELDS = st.one_of(
 FILTERS = st.recursive(
     FIELDS,
     lambda inner: st.one_of(
-        st.dictionaries(st.sampled_from(["and", "$or", "or"]), st.lists(inner, min_size=1, max_size=3), min_size=1),
+        st.dictionaries(st.sampled_from(["and", "$or", "or"]), st.lists(inner, max_size=3), min_size=1),
         inner.map(lambda one: {"not": one}),
         st.tuples(inner, inner).map(lambda two: {**two[0], "$and": [two[1]]}),
     ),
@@ -157,6 +157,42 @@ def test_every_operator_on_every_value_alone(stored):
     assert len(found) > 60, "the filters find different documents"
 
 
+EMPTY = [
+    ({"a": []}, False),
+    ({"a": {"in": []}}, False),
+    ({"a": {"not_in": []}}, True),
+    ({"id": []}, False),
+    ({"or": []}, False),
+    ({"$or": ()}, False),
+    ({"and": []}, True),
+    ({"not": {"and": []}}, False),
+    ({"not": {"or": []}}, True),
+    ({"not": {"a": []}}, True),
+    ({"or": [{"a": []}, {"b": {"not_in": []}}]}, True),
+    ({"or": [{"a": []}, {"or": []}]}, False),
+    ({"and": [{"a": {"not_in": []}}, {"b": []}]}, False),
+    ({"a": {"in": [], "not_in": []}}, False),
+]
+"""Filters with empty lists, and whether every document satisfies them; else none does."""
+
+
+def test_empty_lists_find_nothing_or_everything(stored):
+    index = MemoryIndex(WordEncoder(), DOCUMENTS)
+    everything = {each.id for each in DOCUMENTS}
+    for wanted, holds in EMPTY:
+        expected = everything if holds else set()
+        assert answers(stored, wanted) == truth(wanted) == expected, wanted
+        assert set(stored.find(wanted)) == expected
+        assert {hit.id for hit in stored.search("tea", 999, "dense", wanted)} == expected
+        assert {hit.id for hit in index.search("tea", 999, wanted, mode="dense")} == expected
+        assert matches_all(parse_filter(wanted)) is holds
+    some = {"or": [{"a": []}, {"b": 1}]}
+    assert answers(stored, some) == truth(some) == truth({"b": 1}) != set()
+    assert not matches_all(parse_filter(some))
+    assert matches_all(parse_filter({}))
+    assert matches_all(parse_filter({"or": [{"b": 1}, {"a": {"not_in": []}}]}))
+
+
 def test_searches_and_finds_take_the_same_filters(stored):
     wanted = {"or": [{"a": {"gte": "2024-05-01"}}, {"not": {"a": {"exists": True}}}], "a.b": {"ne": 1}}
     expected = truth(wanted)
@@ -169,6 +205,8 @@ def test_searches_and_finds_take_the_same_filters(stored):
 def test_notes_take_the_same_filters(stored):
     notes = stored.notes("filters")
     notes.put({each.id: each.payload for each in DOCUMENTS})
+    assert {key for key, _ in notes.find({"a": {"not_in": []}})} == {each.id for each in DOCUMENTS}
+    assert list(notes.find({"a": []})) == []
     for wanted in ({"a": {"ne": 1}, "b": {"exists": True}}, {"or": [{"a.b": {"null": True}}, {"a": {"gt": 1}}]}):
         expected = truth(wanted)
         assert 5 < len(expected) < len(DOCUMENTS) - 5

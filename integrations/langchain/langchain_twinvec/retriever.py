@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import Parameter, signature
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -16,7 +18,7 @@ from twinvec import Retriever, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.retrieve_rerank import without_passages
-from twinvec.support.checks import check_choice
+from twinvec.support.checks import check_choice, refuse_unknown
 from twinvec_qdrant import all_of, understood_filter
 
 
@@ -73,7 +75,9 @@ class TwinvecRetriever(BaseRetriever):
         filter: Any = None,
         **search_kwargs: Any,
     ) -> list[Document]:
-        options = {**without_passages(self.retriever), **self.search_kwargs, **search_kwargs}  # documents have none
+        given = {**self.search_kwargs, **search_kwargs}
+        refuse_unknown({name: given[name] for name in given if not _takes(self.retriever.search, name)})
+        options = {**without_passages(self.retriever), **given}  # documents have none
         limit = self.k if k is None else k
         search: Retriever = self.retriever
         if self.reranker is not None:
@@ -97,6 +101,13 @@ class TwinvecRetriever(BaseRetriever):
         if model is not None:
             params["ls_embedding_model"] = model
         return params
+
+
+def _takes(search: Callable[..., Any], name: str) -> bool:
+    """Return whether ``search`` takes this argument besides those that the retriever gives it."""
+    parameters = signature(search).parameters
+    takes_all = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+    return name not in ("query", "limit", "filter") and (takes_all or name in parameters)
 
 
 def _check_retriever(retriever: object) -> None:

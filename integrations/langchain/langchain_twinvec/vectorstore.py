@@ -23,6 +23,7 @@ from langchain_twinvec.store_arguments import encoder_of, search_mode, with_name
 from langchain_twinvec.store_searches import by_text, by_vector, check_threshold, diverse, relevance_of
 from twinvec.errors import ConfigurationError, TextError
 from twinvec.retrieval.base import Mode
+from twinvec.retrieval.filters import matches_all, parse_filter
 from twinvec.text import is_list
 from twinvec_qdrant import (
     NOTHING,
@@ -291,12 +292,15 @@ class TwinvecVectorStore(VectorStore):
 
         Raises:
             TextError: the ids are one text, not a list.
-            ConfigurationError: the filter has no condition, and no ids are given.
+            ConfigurationError: every document satisfies the filter, and no ids are given.
         """
         conditions = understood_filter(kwargs.pop("filter", None))
         refuse_foreign(kwargs)
-        if ids is None and conditions is not None and not conditions:
-            raise ConfigurationError("the filter has no condition; delete() without a filter deletes all documents")
+        if ids is None and conditions is not None and matches_all(parse_filter(conditions)):
+            raise ConfigurationError(
+                "the filter has no condition, or only such as every document satisfies; delete() without a filter "
+                "deletes all documents"
+            )
         keys = None if ids is None else text_ids(ids)
         if conditions is not None and keys is not None:
             conditions = all_of([conditions, {"id": keys}]) if keys else NOTHING

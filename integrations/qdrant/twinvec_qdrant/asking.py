@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, FilterError
 from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, relevant, unknown_texts
 from twinvec.retrieval.documents import check_ids
+from twinvec.retrieval.filters import matches_all, parse_filter
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
 from twinvec_qdrant.search.named_ids import named_ids, other_forms
@@ -83,7 +84,8 @@ class FoundHit:
     def as_fields(self) -> dict[str, Any]:
         """Return the hit as ``twinvec search --json`` prints it."""
         named = {"page": self.hit.page, "described": self.described, "collection": self.collection}
-        return asdict(self.hit) | {name: value for name, value in named.items() if value not in (None, "")}
+        hit = {name: value for name, value in asdict(self.hit).items() if name != "hidden"}
+        return hit | {name: value for name, value in named.items() if value not in (None, "")}
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any], *, chunks: bool) -> FoundHit:
@@ -302,9 +304,13 @@ def delete_documents(
 
     Raises:
         TextError: as for ``Collection.get``.
-        FilterError: as for ``Collection.find``.
+        FilterError: as for ``Collection.find``, or every document satisfies the filter.
         ConfigurationError: as for ``Collection.find``.
     """
+    if filter is not None and matches_all(parse_filter(filter)):
+        raise FilterError(
+            "every document satisfies the filter; to delete them all, delete their source, or drop the collection"
+        )
     found = [each.id for each in opened.get(ids)] if ids is not None else sorted(opened.find(filter, source=source))
     deleted = 0
     if not dry_run:

@@ -76,18 +76,22 @@ def restore_collection(
         wait_seconds: How long to wait until no other process has the collection open.
 
     Raises:
-        ConfigurationError: ``source`` is no backup, or the collection exists and ``overwrite`` is False.
+        ConfigurationError: ``source`` is no backup, the collection exists and ``overwrite`` is False, or ``path`` is a
+            folder of qdrant-client's local mode.
         StoreBusyError: the collection is open, in this process or in another.
         StoreCorruptError: the backup is damaged; the store is as before.
         StoreUnavailableError: the collection cannot be written; the store is as before.
     """
     from twinvec_qdrant.stores.embedded.backups import read_backup, restore
     from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+    from twinvec_qdrant.stores.embedded.store import check_not_local_mode
 
     place, wait_seconds = file_path(source, "source").resolve(), number(wait_seconds, "wait_seconds", least=0)
     about = read_backup(place)
     check_not_served(path or DEFAULT_PATH)
     folder = CollectionFolder(path or DEFAULT_PATH, about.collection if name is None else name)
+    if not folder.exists():
+        check_not_local_mode(path or DEFAULT_PATH)
     restore(place, folder, overwrite=overwrite, wait_seconds=wait_seconds)
     return about
 

@@ -15,9 +15,12 @@ from pydantic import BaseModel, ConfigDict
 LayoutName = Literal["langchain", "llama_index"]
 """The frameworks whose collections can be adopted."""
 
+HIDDEN_KEYS = "_hidden_keys"
+"""The field of a chunk that has the document's ``HiddenKeys``; a rare name, since metadata may be at the same level."""
+
 CHUNK_FIELDS = frozenset(
     {"kind", "source", "position", "heading", "title", "text", "content", "embedded", "key", "revision", "metadata"}
-)
+) | {HIDDEN_KEYS}
 """The fields of a chunk's payload that are ours."""
 
 

@@ -162,5 +162,9 @@ def collections_of(
     ours = [entry for entry in entries if entry.model is not None or not server]
     if not ours:
         store = server or path or DEFAULT_PATH
-        raise CollectionNotFoundError(f"{store}: the store has no collections; twinvec ingest SOURCE -c NAME makes one")
+        from twinvec_qdrant.stores.embedded.store import local_mode_hint
+
+        hint = "" if server else local_mode_hint(str(store))
+        hint = hint or "; twinvec ingest SOURCE -c NAME makes one"
+        raise CollectionNotFoundError(f"{store}: the store has no collections{hint}")
     return ours

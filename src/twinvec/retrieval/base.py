@@ -17,6 +17,7 @@ from twinvec.text import check_text, is_list
 
 if TYPE_CHECKING:
     from twinvec.arrays import FloatArray, IntArray
+    from twinvec.retrieval.documents import HiddenKeys
     from twinvec.retrieval.filters import Filter
 
 Mode = Literal["hybrid", "dense", "sparse"]
@@ -56,6 +57,8 @@ class Hit:
             the payload itself has a key of that name.
         relevance: How likely the hit answers the query, from 0 to 1; None where nothing is calibrated.
         passage: The part of the text that answers the query; None where nobody has looked for it.
+        hidden: Keys of the payload that a framework leaves out of texts: those that the document names, and those that
+            the collection has added.
     """
 
     id: str
@@ -65,6 +68,7 @@ class Hit:
     payload: Mapping[str, Any] = field(default_factory=dict)
     relevance: float | None = field(default=None, kw_only=True)
     passage: Passage | None = field(default=None, kw_only=True)
+    hidden: HiddenKeys | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     @property
     def page(self) -> int | None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from twinvec.errors import DocumentError
@@ -27,6 +27,18 @@ _INT64 = range(-(2**63), 2**63)
 _SHORT = 256  # characters of a text, or fields of a payload: together far below the limit of a payload
 
 
+class HiddenKeys(NamedTuple):
+    """Keys of a payload that a framework leaves out of texts.
+
+    Attributes:
+        llm: Keys that a language model is not shown.
+        embed: Keys that are not embedded with the text.
+    """
+
+    llm: tuple[str, ...] = ()
+    embed: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A text to find again.
@@ -36,12 +48,14 @@ class Document:
         text: The text.
         title: Put before the text, and before each of its chunks, when they are embedded; may be empty.
         payload: JSON values of the caller, which filters compare.
+        hidden: Keys of the payload that LlamaIndex leaves out of texts, if the document names some.
     """
 
     id: str
     text: str
     title: str = ""
     payload: Mapping[str, Any] = field(default_factory=dict)
+    hidden: HiddenKeys | None = field(default=None, kw_only=True, repr=False)
 
     @property
     def full_text(self) -> str:
@@ -97,6 +111,8 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     check_text(document.text, where, max_bytes)
     if not isinstance(document.payload, Mapping):
         raise DocumentError(f"{where}: the payload must be a mapping, got {type(document.payload).__name__}")
+    if document.hidden is not None:
+        plain_json(document.hidden._asdict(), f"{where}: the hidden keys")
     return document
 
 
@@ -218,7 +234,11 @@ def _from_langchain(value: Any, position: int) -> Document:
 
 
 def _from_llama_index(value: Any) -> Document:
-    return Document(value.id_, value.get_content(), payload=dict(value.metadata))
+    names = ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
+    hidden = HiddenKeys(*(tuple(getattr(value, name, ())) for name in names))
+    return Document(
+        value.id_, value.get_content(), payload=dict(value.metadata), hidden=hidden if any(hidden) else None
+    )
 
 
 def json_payload(document: Document) -> dict[str, Any]:

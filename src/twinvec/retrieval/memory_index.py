@@ -382,4 +382,5 @@ class _Ranking:
         found = relevance(
             scores, of_query.terms, self.judged_by, unknown=of_query.unknown, code_share=of_query.code_share
         )
-        return Hit(document.id, document.full_text, score, scores, dict(document.payload), relevance=found)
+        payload, hidden = dict(document.payload), document.hidden
+        return Hit(document.id, document.full_text, score, scores, payload, relevance=found, hidden=hidden)

@@ -247,8 +247,10 @@ def test_documents_are_deleted_by_filter(store) -> None:
     store.delete([], filter={"row": 1})
     store.delete([])
     assert store.collection.find() == ["b"]
-    with pytest.raises(ConfigurationError, match="the filter has no condition"):
-        store.delete(filter={})
+    store.delete(filter={"row": []})
+    for everything in ({}, {"row": {"not_in": []}}, {"and": []}):
+        with pytest.raises(ConfigurationError, match="the filter has no condition"):
+            store.delete(filter=everything)
     assert store.collection.find() == ["b"]
 
 

@@ -18,7 +18,7 @@ from qdrant_client import models
 from handbook import PAGES, QUESTION
 from langchain_twinvec import TwinvecReranker, TwinvecRetriever, TwinvecVectorStore
 from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
-from twinvec.errors import FilterError
+from twinvec.errors import ConfigurationError, FilterError
 from twinvec_qdrant import Collection
 
 DOCUMENTS = PAGES[:3]
@@ -51,6 +51,18 @@ def test_a_call_may_say_how_many_which_and_how(index) -> None:
     assert list(found.metadata["twinvec_scores"]) == ["dense"]
     (found, *_) = retriever.invoke("overtime", mode="sparse")
     assert list(found.metadata["twinvec_scores"]) == ["sparse"]
+
+
+def test_an_argument_that_the_search_does_not_take_is_named(index, maxsim) -> None:
+    for reranker in (None, maxsim):
+        retriever = TwinvecRetriever(retriever=index, reranker=reranker)
+        with pytest.raises(ConfigurationError, match=r"^unknown arguments: filtre, limit$"):
+            retriever.invoke(QUESTION, filtre={"team": "hr"}, limit=3)
+        assert retriever.invoke(QUESTION, weights=(1.0, 0.0))
+    with pytest.raises(ConfigurationError, match=r"^unknown arguments: mod$"):
+        TwinvecRetriever(retriever=index, search_kwargs={"mod": "dense"}).invoke(QUESTION)
+    reranking = RetrieveRerank(index, maxsim)
+    assert TwinvecRetriever(retriever=reranking).invoke(QUESTION, mode="sparse")
 
 
 def test_reranking_gives_what_retrieve_rerank_gives(index, encoder) -> None:

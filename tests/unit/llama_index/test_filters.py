@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores import SimpleVectorStore
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQuery
 from qdrant_client import QdrantClient, models
 
@@ -99,10 +100,23 @@ def test_nodes_are_deleted_by_every_form(tmp_path) -> None:
 
 def test_nodes_are_not_all_deleted_by_filters_without_a_condition(store) -> None:
     before = store.get_nodes()
-    for filters in (MetadataFilters(filters=[]), {}):
+    nothing = MetadataFilter(key="team", value=[], operator="nin")
+    for filters in (MetadataFilters(filters=[]), {}, MetadataFilters(filters=[nothing]), {"team": {"not_in": []}}):
         with pytest.raises(ConfigurationError, match="filters with a condition"):
             store.delete_nodes(filters=filters)
+    store.delete_nodes(filters={"team": []})
     assert len(store.get_nodes()) == len(before) > 0
+
+
+@pytest.mark.parametrize(("operator", "found"), [("in", 0), ("any", 0), ("nin", 3), ("all", 3)])
+def test_empty_lists_find_what_they_find_in_llama_indexs_own_store(store, operator, found) -> None:
+    simple = SimpleVectorStore()
+    simple.add([node.model_copy(update={"embedding": [1.0]}) for node in store.get_nodes()])
+    filters = MetadataFilters(filters=[MetadataFilter(key="team", value=[], operator=operator)])
+    expected = simple.query(VectorStoreQuery(query_embedding=[1.0], similarity_top_k=9, filters=filters)).ids
+    ours = store.query(VectorStoreQuery(query_str="note", similarity_top_k=9, filters=filters))
+    assert len(expected) == found
+    assert sorted(ours.ids) == sorted(expected) == sorted(node.node_id for node in store.get_nodes(filters=filters))
 
 
 def test_what_is_no_filter_is_refused(store) -> None:

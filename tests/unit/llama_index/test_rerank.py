@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import Document, NodeWithScore, QueryBundle, TextNode
 from pydantic import ValidationError
 
+from cases import slow
 from handbook import CANDIDATES, QUESTION
 from llama_index.postprocessor.twinvec_rerank import TwinvecRerank
+from llama_index.retrievers.twinvec import TwinvecRetriever
 from twinvec import CrossEncoderReranker, Encoder, Hit
 from twinvec.errors import ConfigurationError, ModelNotFoundError
+from twinvec_qdrant import Collection
 
 
 @pytest.fixture
@@ -84,3 +87,33 @@ def test_instrumentation_hears_of_start_and_end(maxsim, nodes, heard) -> None:
     assert [event.class_name() for event in heard] == ["ReRankStartEvent", "ReRankEndEvent"]
     assert heard[0].top_n == 1
     assert heard[1].nodes == best
+
+
+@pytest.mark.parametrize("late_interaction", [slow(False), True])
+def test_nodes_of_a_collection_have_the_scores_of_its_own_reranker(encoder, tmp_path, late_interaction) -> None:
+    filler = "The committee met in the old hall and spoke about the weather and the songs of the valley. " * 9
+    metadata = {"path": "/srv/handbook/a/long/path/of/folders/" * 4, "created": "2026-11-27", "owner": "office"}
+    with Collection.open("docs", tmp_path, encoder=encoder, late_interaction=late_interaction) as collection:
+        collection.ingest(
+            [
+                {
+                    "id": "vpn.md",
+                    "text": f"# Network\n\n{filler}\n\n## VPN\n\n{filler} The VPN client needs the token.",
+                },
+                {"id": "bread", "title": "Bread", "text": f"{filler} Bread is baked in the cellar."},
+                {"id": "phones", "text": "Phones are handed out by the office."},
+            ]
+        )
+        collection.ingest([Document(text=f"{filler} Tokens are given to the client.", id_="token", metadata=metadata)])
+        query = "What does the VPN client need?"
+        hits = collection.search(query, 9, group=False)
+        assert len(hits) > 4
+        for reranker in (collection.maxsim(), None):
+            postprocessor = TwinvecRerank(9, encoder=encoder, reranker=reranker)
+            nodes = TwinvecRetriever(collection, similarity_top_k=9, search_options={"group": False}).retrieve(query)
+            best = postprocessor.postprocess_nodes(nodes, query_str=query)
+            expected = postprocessor._reranker.rerank(query, hits)
+            assert [(each.node_id, each.score) for each in best] == [(hit.id, hit.score) for hit in expected]
+            assert [each.scores for each in best] == [dict(hit.scores) for hit in expected]
+            assert [each.relevance for each in best] == [hit.relevance for hit in expected]
+            assert list(best[0].scores) == ["dense", "sparse", "fused", "maxsim"]

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from twinvec import Hit
-from twinvec_qdrant import Asked, Collection, joined_answers, search_as_asked, stored_documents
+from twinvec.errors import FilterError
+from twinvec_qdrant import Asked, Collection, delete_documents, joined_answers, search_as_asked, stored_documents
 from twinvec_qdrant.asking import FoundHit
 from words import WordEncoder
 
@@ -100,3 +101,15 @@ def test_a_document_is_found_by_an_id_that_looks_the_same(tmp_path):
         assert stored_documents(opened, [7])["missing"] == ["7"]
         opened.ingest([(composed, "another one")])
         assert [each["id"] for each in stored_documents(opened, [composed])["documents"]] == [composed]
+
+
+def test_a_filter_that_leaves_nothing_out_deletes_nothing(tmp_path):
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as opened:
+        opened.ingest([{"id": each, "text": "a note", "row": each} for each in "abc"])
+        for wanted in ({}, {"row": {"not_in": []}}, {"or": [{"row": "a"}, {"and": []}]}):
+            for dry_run in (False, True):
+                with pytest.raises(FilterError, match="every document satisfies the filter"):
+                    delete_documents(opened, None, wanted, dry_run=dry_run)
+        assert delete_documents(opened, None, {"row": []}, dry_run=False)["deleted"] == 0
+        assert delete_documents(opened, None, {"row": ["a"]}, dry_run=False)["deleted"] == 1
+        assert opened.count() == 2

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 
 import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from qdrant_client import QdrantClient, models
 
 from holders import HOLDER, with_helpers
+from langchain_twinvec import TwinvecVectorStore as LangChainStore
+from llama_index.vector_stores.twinvec import TwinvecVectorStore as LlamaIndexStore
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError
-from twinvec_qdrant import Collection, CollectionEntry, drop_collection, list_collections
+from twinvec_qdrant import (
+    Collection,
+    CollectionEntry,
+    backup_collection,
+    drop_collection,
+    list_collections,
+    restore_collection,
+)
 
 
 def test_an_empty_place_has_no_collections(tmp_path):
@@ -48,6 +61,36 @@ def test_a_collection_of_someone_else_is_listed_and_not_dropped():
     with pytest.raises(ConfigurationError, match="not a collection of twinvec"):
         drop_collection("theirs", client=client)
     assert client.collection_exists("theirs")
+
+
+def test_a_folder_of_the_local_mode_is_no_place_for_a_collection(tmp_path, words):
+    folder = tmp_path / "qdrant"
+    Collection.open("ours", tmp_path / "store", encoder=words, chunking=False).close()
+    backup_collection("ours", tmp_path / "backup", tmp_path / "store")
+    shutil.copytree(tmp_path / "store", folder)  # an older version made one there
+    with closing(QdrantClient(path=str(folder))) as client:
+        client.create_collection("theirs", models.VectorParams(size=3, distance=models.Distance.DOT))
+    before = sorted(folder.rglob("*"))
+    what_helps = re.escape(f"twinvec adopt --local-path {folder} --to-path")
+    with pytest.raises(ConfigurationError, match=f"^{re.escape(str(folder))}: no place for a new.*{what_helps}"):
+        Collection.open("theirs", folder, encoder=words, chunking=False)
+    for store, embeds in ((LangChainStore, DeterministicFakeEmbedding(size=3)), (LlamaIndexStore, None)):
+        with pytest.raises(ConfigurationError, match=what_helps):
+            store(embeds, "theirs", path=str(folder))
+    with pytest.raises(ConfigurationError, match=what_helps):
+        restore_collection(tmp_path / "backup", folder, name="theirs")
+    with Collection.open("ours", folder, encoder=words, chunking=False) as collection:
+        assert collection.ingest([("tea", "green tea")]).new == 1
+    for missing in (
+        lambda: Collection.open("theirs", folder, create=False),
+        lambda: LangChainStore.from_existing_collection(collection_name="theirs", path=str(folder)),
+        lambda: drop_collection("theirs", folder),
+    ):
+        with pytest.raises(CollectionNotFoundError, match=f"there are: ours.*{what_helps}"):
+            missing()
+    assert {each for each in folder.rglob("*") if "ours" not in each.parts} == {
+        each for each in before if "ours" not in each.parts
+    }
 
 
 def test_a_collection_that_is_open_is_not_dropped(tmp_path, words):

@@ -15,9 +15,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from cases import slow
-from twinvec import Encoder
+from twinvec import Document, Encoder
 from twinvec.errors import StoreBusyError
 from twinvec.retrieval.base import Hit
+from twinvec.retrieval.documents import HiddenKeys
 from twinvec_qdrant import Collection
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.agents import tools as tools_module
@@ -175,6 +176,14 @@ async def test_a_document_is_read_whole_by_lines_and_by_place(shelf):
     assert await answer(shelf, "get_document", id="notes/long.md:3-4", collection="docs") == part
     last = await answer(shelf, "get_document", id="notes/long.md", from_line=40, to_line=900)
     assert last["text"] == "line 40 of the guide"
+
+
+async def test_metadata_that_a_document_hides_from_language_models_is_not_shown(shelf, store):
+    hidden = HiddenKeys(llm=("salary",), embed=("team",))
+    with Collection.open("pay", store, encoder=WordEncoder(), chunking=False) as opened:
+        opened.ingest([Document("pay", "Paid monthly.", payload={"salary": "secret", "team": "hr"}, hidden=hidden)])
+    found = await answer(shelf, "get_document", id="pay", collection="pay")
+    assert (found["metadata"], found["metadata_left_out"]) == ({"team": "hr"}, 0)
 
 
 async def test_a_long_document_says_where_to_go_on(shelf, monkeypatch):

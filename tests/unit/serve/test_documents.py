@@ -367,6 +367,7 @@ def test_get_and_delete(served, docs):
         ("documents", {"content": b"{}\n", "headers": {"Content-Type": "application/x-ndjson; form=read"}}, 403),
         ("documents/delete", {"json": {}}, 400),
         ("documents/delete", {"json": {"filter": {}}}, 400),
+        ("documents/delete", {"json": {"filter": {"even": {"not_in": []}}}}, 400),
         ("documents/delete", {"json": {"ids": ["a"], "filter": {"a": 1}}}, 400),
         ("documents/get", {"json": {"ids": []}}, 400),
         ("documents/get", {"json": {"ids": "a"}}, 400),

@@ -16,7 +16,7 @@ from typing import Any
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.documents import Document, as_document, json_payload
 from twinvec.support.checks import check_choice
-from twinvec_qdrant.framework_layout import Layout, LayoutName
+from twinvec_qdrant.framework_layout import HIDDEN_KEYS, Layout, LayoutName
 from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, canonical, digest
 
 KIND_FIELDS: Mapping[str, frozenset[str]] = {
@@ -39,7 +39,9 @@ ELSEWHERE = "copy its documents into a new collection (into=, twinvec adopt --to
 """What to do with a collection that cannot be adopted in place."""
 
 _NODE = "_node_content"
-_READ_BY_US = frozenset({"embedded", "key"})  # only some chunks have them; no other application may use them
+_READ_BY_US = frozenset(
+    {"embedded", "key", HIDDEN_KEYS}
+)  # only some chunks have them; no other application may use them
 
 
 def layout_of(name: LayoutName, text_key: str | None, metadata_key: str | None) -> Layout:

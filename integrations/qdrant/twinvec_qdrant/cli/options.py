@@ -18,6 +18,7 @@ from twinvec.cli.terminal import complain
 from twinvec.errors import CollectionNotFoundError
 from twinvec.support.checks import shortened
 from twinvec_qdrant.serving.names import can_be_served, check_new_name
+from twinvec_qdrant.serving.process import DEFAULT_PATH
 from twinvec_qdrant.settings import OTHER_KEYS, ClusterSettings, PayloadIndexes, Quantization
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ def open_from_options(
     """
     from twinvec.encoder import Encoder
     from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.stores.embedded.store import check_not_local_mode
 
     check_store(place.path, place.url)
     store = place.store()
@@ -155,6 +157,8 @@ def open_from_options(
     except CollectionNotFoundError:
         if create:
             check_new_name(place.name)
+            if place.url is None:
+                check_not_local_mode(place.path or DEFAULT_PATH)
         if not dry_run:
             raise
         return open_in_memory(place.name, None, settings)

@@ -13,7 +13,7 @@ from twinvec.support.checks import shown
 from twinvec_qdrant.ingest.reading.results import Empty, Failure, printable
 from twinvec_qdrant.ingest.reading.root import Reading
 from twinvec_qdrant.records.roots import FIRST_ROOT, Membership
-from twinvec_qdrant.records.schema import canonical, digest
+from twinvec_qdrant.records.schema import canonical, digest, hidden_parts
 from twinvec_qdrant.stored_roots import SEPARATOR
 
 GROUP_DOCUMENTS = 256
@@ -139,7 +139,8 @@ class DocumentGate:
 
 def document_version(document: Document, settings: str) -> str:
     """Return the hash of all that decides the chunks of a checked document; ``settings`` are canonical JSON."""
-    return digest(document.text, document.title, canonical(document.payload), settings)
+    payload = canonical(document.payload)
+    return digest(document.text, document.title, payload, settings, *hidden_parts(document.hidden))
 
 
 def total_work(documents: object) -> int | None:

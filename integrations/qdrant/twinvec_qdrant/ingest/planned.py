@@ -14,7 +14,16 @@ from twinvec.support.progress import Advance, unseen
 from twinvec_qdrant.framework_layout import Layout
 from twinvec_qdrant.ingest.cutting.chunking import Chunk, Chunker
 from twinvec_qdrant.records.commits import Catalog, Change, Draft
-from twinvec_qdrant.records.schema import Record, canonical, chunk_id, chunk_key, digest, point_payload
+from twinvec_qdrant.records.schema import (
+    Record,
+    canonical,
+    chunk_content,
+    chunk_id,
+    chunk_key,
+    digest,
+    hidden_field,
+    point_payload,
+)
 from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.stores.points import Point, States
@@ -107,6 +116,7 @@ class PlannedDocument:
             **({"title": title} if title else {}),
             "text": chunk.text,
             "content": self.keys[row],
+            **hidden_field(self.document.hidden),
         }
         if chunk.embedded != chunk.text:
             own |= {"content": digest(chunk.text), "embedded": chunk.embedded, "key": self.keys[row]}
@@ -177,7 +187,8 @@ class Planner:
         ids = []
         for chunk, key in zip(chunks, keys, strict=True):
             own = payload if chunk.page is None else canonical(_chunk_payload(document, chunk))
-            ids.append(chunk_id(document.id, chunk.position, digest(key, chunk.heading, document.title, own)))
+            content = chunk_content(key, chunk.heading, document.title, own, document.hidden)
+            ids.append(chunk_id(document.id, chunk.position, content))
         return PlannedDocument(document, version, chunks, keys, ids, old, work, self._layout)
 
     def planned_again(self, lost: Sequence[PlannedDocument]) -> list[PlannedDocument]:

@@ -32,10 +32,12 @@ from twinvec_qdrant.records.schema import (
     RECORDS,
     Record,
     canonical,
+    chunk_content,
     chunk_id,
     chunk_key,
     digest,
     embedded_text,
+    hidden_keys,
     record_id,
     tenant_path,
     user_payload,
@@ -220,7 +222,7 @@ def _is_whole(point: Point) -> bool:
             return True
         payload = canonical(user_payload(own))
         key = chunk_key(own["text"], embedded_text(own))
-        content = digest(key, own["heading"], own.get("title", ""), payload)
+        content = chunk_content(key, own["heading"], own.get("title", ""), payload, hidden_keys(own))
         return point.id == chunk_id(own["source"], own["position"], content)
     except (KeyError, TypeError, AttributeError, ValueError):
         return False

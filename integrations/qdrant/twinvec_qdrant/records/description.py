@@ -276,7 +276,10 @@ def check_ours(metadata: Mapping[str, Any], location: str) -> None:
             f"{location}: an adoption was begun and is not finished: finish it (twinvec adopt, adopt_collection)"
         )
     if "twinvec" not in metadata:
-        raise ConfigurationError(f"{location}: not a collection of twinvec; choose another name")
+        raise ConfigurationError(
+            f"{location}: not a collection of twinvec: adopt it if LangChain's or LlamaIndex's QdrantVectorStore has "
+            "filled it (twinvec adopt, adopt_collection), or choose another name"
+        )
 
 
 def check_space(description: Description, encoder: SpaceEncoder, location: str) -> None:

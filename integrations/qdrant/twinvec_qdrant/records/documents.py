@@ -16,6 +16,7 @@ from twinvec_qdrant.records.schema import (
     digest,
     embedded_text,
     filter_conditions,
+    hidden_keys,
     record_id,
     user_payload,
 )
@@ -72,7 +73,8 @@ def stored_documents(backend: Backend, ids: Sequence[str]) -> Steps[list[Documen
 def _document(record: Record, points: Mapping[str, Point]) -> Document:
     chunks = [points[chunk].payload for chunk in record.chunks if chunk in points]
     payload = user_payload(chunks[0]) if chunks else record.payload
-    return Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload)
+    hidden = hidden_keys(chunks[0]) if chunks else None
+    return Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload, hidden=hidden)
 
 
 def sampled_chunks(backend: Backend, limit: int) -> list[StoredChunk]:

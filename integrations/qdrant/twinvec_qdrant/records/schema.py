@@ -2,7 +2,8 @@
 
     chunk      dense and sparse vector, perhaps token states; source, position, heading, perhaps title, text, content
                (the hash of the text), the revision of the commit that wrote it, the user's payload below "metadata";
-               if more than the text is embedded, "embedded" has all of it, and "key" the hash of both
+               if more than the text is embedded, "embedded" has all of it, and "key" the hash of both; "_hidden_keys"
+               if the document names keys that LlamaIndex leaves out of texts
     record     one for each source: version, revision and the ids of its chunks; writing the record is the commit
     intent     the sources that a writer is about to change, and the revisions that it may leave unfinished; the writer
                removes it at the end
@@ -28,7 +29,9 @@ from typing import Any
 from uuid import UUID
 
 from twinvec.errors import ConfigurationError
+from twinvec.retrieval.documents import HiddenKeys
 from twinvec.retrieval.filters.conditions import Condition, Field, mapped, split_key
+from twinvec_qdrant.framework_layout import HIDDEN_KEYS
 from twinvec_qdrant.stores.conditions import FieldIs, StoreCondition, field_is
 
 NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
@@ -115,8 +118,18 @@ def record_id(source: str) -> str:
 
 
 def chunk_id(source: str, position: int, content: str) -> str:
-    """Return the point id of a chunk; ``content`` is the hash of everything that the chunk holds."""
+    """Return the point id of a chunk; ``content`` is its ``chunk_content``."""
     return _point_id("chunk", source, str(position), content)
+
+
+def chunk_content(key: str, heading: str, title: str, payload: str, hidden: HiddenKeys | None) -> str:
+    """Return the hash of everything that a chunk holds; ``key`` is its ``chunk_key``, ``payload`` canonical JSON."""
+    return digest(key, heading, title, payload, *hidden_parts(hidden))
+
+
+def hidden_parts(hidden: HiddenKeys | None) -> tuple[str, ...]:
+    """Return what hidden keys add to the parts of a hash: nothing without them."""
+    return () if hidden is None else (canonical(hidden._asdict()),)
 
 
 def intent_id(token: str) -> str:
@@ -168,6 +181,17 @@ def point_payload(own: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[st
     """Return the payload of a chunk's point: our own fields and the user's payload."""
     lifted = {key: payload[key] for key in LLAMA_INDEX_KEYS & payload.keys()}
     return {**lifted, **own, "metadata": {key: value for key, value in payload.items() if key not in lifted}}
+
+
+def hidden_field(hidden: HiddenKeys | None) -> dict[str, Any]:
+    """Return the field of a chunk for hidden keys, if there are any."""
+    return {} if hidden is None else {HIDDEN_KEYS: {name: list(keys) for name, keys in hidden._asdict().items()}}
+
+
+def hidden_keys(stored: Mapping[str, Any]) -> HiddenKeys | None:
+    """Return the hidden keys of the document, from the payload of a chunk's point."""
+    held = stored.get(HIDDEN_KEYS)
+    return None if held is None else HiddenKeys(tuple(held["llm"]), tuple(held["embed"]))
 
 
 def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:

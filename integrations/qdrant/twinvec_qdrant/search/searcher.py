@@ -29,11 +29,12 @@ import numpy as np
 
 from twinvec.errors import ConfigurationError, FilterError
 from twinvec.retrieval.base import Hit, relevant
+from twinvec.retrieval.documents import HiddenKeys
 from twinvec.retrieval.feedback import moved
 from twinvec.retrieval.fusion import CANDIDATES
 from twinvec.retrieval.relevance import MANY, Calibration, relevance
 from twinvec_qdrant.records.description import Description
-from twinvec_qdrant.records.schema import CHUNKS, SHOWN_FIELDS, model_id, user_payload
+from twinvec_qdrant.records.schema import CHUNKS, SHOWN_FIELDS, hidden_keys, model_id, user_payload
 from twinvec_qdrant.search.ended import EndedCommits
 from twinvec_qdrant.search.fetching import Fetched, needed_by
 from twinvec_qdrant.search.ranking import Candidate, QueryVectors, as_asked, mmr, rank
@@ -289,11 +290,15 @@ def check_diversity(diversity: float) -> None:
 
 
 def _hit(candidate: Candidate, payload: Mapping[str, Any], named_by_source: bool, relevance: float | None) -> Hit:
+    given = user_payload(payload)
+    own = [name for name in SHOWN_FIELDS if name in payload and name not in given]
+    hidden = hidden_keys(payload) or HiddenKeys()
     return Hit(
         candidate.source if named_by_source else f"{candidate.source}#{candidate.position}",
         payload["text"],
         candidate.score,
         dict(candidate.scores),
-        {**{name: payload[name] for name in SHOWN_FIELDS if name in payload}, **user_payload(payload)},
+        {**{name: payload[name] for name in SHOWN_FIELDS if name in payload}, **given},
         relevance=relevance,
+        hidden=HiddenKeys((*own, *hidden.llm), (*own, *hidden.embed)),
     )

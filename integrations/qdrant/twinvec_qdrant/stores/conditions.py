@@ -224,6 +224,9 @@ def translated(conditions: Conditions, filter: Callable[..., T], test: Callable[
     """
 
     def condition(tests: Tests) -> Any:
+        if isinstance(tests, AllOf | OneOf) and not tests.parts:  # a store takes an empty filter as one that holds
+            none = test(IdIs(()))
+            return none if isinstance(tests, OneOf) else filter(must_not=[none])
         if isinstance(tests, AllOf):
             return filter(must=list(map(condition, tests.parts)))
         if isinstance(tests, OneOf):

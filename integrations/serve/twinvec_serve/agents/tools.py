@@ -356,7 +356,9 @@ def _text(name: str, document: Document, wanted: Stretch, chars: int, described:
     whole = "\n".join(asked)
     text, is_within_line = cut_text(whole, chars)
     last = first + text.count("\n")
-    metadata = metadata_of(document.payload)
+    hidden = document.hidden.llm if document.hidden else ()
+    payload = {key: value for key, value in document.payload.items() if key not in hidden}
+    metadata = metadata_of(payload)
     return DocumentText(
         collection=name,
         id=document.id,
@@ -367,7 +369,7 @@ def _text(name: str, document: Document, wanted: Stretch, chars: int, described:
         next_line=None if text == whole else last if is_within_line else last + 1,
         next_char=char + len(text) if is_within_line else None,
         metadata=metadata,
-        metadata_left_out=len(document.payload) - len(metadata),
+        metadata_left_out=len(payload) - len(metadata),
         describes=described or None,
     )
 

@@ -20,7 +20,8 @@ A filter is a mapping, as in JSON. All of its entries must hold:
     text                      the text has all of these words, in any order
     phrase                    the text has these words one after another
 
-``and``, ``or``, ``not`` and the operators may begin with ``$``, as in MongoDB.
+``and``, ``or``, ``not`` and the operators may begin with ``$``, as in MongoDB. An empty list is taken as it is: ``in``
+and ``or`` hold for no document, ``not_in`` and ``and`` for every one.
 
 Keys: ``author.name`` is the key ``name`` of the mapping ``author``, or of a mapping in the list ``author``;
 ``author[].name`` is only the latter. A key has at most five parts. ``id`` is the document's own id, and ``.id`` the key
@@ -53,16 +54,16 @@ from twinvec.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from twinvec.retrieval.filters.conditions import Condition, Filter, Scalar, listed_keys
-    from twinvec.retrieval.filters.evaluation import matches
+    from twinvec.retrieval.filters.evaluation import matches, matches_all
     from twinvec.retrieval.filters.parsing import parse_filter
 
-__all__ = ["Condition", "Filter", "Scalar", "listed_keys", "matches", "parse_filter"]
+__all__ = ["Condition", "Filter", "Scalar", "listed_keys", "matches", "matches_all", "parse_filter"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "conditions": "Condition Filter Scalar listed_keys",
-        "evaluation": "matches",
+        "evaluation": "matches matches_all",
         "parsing": "parse_filter",
     },
 )

@@ -145,7 +145,7 @@ def _listed(condition: Condition) -> frozenset[str]:
     if isinstance(condition, AllOf):
         return listed_keys(condition.parts)
     if isinstance(condition, OneOf):
-        return frozenset.intersection(*map(_listed, condition.parts))
+        return frozenset.intersection(*map(_listed, condition.parts)) if condition.parts else frozenset()
     if isinstance(condition, Field) and isinstance(condition.test, AnyOf):
         return frozenset((condition.key,))
     return frozenset()

@@ -20,6 +20,7 @@ from twinvec.retrieval.filters.conditions import (
     HasPhrase,
     HasWords,
     IsNull,
+    Not,
     OneOf,
     Scalar,
     Test,
@@ -34,6 +35,24 @@ _COMPARE = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": ope
 def matches(conditions: Iterable[Condition], identity: str, payload: Mapping[str, Any]) -> bool:
     """Return whether a document satisfies every condition."""
     return all(_holds(each, identity, payload) for each in conditions)
+
+
+def matches_all(conditions: Iterable[Condition]) -> bool:
+    """Return whether the conditions hold for every document, because there are none or by their empty lists."""
+    return all(_known(each) is True for each in conditions)
+
+
+def _known(condition: Condition) -> bool | None:
+    """Return what a condition says of every document; None if that depends on the document."""
+    if isinstance(condition, Field):
+        return False if condition.test == AnyOf(()) else None
+    if isinstance(condition, Not):
+        known = _known(condition.part)
+        return None if known is None else not known
+    parts, decisive = [_known(each) for each in condition.parts], isinstance(condition, OneOf)
+    if decisive in parts:
+        return decisive
+    return None if None in parts else not decisive
 
 
 def _holds(condition: Condition, identity: str, payload: Mapping[str, Any]) -> bool:

@@ -67,7 +67,7 @@ def _entry(key: object, wanted: object, depth: int) -> list[Condition]:
         name = key.removeprefix("$")
         if name == "not":
             return [Not(_all(_inner(key, wanted, depth)))]
-        if not isinstance(wanted, (list, tuple)) or not wanted:
+        if not isinstance(wanted, (list, tuple)):
             raise FilterError(
                 f"filter {shown(key)}: expected a list of filters, such as [{{'lang': 'en'}}], got {shown(wanted)}"
             )
@@ -84,7 +84,7 @@ def _combines(key: str, wanted: object) -> bool:
     if key == "not":
         ranged = isinstance(wanted, Mapping) and wanted and set(wanted) <= set(_BOUNDS)
         return _holds_filters(wanted) and not ranged
-    return key in ("and", "or") and _holds_filters(wanted) and not _is_operators(wanted)
+    return key in ("and", "or") and (wanted in ([], ()) or _holds_filters(wanted)) and not _is_operators(wanted)
 
 
 def _holds_filters(wanted: object) -> bool:
@@ -158,9 +158,7 @@ _OPERATE: dict[str, Callable[[str, Any], Condition]] = {
     "eq": lambda key, argument: Field(key, _equal(key, argument)),
     "ne": lambda key, argument: Not(Field(key, _equal(key, argument))),
     "in": lambda key, argument: Field(key, _any_of(key, argument)),
-    "not_in": lambda key, argument: Not(
-        Field(key, _any_of(key, argument, "leaves nothing out; leave the condition out"))
-    ),
+    "not_in": lambda key, argument: Not(Field(key, _any_of(key, argument))),
     "exists": lambda key, argument: _flag(key, argument, Exists()),
     "null": lambda key, argument: _flag(key, argument, IsNull()),
     "text": lambda key, argument: Field(key, HasWords(_text(key, argument))),
@@ -174,11 +172,9 @@ def _equal(key: str, wanted: object) -> AnyOf:
     return AnyOf((_value(key, wanted),))
 
 
-def _any_of(key: str, wanted: object, empty: str = "matches nothing") -> AnyOf:
+def _any_of(key: str, wanted: object) -> AnyOf:
     if not isinstance(wanted, (list, tuple, set, frozenset)):
         raise FilterError(f"filter {shown(key)}: in and not_in take a list of values, not {shown(wanted)}")
-    if not wanted:
-        raise FilterError(f"filter {shown(key)}: an empty list {empty}")
     return AnyOf(tuple(_value(key, each) for each in wanted))
 
 

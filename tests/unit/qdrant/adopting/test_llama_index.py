@@ -144,7 +144,9 @@ def test_a_broken_node_stops_no_other(theirs, words, broken):
     assert (report.adopted, report.skips) == (50, [("7", "its _node_content is not a node of LlamaIndex")])
 
 
-@pytest.mark.parametrize("key", ["source", slow("kind"), "text", slow("content"), slow("metadata"), slow("embedded")])
+@pytest.mark.parametrize(
+    "key", ["source", slow("kind"), "text", slow("content"), slow("metadata"), slow("embedded"), slow("_hidden_keys")]
+)
 def test_metadata_under_our_keys_are_refused_in_place_and_copied(theirs, words, key, tmp_path):
     from twinvec_qdrant import Collection
 

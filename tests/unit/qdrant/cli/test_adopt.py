@@ -90,5 +90,10 @@ def test_a_folder_of_the_local_mode_is_copied(twinvec, tiny_model, tmp_path):
     assert (done.code, json.loads(done.out)["adopted"]) == (3, 12)
     hits = json.loads(twinvec("search", TEXTS[5], "--path", store, "-c", "copy", "--json").out)["hits"]
     assert hits[0]["id"] == "5"
+    (tmp_path / "tea.md").write_text("green tea")
+    ingest = ("ingest", tmp_path / "tea.md", "-c", NAME)
+    for asked in (ingest, (*ingest, "--dry-run"), ("search", "a", "-c", NAME), ("search", "a")):
+        refused = twinvec(*asked, "--path", folder)
+        assert (refused.code, f"twinvec adopt --local-path {folder} --to-path" in refused.err) == (1, True)
     missing = twinvec("adopt", "--local-path", tmp_path, "-c", NAME, "--layout", "langchain", "--to-path", store)
     assert "not a folder of qdrant-client's local mode" in missing.err

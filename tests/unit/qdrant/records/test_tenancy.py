@@ -37,7 +37,18 @@ def test_a_search_finds_the_documents_of_its_tenant(shared, words):
             {"tenant": "acme", "not": {"tenant": "bolt"}},
         ):
             assert {hit.id for hit in search(filter=acme)} == {"a1", "a2"}
-        unnamed = [None, {}, {"id": "a1"}, {"tenant": {"gte": 1}}, {"tenant": {"ne": "bolt"}}]
+        for nobody in ({"tenant": []}, {"tenant": {"in": []}}, {"or": [{"tenant": []}]}):
+            assert search(filter=nobody) == []
+        unnamed = [
+            None,
+            {},
+            {"tenant": {"not_in": []}},
+            {"or": []},
+            {"and": []},
+            {"id": "a1"},
+            {"tenant": {"gte": 1}},
+            {"tenant": {"ne": "bolt"}},
+        ]
         unnamed += [{"not": {"tenant": "bolt"}}, {"tenant": {"exists": True}}, {"tenant": {"not_in": ["bolt"]}}]
         unnamed += [{"or": [{"tenant": "acme"}, {"id": "b1"}]}]
         for nobody in unnamed:

@@ -11,6 +11,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index.vector_stores.twinvec.nodes import ScoredNode
 from twinvec import Encoder, Hit
 from twinvec.engines.select import check_device
 from twinvec.errors import ConfigurationError
@@ -22,7 +23,9 @@ dispatcher = get_dispatcher(__name__)
 
 
 class TwinvecRerank(BaseNodePostprocessor):
-    """Reranks nodes by comparing each text with the query; the nodes of the caller do not change.
+    """Reranks nodes by comparing each text, as it is embedded, with the query; the nodes of the caller do not change.
+
+    A node of the result has the score of each stage by name (``node.scores``), those of ``TwinvecRetriever`` too.
 
         postprocessor = TwinvecRerank(top_n=3)
         best = postprocessor.postprocess_nodes(nodes, query_str="How do I get time off?")
@@ -102,14 +105,11 @@ class TwinvecRerank(BaseNodePostprocessor):
     def _reranked(self, nodes: list[NodeWithScore], query: str) -> list[NodeWithScore]:
         if not nodes:
             return []
-        hits = [
-            Hit(node.node_id, node.get_content(MetadataMode.EMBED), node.score or 0.0, payload={"position": position})
-            for position, node in enumerate(nodes)
-        ]
+        hits = [_hit(node, position) for position, node in enumerate(nodes)]
         best = self._reranker.rerank(query, hits, limit=self.top_n)
-        return [self._rescored(nodes[hit.payload["position"]], hit.score) for hit in best]
+        return [self._rescored(nodes[hit.payload["position"]], hit) for hit in best]
 
-    def _rescored(self, scored: NodeWithScore, score: float) -> NodeWithScore:
+    def _rescored(self, scored: NodeWithScore, hit: Hit) -> ScoredNode:
         node = scored.node
         if self.keep_retrieval_score:
             hidden = "retrieval_score"
@@ -120,4 +120,12 @@ class TwinvecRerank(BaseNodePostprocessor):
                     "excluded_llm_metadata_keys": [*node.excluded_llm_metadata_keys, hidden],
                 }
             )
-        return NodeWithScore(node=node, score=score)
+        return ScoredNode(node=node, score=hit.score, scores=dict(hit.scores), relevance=hit.relevance)
+
+
+def _hit(scored: NodeWithScore, position: int) -> Hit:
+    """Return a hit with the text of the node as it is embedded, and the scores of the stages before."""
+    scores = dict(scored.scores) if isinstance(scored, ScoredNode) else {}
+    relevance = scored.relevance if isinstance(scored, ScoredNode) else None
+    text = scored.get_content(MetadataMode.EMBED)
+    return Hit(scored.node_id, text, scored.score or 0.0, scores, {"position": position}, relevance=relevance)

@@ -6,7 +6,7 @@ Nodes are stored whole, one point each, under any id. Async methods run the bloc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -26,7 +26,7 @@ from twinvec import Document, Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import MAX_LIMIT, Mode, check_limit
-from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.filters import Filter, matches_all, parse_filter
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice, integer, number
 from twinvec_qdrant import (
@@ -200,11 +200,17 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         """
         if self.path is None and self.url is None:
             raise ConfigurationError(
-                f"the store of the collection {self.collection_name!r} cannot be pickled, because its collection is in "
-                "memory, or was given as client or collection: give path or url"
+                f"the store of the collection {self.collection_name!r} cannot be pickled or copied deeply, because its "
+                "collection is in memory, or was given as client or collection: give path or url"
             )
         settings = {"check_vectors": self._check_vectors, "enable_hybrid": self._enable_hybrid}
         return _reopened, (type(self), self.to_dict(), settings)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Return a store that has opened the collection again, as unpickling does; raise as pickling does."""
+        reopen, arguments = self.__reduce__()
+        copied: Self = reopen(*arguments)
+        return copied
 
     @property
     def client(self) -> Collection:
@@ -281,11 +287,13 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         """Delete the nodes with these ids that satisfy the filters.
 
         Raises:
-            ConfigurationError: neither ids nor a condition is given; ``clear`` deletes all nodes.
+            ConfigurationError: neither ids are given, nor filters that leave a node out; ``clear`` deletes all nodes.
         """
         refuse_foreign(delete_kwargs)
-        if node_ids is None and (filters is None or not as_filter(filters)):
-            raise ConfigurationError("give node_ids, or filters with a condition; clear() deletes all nodes")
+        if node_ids is None and (filters is None or matches_all(parse_filter(as_filter(filters)))):
+            raise ConfigurationError(
+                "give node_ids, or filters with a condition that not every node satisfies; clear() deletes all nodes"
+            )
         self._collection.delete(self._selected(node_ids, filters))
 
     def clear(self) -> None:

@@ -16,6 +16,7 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 from twinvec import Document, Hit
 from twinvec.adapters.metadata import plain_metadata
 from twinvec.errors import DocumentError
+from twinvec.retrieval.documents import HiddenKeys
 from twinvec.text import is_list
 from twinvec_qdrant import Failure
 
@@ -61,10 +62,21 @@ def _plain(node: BaseNode) -> BaseNode:
 
 
 def node_of(document: Document) -> BaseNode:
-    """Return the stored node, or a node with text and payload if the document was stored in another way."""
+    """Return the stored node, or a node with text and payload if the document was stored in another way.
+
+    The text of such a node is what was embedded, so that its whole metadata stays out of embedded texts. A language
+    model is not shown the keys that the document hides.
+    """
     if "_node_content" in document.payload:
         return metadata_dict_to_node(dict(document.payload))
-    return TextNode(id_=document.id, text=document.text, metadata=dict(document.payload))
+    hidden = document.hidden or HiddenKeys()
+    return TextNode(
+        id_=document.id,
+        text=document.text,
+        metadata=dict(document.payload),
+        excluded_llm_metadata_keys=list(hidden.llm),
+        excluded_embed_metadata_keys=list(dict.fromkeys([*hidden.embed, *document.payload])),
+    )
 
 
 class ScoredNode(NodeWithScore):
@@ -79,7 +91,7 @@ class ScoredNode(NodeWithScore):
 
 def scored_node(hit: Hit) -> ScoredNode:
     """Return a hit as a node with scores; a chunk names its source document as LlamaIndex's splitters do."""
-    node = node_of(Document(hit.id, hit.text, payload=hit.payload))
+    node = node_of(Document(hit.id, hit.text, payload=hit.payload, hidden=hit.hidden))
     source = hit.payload.get("source")
     known = (source, f"{source}#{hit.payload.get('position')}")
     if isinstance(source, str) and hit.id in known and NodeRelationship.SOURCE not in node.relationships:

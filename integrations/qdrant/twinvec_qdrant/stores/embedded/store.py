@@ -26,6 +26,11 @@ from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import TOKEN_STATES
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 
+_LOCAL_MODE = (
+    "The folder is one of qdrant-client's local mode, QdrantClient(path=...): copy its collections into another folder "
+    "(twinvec adopt --local-path {} --to-path FOLDER, adopt_collection), or give another path"
+)
+
 watch_forks()
 
 
@@ -56,7 +61,8 @@ class EmbeddedStore(Store):
     def neighbours(self) -> str:
         if not Path(self._path).is_dir():
             return f"in {self._path}, which does not exist"
-        return f"in {self._path}; there are: {', '.join(collection_names(self._path)) or 'none'}"
+        there = f"in {self._path}; there are: {', '.join(collection_names(self._path)) or 'none'}"
+        return there + local_mode_hint(self._path)
 
     def descriptions(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {name: {} for name in collection_names(self._path)}
@@ -80,6 +86,7 @@ class EmbeddedStore(Store):
     def create(self, new: NewCollection) -> EmbeddedBackend:
         if new.cluster.given():
             raise ConfigurationError(f"{self.location}: settings of a cluster are for a server; leave cluster out")
+        check_not_local_mode(self._path)
         return self._open(new)
 
     def drop(self) -> None:
@@ -139,6 +146,19 @@ class EmbeddedStore(Store):
                 raise
             open_backends[folder.path] = backend
             return backend
+
+
+def local_mode_hint(path: str | Path) -> str:
+    """Return what to add to an error about a folder that a ``QdrantClient(path=...)`` has filled; "" for others."""
+    folder = Path(path).expanduser()
+    is_local = (folder / "meta.json").is_file() and (folder / "collection").is_dir()
+    return f". {_LOCAL_MODE.format(path)}" if is_local else ""
+
+
+def check_not_local_mode(path: str | Path) -> None:
+    """Raise ``ConfigurationError`` if the folder, in which a collection is to be made, is one of ``QdrantClient``."""
+    if hint := local_mode_hint(path):
+        raise ConfigurationError(f"{path}: no place for a new collection{hint}")
 
 
 def _give_all() -> None:

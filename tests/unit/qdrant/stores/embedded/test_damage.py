@@ -18,7 +18,9 @@ import pytest
 
 from cases import slow
 from holders import HOLDER, with_helpers
+from twinvec import Document
 from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
+from twinvec.retrieval.documents import HiddenKeys
 from twinvec_qdrant import Collection, Root
 from twinvec_qdrant.report import RepairReport
 from twinvec_qdrant.stores.embedded.checksums import Checksums, checksum
@@ -204,6 +206,20 @@ def test_damage_to_what_can_be_made_anew_costs_no_document(folder, wanted, damag
         report = collection.verify(repair=True)
         assert (report.lost, report.incomplete, report.forgotten) == (0, [], [])
         assert answers(collection) == wanted
+
+
+def test_a_repair_keeps_documents_that_hide_keys(tmp_path):
+    document = Document("pay", "paid monthly", payload={"team": "hr"}, hidden=HiddenKeys(llm=("team",)))
+    with opened(tmp_path) as collection:
+        collection.ingest([document])
+    (file,) = (path for path in files(tmp_path) if path.as_posix().endswith("sparse/store/page_0.dat"))
+    file.unlink()
+    with opened(tmp_path, repair=True) as collection:
+        report = collection.verify(repair=True)
+        assert isinstance(report, RepairReport)
+        assert (report.lost, report.incomplete, report.forgotten) == (0, [], [])
+        assert collection.get(["pay"]) == [document]
+        assert collection.ingest([document]).unchanged == 1
 
 
 @pytest.mark.slow
