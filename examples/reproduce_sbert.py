@@ -23,7 +23,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from twinvec import CrossEncoderReranker, Encoder
-from twinvec.evaluation.sts import StsSet, load_sts, pair_similarities, pearson, spearman
+from twinvec.correlation import pair_similarities, pearson, spearman
+from twinvec.evaluation.sts import StsSet, load_sts
 from twinvec.training.objectives import CONCATENATIONS
 from twinvec.training.run.config import check_config
 from twinvec.training.run.train import train
