@@ -17,6 +17,7 @@ from twinvec.errors import DocumentError, MissingExtraError, TwinvecError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
 from twinvec_qdrant.ingest.office_archives import check_archive
+from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
 from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES, BOOK, PAGES, cleaned, cleaned_book, page_of_archive
 from twinvec_qdrant.settings import NEWEST_READING
@@ -36,7 +37,6 @@ _PICTURE = re.compile(r"^!\[([^\]\n]*)\]\((\w*)\.jpg\)$", re.MULTILINE)
 _NO_WORD = re.compile(r"\W")
 _BLANK_LINES = re.compile(r"\n{3,}")
 _UNESCAPED = {"escape_asterisks": False, "escape_underscores": False}  # names such as a_b are found as they are
-_LONGEST_REASON = 500
 
 
 def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
@@ -49,15 +49,15 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
         DocumentError: the document is broken, is of another format than its name says, or unpacks to too much.
         MissingExtraError: markitdown, or another package that it needs for this format, is missing.
     """
-    _check_format(data, suffix)
     try:
+        _check_format(data, suffix)
         if suffix in SPREADSHEETS:
             return read_workbook(data, suffix, version)
         markdown = _by_markitdown(data, suffix, version)
     except TwinvecError:
         raise
     except Exception as error:  # the many converters raise many types, and one broken file must not stop the reading
-        raise DocumentError(f"cannot be converted: {_in_one_line(_first_reason(error))}") from error
+        raise DocumentError(f"cannot be converted: {one_line(_first_reason(error))}") from error
     return _without_placeholders(markdown) if suffix == _SLIDES and version > 2 else markdown
 
 
@@ -124,10 +124,3 @@ def _root(error: BaseException) -> BaseException:
     while not str(error).strip() and (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return error
-
-
-def _in_one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    if not text:
-        return type(error).__name__
-    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."

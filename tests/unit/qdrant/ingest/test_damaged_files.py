@@ -1,0 +1,135 @@
+"""Damaged and odd files: each is a failure that names the file, and none stops or holds up the reading of others."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+
+import office_files
+from twinvec_qdrant import Failure, read_source
+from twinvec_qdrant.ingest.reading.columns import RecordColumns
+from twinvec_qdrant.ingest.reading.files import _or_failure
+from twinvec_qdrant.ingest.reading.records import read_lines
+from twinvec_qdrant.ingest.reading.results import reason_of
+from twinvec_qdrant.ingest.reading.tables import read_table
+
+OFFICE = {
+    ".docx": lambda path: office_files.write_docx(path, ["A report on tea", "Leaves are dried."]),
+    ".epub": lambda path: office_files.write_epub(path, "Tea", ["<h1>One</h1><p>Leaves are dried.</p>"]),
+    ".pptx": lambda path: office_files.write_pptx(path, ["All about tea"]),
+    ".xlsx": lambda path: office_files.write_xlsx(path, [["kind", "price"], ["green tea", 7]]),
+}
+MAIN = {".docx": b"word/document.xml", ".epub": b"META-INF/container.xml"}
+LETTER = b"From: a@example.org\nDate: Mon, 6 May 2024 10:00:00 +0000\n"
+
+
+def only(path):
+    (found,) = read_source(path)
+    return found
+
+
+def failure(path):
+    """The failure of a file, after one that can be read, which proves that the reading goes on."""
+    (path.parent / "z.txt").write_text("Tea is brewed with hot water.")
+    found, good = read_source(path.parent)
+    assert good.text == "Tea is brewed with hot water."
+    assert isinstance(found, Failure), found
+    assert found.source == path.name
+    assert "\n" not in found.reason
+    return found.reason
+
+
+@pytest.mark.parametrize("suffix", OFFICE)
+@pytest.mark.parametrize("lost", [1, 16, 200])
+def test_an_archive_that_lacks_bytes_fails(suffix, lost, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    OFFICE[suffix](path)
+    data = path.read_bytes()
+    place = data.index(MAIN.get(suffix, b"[Content_Types].xml")) + 30
+    path.write_bytes(data[:place] + data[place + lost :])
+    assert failure(path).startswith(("cannot be converted", "damaged"))
+
+
+@pytest.mark.parametrize("suffix", OFFICE)
+def test_an_archive_of_an_unknown_version_fails(suffix, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    OFFICE[suffix](path)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\1\2") + 6] = 178  # the version that is needed to unpack it
+    path.write_bytes(data)
+    assert "17.8" in failure(path)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "".join(f"Content-Type: multipart/mixed; boundary=b{row}\n\n--b{row}\n" for row in range(3000)),
+        "Content-Type: message/rfc822\n\n" * 3000,
+        "Content-Type: =?utf-7?Q?+2AA-?=multipart/mixed; boundary=x\n\n--x\n\nThe lift\n--x--\n",
+    ],
+    ids=["parts in parts", "letters in letters", "half a character"],
+)
+def test_a_broken_letter_fails(body, tmp_path):
+    path = tmp_path / "a.eml"
+    path.write_bytes(LETTER + body.encode())
+    assert failure(path).startswith("a broken letter: ")
+
+
+def raising(error: Exception):
+    raise error
+
+
+def test_an_error_that_no_parser_declares_is_a_failure(caplog):
+    caplog.set_level(logging.DEBUG)
+    found = _or_failure("deep/a.docx", ".docx", lambda: raising(KeyError("x\ny")))
+    assert found == Failure("deep/a.docx", "damaged, or of a kind that is not supported (KeyError: 'x\\ny')")
+    (logged,) = caplog.records
+    assert logged.levelno == logging.DEBUG
+    assert "deep/a.docx" in logged.getMessage()
+    assert logged.exc_info
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])
+def test_what_is_no_fault_of_the_file_is_raised(error):
+    with pytest.raises(type(error)):
+        _or_failure("a.docx", ".docx", lambda: raising(error))
+
+
+def test_a_reason_is_one_short_line():
+    assert reason_of(ValueError("a\n\nb " + "c" * 1000), "x").startswith("damaged, or of a kind")
+    assert "a b ccc" in reason_of(ValueError("a\n\nb " + "c" * 1000), "x")
+    assert len(reason_of(ValueError("c" * 1000), "x")) < 600
+    assert "nested too deeply" in reason_of(RecursionError(), "x")
+
+
+class Raising(RecordColumns):
+    """Columns of which one record is odd."""
+
+    def renamed(self, record):
+        if record["id"] == "odd":
+            raise KeyError("no such thing")
+        return dict(record)
+
+
+def test_an_odd_line_stops_no_others():
+    lines = b'{"id": "a", "text": "tea"}\n{"id": "odd", "text": "x"}\n{"id": "b", "text": "water"}\n'
+    first, odd, last = (each.value for each in read_lines(io.BytesIO(lines), "n.jsonl", "", Raising()))
+    assert (first.id, last.id) == ("a", "b")
+    assert odd.source == "n.jsonl:2"
+    assert odd.hides
+    assert "KeyError" in odd.reason
+
+
+def test_an_odd_row_stops_no_others(tmp_path, monkeypatch):
+    path = tmp_path / "t.csv"
+    path.write_text("id,text\na,tea\nodd,x\nb,water\n")
+    from twinvec_qdrant.ingest.reading import tables
+
+    real = tables.as_document
+    monkeypatch.setattr(tables, "as_document", lambda value, row: raising(KeyError()) if row == 2 else real(value, row))
+    first, odd, last = (each.value for each in read_table(path, "t.csv", "", RecordColumns()))
+    assert (first.id, last.id) == ("a", "b")
+    assert odd.source == "t.csv:3"
+    assert odd.hides
