@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import struct
 
 import pytest
 
@@ -75,6 +76,47 @@ def test_a_broken_letter_fails(body, tmp_path):
     path = tmp_path / "a.eml"
     path.write_bytes(LETTER + body.encode())
     assert failure(path).startswith("a broken letter: ")
+
+
+def test_a_workbook_whose_sectors_are_a_circle_fails(tmp_path):
+    path = tmp_path / "a.xls"
+    office_files.write_xls(path, [["kind", "price"], ["green tea", 7.0]])
+    data = bytearray(path.read_bytes())
+    table = 512 + 512 * struct.unpack_from("<I", data, 60)[0]  # of the small sectors
+    struct.pack_into("<I", data, table, 0)  # the first one is followed by itself
+    path.write_bytes(data)
+    assert failure(path) == "damaged: its sectors are chained in a circle; get the file again"
+
+
+def test_a_link_on_all_cells_costs_nothing(tmp_path):
+    path = tmp_path / "a.xls"
+    office_files.write_xls(path, [["kind", "price"], ["green tea", 7.0]], link=(65_535, 65_535))
+    assert only(path).text == "## Sheet\n| kind | price |\n| --- | --- |\n| green tea | 7 |"
+
+
+def test_a_compound_file_without_a_workbook_says_so(tmp_path):
+    path = tmp_path / "a.xls"
+    office_files.write_msg(path, subject="On tea", sender="ann@example.org", body="Tea at four.")
+    assert failure(path) == "holds no workbook; if it has a password, save it without one"
+
+
+@pytest.mark.parametrize("place", [44, 64, 72])  # of counts in the header
+def test_a_message_that_says_more_sectors_than_it_has_fails(place, tmp_path):
+    path = tmp_path / "a.msg"
+    office_files.write_msg(path, subject="On tea", sender="ann@example.org", body="Tea at four.")
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<I", data, place, 2_000_000)
+    path.write_bytes(data)
+    assert failure(path) == "damaged: it is smaller than it says; get the file again"
+
+
+def test_a_message_of_a_part_larger_than_the_file_fails(tmp_path):
+    path = tmp_path / "a.msg"
+    office_files.write_msg(path, subject="On tea", sender="ann@example.org", body="Tea at four.")
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<I", data, data.index("__substg1.0_1000001F".encode("utf-16-le")) + 120, 2**30)
+    path.write_bytes(data)
+    assert failure(path) == "damaged: it is smaller than it says; get the file again"
 
 
 def raising(error: Exception):

@@ -16,6 +16,7 @@ from zipfile import is_zipfile
 from twinvec.errors import DocumentError, MissingExtraError, TwinvecError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
+from twinvec_qdrant.ingest.compound_files import check_message
 from twinvec_qdrant.ingest.office_archives import check_archive
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
@@ -99,6 +100,8 @@ def _check_format(data: bytes, suffix: str) -> None:
         raise DocumentError(f"damaged: a {suffix} file is a zip archive, and this one has no end; get the file again")
     if beginning == _ZIP:
         check_archive(data, suffix)
+    if suffix == ".msg":
+        check_message(data)
     if suffix == ".ipynb":
         _check_notebook(data)
 
