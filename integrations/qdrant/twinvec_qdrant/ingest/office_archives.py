@@ -23,6 +23,12 @@ _MIB = 2**20
 _WHOLE = 512 * _MIB
 _SHEETS = 128 * _MIB
 _TREES = {".docx": 48 * _MIB, ".epub": 24 * _MIB, ".pptx": 48 * _MIB, ".xlsx": 48 * _MIB}
+_MAIN = {
+    ".docx": "word/",
+    ".epub": "meta-inf/container.xml",
+    ".pptx": "ppt/",
+    ".xlsx": "xl/",
+}  # how a part's name begins
 _STREAMED = ("xl/worksheets/", "xl/sharedStrings")
 _TEXTS = frozenset({".htm", ".html", ".ncx", ".opf", ".rels", ".txt", ".xhtml", ".xml"})
 _MARKS = (BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE)
@@ -54,6 +60,17 @@ def check_archive(data: bytes, suffix: str) -> None:
             _check_part(archive, each, is_streamed=each in streamed)
         trees = [each for each in items if each not in streamed and _is_text(archive, each)]
         _check_sum(trees, _TREES[suffix], " of XML and HTML")
+
+
+def check_parts(data: bytes, suffix: str) -> None:
+    """Raise ``DocumentError`` if an archive has none of the parts that every office file of the kind ``suffix`` has."""
+    try:
+        with ZipFile(BytesIO(data)) as archive:
+            names = archive.namelist()
+    except _BROKEN:
+        return
+    if not any(name.lower().startswith(_MAIN[suffix]) for name in names):
+        raise DocumentError(f"damaged, or no {suffix} file: the archive has none of its parts; get the file again")
 
 
 def _check_sum(items: Iterable[ZipInfo], limit: int, what: str) -> None:

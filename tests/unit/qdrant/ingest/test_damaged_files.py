@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 import logging
 import struct
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
 import office_files
 from twinvec_qdrant import Failure, read_source
 from twinvec_qdrant.ingest.reading.columns import RecordColumns
-from twinvec_qdrant.ingest.reading.files import _or_failure
+from twinvec_qdrant.ingest.reading.files import FileBytes, _or_failure, parse_file
 from twinvec_qdrant.ingest.reading.records import read_lines
 from twinvec_qdrant.ingest.reading.results import reason_of
 from twinvec_qdrant.ingest.reading.tables import read_table
+from twinvec_qdrant.settings import NEWEST_READING
 
 OFFICE = {
     ".docx": lambda path: office_files.write_docx(path, ["A report on tea", "Leaves are dried."]),
@@ -23,6 +25,7 @@ OFFICE = {
     ".xlsx": lambda path: office_files.write_xlsx(path, [["kind", "price"], ["green tea", 7]]),
 }
 MAIN = {".docx": b"word/document.xml", ".epub": b"META-INF/container.xml"}
+MAIN_PARTS = ("document.xml", "all.opf", "presentation.xml")
 LETTER = b"From: a@example.org\nDate: Mon, 6 May 2024 10:00:00 +0000\n"
 
 
@@ -61,6 +64,36 @@ def test_an_archive_of_an_unknown_version_fails(suffix, tmp_path):
     data[data.index(b"PK\1\2") + 6] = 178  # the version that is needed to unpack it
     path.write_bytes(data)
     assert "17.8" in failure(path)
+
+
+@pytest.mark.parametrize("suffix", OFFICE)
+def test_an_archive_without_the_parts_of_its_format_is_not_unpacked(suffix, tmp_path):
+    inner = io.BytesIO()
+    with ZipFile(inner, "w", ZIP_DEFLATED) as archive:
+        archive.writestr("words.txt", "Leaves are dried. " * 100)
+    path = tmp_path / f"a{suffix}"
+    with ZipFile(path, "w") as archive:
+        archive.writestr("inner.zip", inner.getvalue())
+        archive.writestr("words.txt", "Tea is brewed.")
+    assert failure(path) == f"damaged, or no {suffix} file: the archive has none of its parts; get the file again"
+
+
+@pytest.mark.parametrize("version", range(1, NEWEST_READING + 1))
+@pytest.mark.parametrize("suffix", [".docx", ".epub", ".pptx"])
+def test_a_damaged_office_file_is_not_converted_as_another_format(suffix, version, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    OFFICE[suffix](path)
+    made = io.BytesIO()
+    with ZipFile(path) as old, ZipFile(made, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name)[: 60 if name.endswith(MAIN_PARTS) else None])
+    assert "cannot be converted" in parse_file(FileBytes("a", suffix, made.getvalue(), version)).reason
+
+
+def test_a_broken_notebook_is_not_read_as_text(tmp_path):
+    path = tmp_path / "a.ipynb"
+    path.write_text('{"cells": 5, "nbformat": 4}')
+    assert failure(path).startswith("cannot be converted: ")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Converting: the bytes of a document in an office or web format -> Markdown, by the extra ``documents``.
 
 markitdown converts all formats but workbooks (``spreadsheets``) and PDFs (``pdf_pages``). Web pages are made ready for
-it before (``web_pages``).
+it before (``web_pages``). It is held to the one converter of the format that a file's name says: it would try others
+next, of which one unpacks archives within archives.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from twinvec.errors import DocumentError, MissingExtraError, TwinvecError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
 from twinvec_qdrant.ingest.compound_files import check_message
-from twinvec_qdrant.ingest.office_archives import check_archive
+from twinvec_qdrant.ingest.office_archives import check_archive, check_parts
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
 from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES, BOOK, PAGES, cleaned, cleaned_book, page_of_archive
@@ -31,6 +32,15 @@ _BEGINNINGS = {
     **dict.fromkeys((".docx", ".epub", ".pptx", ".xlsx"), _ZIP),
     **dict.fromkeys((".msg", ".xls"), _OLE),
     ".ipynb": b"{",
+}
+_CONVERTERS = {  # of markitdown
+    **dict.fromkeys((*PAGES, *ARCHIVES), "HtmlConverter"),
+    ".docx": "DocxConverter",
+    ".epub": "EpubConverter",
+    ".ipynb": "IpynbConverter",
+    ".msg": "OutlookMsgConverter",
+    ".pdf": "PdfConverter",
+    ".pptx": "PptxConverter",
 }
 _SLIDES = ".pptx"
 _SLIDE_NUMBER = re.compile(r"^<!-- Slide number: \d+ -->$", re.MULTILINE)
@@ -58,6 +68,8 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     except TwinvecError:
         raise
     except Exception as error:  # the many converters raise many types, and one broken file must not stop the reading
+        if _BEGINNINGS.get(suffix) == _ZIP:
+            check_parts(data, suffix)
         raise DocumentError(f"cannot be converted: {one_line(_first_reason(error))}") from error
     return _without_placeholders(markdown) if suffix == _SLIDES and version > 2 else markdown
 
@@ -74,7 +86,8 @@ def _by_markitdown(data: bytes, suffix: str, version: int) -> str:
         data = cleaned_book(data, version)
     stream = BytesIO(cleaned(*page, version) if is_page else data)
     try:
-        converter = package.MarkItDown(enable_plugins=False)
+        converter = package.MarkItDown(enable_builtins=False, enable_plugins=False)
+        converter.register_converter(getattr(package.converters, _CONVERTERS[suffix])())
         return str(converter.convert_stream(stream, stream_info=info, **(_UNESCAPED if version > 1 else {})).markdown)
     except Exception as error:
         if isinstance(_first_reason(error), package.MissingDependencyException):
