@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import logging
 import struct
+import subprocess
+import sys
+import warnings
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
@@ -119,6 +122,23 @@ def test_a_workbook_whose_sectors_are_a_circle_fails(tmp_path):
     struct.pack_into("<I", data, table, 0)  # the first one is followed by itself
     path.write_bytes(data)
     assert failure(path) == "damaged: its sectors are chained in a circle; get the file again"
+
+
+def test_what_a_library_says_of_a_workbook_is_not_printed(tmp_path):
+    path = tmp_path / "a.xls"
+    office_files.write_xls(path, [["kind", "price"], ["green tea", 7.0]])
+    path.write_bytes(path.read_bytes() + b"x")  # xlrd warns of the odd size
+    program = "import sys; from twinvec_qdrant import read_source; print([*read_source(sys.argv[1])][0].id)"
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("a.xls\n", "")
+
+
+def test_a_deep_page_is_read_without_a_warning(tmp_path):
+    path = tmp_path / "a.html"
+    path.write_text("<ul><li>" * 330 + "deep tea")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "deep tea" in only(path).text
 
 
 def test_a_link_on_all_cells_costs_nothing(tmp_path):

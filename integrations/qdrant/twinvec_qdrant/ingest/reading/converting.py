@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from codecs import BOM_UTF8
 from io import BytesIO
 from typing import Any
@@ -47,6 +48,7 @@ _SLIDE_NUMBER = re.compile(r"^<!-- Slide number: \d+ -->$", re.MULTILINE)
 _PICTURE = re.compile(r"^!\[([^\]\n]*)\]\((\w*)\.jpg\)$", re.MULTILINE)
 _NO_WORD = re.compile(r"\W")
 _BLANK_LINES = re.compile(r"\n{3,}")
+_DEEP_PAGE = "HTML document is too deeply nested"  # a warning of markitdown, which then takes the text without Markdown
 _UNESCAPED = {"escape_asterisks": False, "escape_underscores": False}  # names such as a_b are found as they are
 
 
@@ -85,6 +87,7 @@ def _by_markitdown(data: bytes, suffix: str, version: int) -> str:
     if suffix == BOOK and version > 3:
         data = cleaned_book(data, version)
     stream = BytesIO(cleaned(*page, version) if is_page else data)
+    warnings.filterwarnings("ignore", _DEEP_PAGE, UserWarning)
     try:
         converter = package.MarkItDown(enable_builtins=False, enable_plugins=False)
         converter.register_converter(getattr(package.converters, _CONVERTERS[suffix])())
