@@ -23,6 +23,7 @@ _DOCX = {
     'Target="word/document.xml"/></Relationships>',
 }
 _PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+_LINK = bytes.fromhex("d0c9ea79f9bace118c8200aa004ba90b")
 _FREE, _END, _FAT = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
 
 
@@ -74,8 +75,13 @@ def write_xlsx(path: Path, rows: Sequence[Sequence[object]], *, empty: Sequence[
     book.save(path)
 
 
-def write_xls(path: Path, rows: Sequence[Sequence[str | float | bool | datetime | None]]) -> None:
-    """A workbook of one sheet in the old format (MS-XLS): a stream of records in a compound file."""
+def write_xls(
+    path: Path, rows: Sequence[Sequence[str | float | bool | datetime | None]], *, link: tuple[int, int] | None = None
+) -> None:
+    """A workbook of one sheet in the old format (MS-XLS): a stream of records in a compound file.
+
+    ``link`` is the last row and the last column of the cells, from the first ones on, that are a hyperlink.
+    """
     formats = b"".join(_record(0xE0, struct.pack("<4H12x", 0, form, 0, 0)) for form in (0, 14))  # 14: a date
     cells = b"".join(
         _cell(row, column, value)
@@ -83,7 +89,8 @@ def write_xls(path: Path, rows: Sequence[Sequence[str | float | bool | datetime 
         for column, value in enumerate(values)
         if value is not None
     )
-    sheet = _beginning(0x10) + cells + _record(0x0A, b"")
+    linked = b"" if link is None else _record(0x1B8, struct.pack("<4H16s2I", 0, link[0], 0, link[1], _LINK, 2, 0))
+    sheet = _beginning(0x10) + cells + linked + _record(0x0A, b"")
     place = len(_beginning(5) + formats) + 4 + 13 + 4
     named = _record(0x85, struct.pack("<IBBBB", place, 0, 0, 5, 0) + b"Sheet")
     book = _beginning(5) + formats + named + _record(0x0A, b"") + sheet

@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> None:
         message = str(error)
         if not isinstance(error, TwinvecError):
             message = f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows the traceback)"
-        complain("\n".join([f"twinvec: {message}", *getattr(error, "__notes__", ())]))
+        complain(*f"twinvec: {message}".split("\n"), *getattr(error, "__notes__", ()))
         raise SystemExit(1) from error
 
 

@@ -11,6 +11,7 @@ import os
 import sys
 
 from twinvec.cli.terminal import folded
+from twinvec.escaping import escaped
 
 _QUIET = {
     "DATASETS_VERBOSITY": "error",
@@ -45,4 +46,6 @@ class _ToStderr(logging.Handler):
     """Writes to what ``sys.stderr`` is now: a progress bar replaces it, so that lines stand above the bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(f"{folded(self.format(record), sys.stderr)}\n")
+        is_line = record.name.startswith("twinvec") and not record.exc_info
+        text = escaped(self.format(record), keep="" if is_line else "\n")
+        sys.stderr.write(f"{folded(text, sys.stderr)}\n")

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from twinvec.escaping import escaped, escaped_json
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -31,11 +33,19 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = 
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, expand=bool(rest))
+    class EscapedTable(Table):
+        """A table whose texts are printed as they are, but for control characters."""
+
+        def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+            super().add_row(*(_escaped_lines(each) if isinstance(each, str) else each for each in cells), **options)
+
+    made = EscapedTable(
+        title=escaped(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, expand=bool(rest)
+    )
     for column in columns:
         flush_right = column in numbers
         made.add_column(
-            column,
+            escaped(column),
             justify="right" if flush_right else "left",
             no_wrap=flush_right,
             overflow="fold",
@@ -52,7 +62,7 @@ def properties(values: Mapping[str, str]) -> Table:
     made.add_column()
     made.add_column(overflow="fold")
     for name, value in values.items():
-        made.add_row(f"  {name}", value)
+        made.add_row(f"  {escaped(name)}", _escaped_lines(value))
     return made
 
 
@@ -78,7 +88,7 @@ def show(*parts: RenderableType) -> None:
     """Print to standard output. A file gets whole lines: nothing is truncated, wrapped or padded with blanks."""
     console = _console()
     usual = console.width
-    for part in parts:
+    for part in (_escaped_lines(each) if isinstance(each, str) else each for each in parts):
         if sys.stdout.isatty():
             console.print(part, soft_wrap=isinstance(part, str))
             continue
@@ -86,6 +96,10 @@ def show(*parts: RenderableType) -> None:
         with console.capture() as padded:
             console.print(part, soft_wrap=isinstance(part, str))
         console.out(_TRAILING_BLANKS.sub("", padded.get()), end="")
+
+
+def _escaped_lines(text: str) -> str:
+    return escaped(text, keep="\n")
 
 
 def _console() -> Console:
@@ -121,18 +135,19 @@ def folded(text: str, stream: TextIO) -> str:
 
 
 def tell(line: str) -> None:
-    """Print a line to standard output, folded on a terminal."""
-    typer.echo(folded(line, sys.stdout))
+    """Print a line to standard output, folded on a terminal. Control characters, such as line feeds, are escaped."""
+    typer.echo(folded(escaped(line), sys.stdout))
 
 
-def complain(line: str) -> None:
-    """Print a line to standard error, folded on a terminal."""
-    typer.echo(folded(line, sys.stderr), err=True)
+def complain(*lines: str) -> None:
+    """Print lines to standard error, as ``tell`` prints one to standard output."""
+    for line in lines:
+        typer.echo(folded(escaped(line), sys.stderr), err=True)
 
 
 def show_json(value: Any) -> None:
     """Print one JSON object, in one line; in ASCII if the output may lack a character."""
-    typer.echo(json.dumps(value, ensure_ascii=not _takes_all(sys.stdout), allow_nan=False))
+    typer.echo(escaped_json(json.dumps(value, ensure_ascii=not _takes_all(sys.stdout), allow_nan=False)))
 
 
 def replace_unknown_characters() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from twinvec.cli.options import AsJson, CollectionName, StorePath
-from twinvec.cli.terminal import show_json
+from twinvec.cli.terminal import show_json, tell
 from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait
 from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.report import Backup
@@ -39,7 +39,7 @@ def backup_command(
         show_json({"backup": str(to), **asdict(made)})
     else:
         points = made.points
-        typer.echo(f"{to}: {points.get('record', 0):,} documents of {collection}, {points.get('chunk', 0):,} chunks")
+        tell(f"{to}: {points.get('record', 0):,} documents of {collection}, {points.get('chunk', 0):,} chunks")
 
 
 def _made(place: CollectionPlace, to: Path, *, overwrite: bool) -> Backup:
@@ -83,4 +83,4 @@ def restore_command(
         show_json({"restored": name, **asdict(made)})
     else:
         points = made.points
-        typer.echo(f"restored {name} as of {made.time}: {points.get('record', 0):,} documents")
+        tell(f"restored {name} as of {made.time}: {points.get('record', 0):,} documents")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl, check_store
-from twinvec.cli.terminal import properties, show, show_json, table
+from twinvec.cli.terminal import properties, show, show_json, table, tell
 from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
     CollectionPlace,
@@ -101,7 +101,7 @@ def collections_command(
     if not found:
         store = url or path or DEFAULT_PATH
         missing = ", which does not exist" if url is None and not Path(store).is_dir() else ""
-        typer.echo(f"no collections in {store}{missing}")
+        tell(f"no collections in {store}{missing}")
         return
     lines = table("Collections", "name", "model", "dimensions", numbers=("dimensions",))
     for each in found:
@@ -149,7 +149,7 @@ def drop_command(
     if as_json:
         show_json({"dropped": dropped})
     else:
-        typer.echo(f"dropped {dropped}")
+        tell(f"dropped {dropped}")
 
 
 def _drop(place: CollectionPlace) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl
-from twinvec.cli.terminal import properties, show, show_json
+from twinvec.cli.terminal import complain, properties, show, show_json, tell
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
@@ -79,14 +79,14 @@ def verify_command(
             figures |= {"damaged files": len(report.damaged), "documents without a trace": lost}
         show(collection, properties({name: as_text(value) for name, value in figures.items()}))
         if lost:
-            typer.echo(f"{lost} documents left no trace: ingest all documents again", err=True)
+            complain(f"{lost} documents left no trace: ingest all documents again")
         if isinstance(report, RepairReport) and report.lost_notes:
-            typer.echo(_NOTES_LOST, err=True)
+            complain(_NOTES_LOST)
         for kind, sources in damaged.items():
             for source in sources:
-                typer.echo(f"{kind}: {source}{': ingest it again' if repair else ''}", err=True)
+                complain(f"{kind}: {source}{': ingest it again' if repair else ''}")
     if not report.sound and not repair:
-        typer.echo("--repair repairs the collection; then ingest the documents named here again", err=True)
+        complain("--repair repairs the collection; then ingest the documents named here again")
     if lost or not (report.sound or repair):
         raise typer.Exit(1)
 
@@ -221,7 +221,7 @@ def reindex_command(
         settings = {"cluster": wanted_cluster, "payload_indexes": wanted, "chunking": chunking}
         _reindex(opened, quantization, as_json, **settings)
     if chunking is not None and not as_json:
-        typer.echo(f'documents are cut anew by the next ingest: "twinvec update --collection {collection}" ingests all')
+        tell(f'documents are cut anew by the next ingest: "twinvec update --collection {collection}" ingests all')
 
 
 def push_command(
@@ -278,7 +278,7 @@ def push_command(
         figures = ("copied", "chunks", "unchanged", "deleted")
         show(f"{collection}: pushed", properties({name: f"{getattr(report, name):,}" for name in figures}))
         for source in report.missed:
-            typer.echo(f"missed: {source}: push again; if it is missed again, run twinvec verify", err=True)
+            complain(f"missed: {source}: push again; if it is missed again, run twinvec verify")
     if report.missed:
         raise typer.Exit(1)
 
@@ -314,7 +314,7 @@ def _drop_others(collection: Collection, as_json: bool) -> None:
     if as_json:
         show_json({"dropped": dropped})
     else:
-        typer.echo(f"dropped the vectors of {', '.join(dropped)}" if dropped else "no vectors of other models")
+        tell(f"dropped the vectors of {', '.join(dropped)}" if dropped else "no vectors of other models")
 
 
 def _reindex(collection: Collection, quantization: Quantization | None, as_json: bool, **settings: Any) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from twinvec.cli.terminal import complain
 from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.escaping import escaped
 from twinvec_qdrant.ingest.reading.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import printable
 from twinvec_qdrant.ingest.reading.root import RECORD_SUFFIXES, STANDARD_INPUT, Root
@@ -112,9 +113,9 @@ def _root(text: str, options: dict[str, Any], allow_empty: bool) -> Root:
     if is_pattern and root.include[0].count("/") == 1:
         root = Root.named(text, **{**options, "exclude": (*options["exclude"], NOT_BELOW)})
     if root.path != STANDARD_INPUT and not Path(root.path).exists():
-        raise DocumentError(f"{printable(root.path)}: no such file or folder")
+        raise DocumentError(f"{escaped(printable(root.path))}: no such file or folder")
     if is_pattern and not allow_empty and root.is_empty():
-        raise DocumentError(f"no file matches {printable(text)}; --allow-empty takes it as an empty source")
+        raise DocumentError(f"no file matches {escaped(printable(text))}; --allow-empty takes it as an empty source")
     return root
 
 

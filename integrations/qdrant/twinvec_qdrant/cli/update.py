@@ -103,7 +103,7 @@ def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bo
             _show(name, report)
 
     if not as_json:
-        typer.echo(f"watching the sources of {', '.join(names) or 'no collection'}; Ctrl-C ends")
+        tell(f"watching the sources of {', '.join(names) or 'no collection'}; Ctrl-C ends")
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         watch(names, open_collection, told, prune=prune)

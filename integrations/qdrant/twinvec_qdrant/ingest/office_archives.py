@@ -23,10 +23,17 @@ _MIB = 2**20
 _WHOLE = 512 * _MIB
 _SHEETS = 128 * _MIB
 _TREES = {".docx": 48 * _MIB, ".epub": 24 * _MIB, ".pptx": 48 * _MIB, ".xlsx": 48 * _MIB}
+_MAIN = {
+    ".docx": "word/",
+    ".epub": "meta-inf/container.xml",
+    ".pptx": "ppt/",
+    ".xlsx": "xl/",
+}  # how a part's name begins
 _STREAMED = ("xl/worksheets/", "xl/sharedStrings")
 _TEXTS = frozenset({".htm", ".html", ".ncx", ".opf", ".rels", ".txt", ".xhtml", ".xml"})
 _MARKS = (BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE)
 _USUAL = (ZIP_STORED, ZIP_DEFLATED)
+_BROKEN = (BadZipFile, ZlibError, EOFError, NotImplementedError, RuntimeError, ValueError)  # of a damaged archive
 _BLOCK = _MIB
 
 _CHECKED_SHEET = 16 * _MIB
@@ -41,17 +48,29 @@ def check_archive(data: bytes, suffix: str) -> None:
     left to the converter. A part that is longer than the archive says is refused: ``zipfile`` unpacks it whole.
     """
     try:
-        with ZipFile(BytesIO(data)) as archive:
-            items = archive.infolist()
-            streamed = {each for each in items if suffix == ".xlsx" and each.filename.startswith(_STREAMED)}
-            _check_sum(items, _WHOLE, "")
-            _check_sum(streamed, _SHEETS, " of sheets")
-            for each in items:
-                _check_part(archive, each, is_streamed=each in streamed)
-            trees = [each for each in items if each not in streamed and _is_text(archive, each)]
-            _check_sum(trees, _TREES[suffix], " of XML and HTML")
-    except BadZipFile:
+        archive = ZipFile(BytesIO(data))
+    except _BROKEN:
         return
+    with archive:
+        items = archive.infolist()
+        streamed = {each for each in items if suffix == ".xlsx" and each.filename.startswith(_STREAMED)}
+        _check_sum(items, _WHOLE, "")
+        _check_sum(streamed, _SHEETS, " of sheets")
+        for each in items:
+            _check_part(archive, each, is_streamed=each in streamed)
+        trees = [each for each in items if each not in streamed and _is_text(archive, each)]
+        _check_sum(trees, _TREES[suffix], " of XML and HTML")
+
+
+def check_parts(data: bytes, suffix: str) -> None:
+    """Raise ``DocumentError`` if an archive has none of the parts that every office file of the kind ``suffix`` has."""
+    try:
+        with ZipFile(BytesIO(data)) as archive:
+            names = archive.namelist()
+    except _BROKEN:
+        return
+    if not any(name.lower().startswith(_MAIN[suffix]) for name in names):
+        raise DocumentError(f"damaged, or no {suffix} file: the archive has none of its parts; get the file again")
 
 
 def _check_sum(items: Iterable[ZipInfo], limit: int, what: str) -> None:
@@ -81,7 +100,7 @@ def _blocks(archive: ZipFile, item: ZipInfo) -> Iterator[bytes]:
         with archive.open(wanted) as part:
             while block := part.read(_BLOCK):
                 yield block
-    except (BadZipFile, ZlibError, EOFError, NotImplementedError, RuntimeError):  # encrypted, for one
+    except _BROKEN:  # RuntimeError: encrypted, ValueError: the archive says a place before its beginning
         return
 
 

@@ -347,6 +347,51 @@ def test_a_rare_reason_is_shown_beside_many_of_another(twinvec, tmp_path, place,
     assert "... and 21 more failed" in done.err
 
 
+ODD = "a\x1b]0;pwned\x07\x9b31m\u202e\nb"
+ODD_SHOWN = r"a\x1b]0;pwned\x07\x9b31m\u202e\nb"
+
+
+def odd_characters(text):
+    return [each for each in text if each != "\n" and (not each.isprintable() or each in "\u202e\x9b")]
+
+
+def test_names_with_control_characters_are_escaped(twinvec, folder, place, tmp_path, tiny):
+    (folder / f"{ODD}.bin").write_bytes(bytes(256))
+    (folder / f"{ODD}.md").touch()
+    (folder / "rows.jsonl").write_text(json.dumps({"id": ODD, "text": " "}) + "\n{}\n")
+    ingested = twinvec("ingest", folder, *place, *tiny)
+    assert ingested.code == 3
+    lines = ingested.err.splitlines()
+    assert any(line.startswith(f"failed: {ODD_SHOWN}.bin: ") for line in lines)
+    assert f"empty: {ODD_SHOWN}.md: holds no text" in lines
+    assert f"empty: rows.jsonl/{ODD_SHOWN}: holds no text" in lines
+    updated = twinvec("update", *place)
+    assert f"empty: {ODD_SHOWN}.md: holds no text" in updated.err
+    missing = twinvec("ingest", tmp_path / ODD, *place, *tiny)
+    assert missing.err == f"twinvec: {tmp_path / ODD_SHOWN}: no such file or folder\n"
+    (tmp_path / ODD).mkdir()
+    nothing = twinvec("ingest", tmp_path / ODD, *place, *tiny)
+    assert f"no documents found in {tmp_path / ODD_SHOWN}" in nothing.err
+    for done in (ingested, updated, missing, nothing):
+        assert odd_characters(done.out + done.err) == []
+
+
+def test_json_has_the_names_as_they_are(twinvec, folder, place, tiny):
+    (folder / f"{ODD}.bin").write_bytes(bytes(256))
+    done = twinvec("ingest", folder, *place, *tiny, "--json")
+    assert odd_characters(done.out) == []
+    assert figures(done, code=3)["failures"][0][0] == f"{ODD}.bin"
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_no_control_characters_of_names(on_terminal, folder, place, exported):
+    (folder / f"{ODD}.bin").write_bytes(bytes(256))
+    shown = on_terminal(300, "ingest", folder, *place, "--model", exported, code=3)
+    assert f"failed: {ODD_SHOWN}.bin: " in shown
+    assert "\x07" not in shown
+    assert "\x1b]0" not in shown
+
+
 def test_another_model_is_refused_with_both_names(twinvec, folder, place, tiny, tiny_model):
     twinvec("ingest", folder, *place, *tiny)
     model = tiny_model("bert", seed=1)

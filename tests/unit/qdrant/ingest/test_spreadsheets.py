@@ -149,3 +149,46 @@ def test_a_misspelt_attribute_of_a_sheet_hides_nothing():
             assert (changed != part) == item.filename.startswith("xl/worksheets/")
             new.writestr(item, changed)
     assert convert(made.getvalue(), ".xlsx") == "## Sheet 1\n| a |\n| --- |\n| 1 |"
+
+
+def with_sheet(changed, rows=((["a"], [1], [2]))):
+    made = BytesIO()
+    with zipfile.ZipFile(BytesIO(workbook(rows))) as old, zipfile.ZipFile(made, "w") as new:
+        for item in old.infolist():
+            part = old.read(item)
+            new.writestr(item, changed(part) if item.filename.startswith("xl/worksheets/") else part)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b'<row r="3"', b'<row r="999999999"'), (b'<row r="3"', b'<row r="1048577"'), (b'r="A3"', b'r="XFE3"')],
+)
+def test_a_cell_that_no_sheet_has_is_refused(old, new):
+    data = with_sheet(lambda part: part.replace(old, new))
+    assert data != with_sheet(lambda part: part)
+    with pytest.raises(DocumentError, match="damaged: a cell beyond the 1,048,576 rows and 16,384 columns of a sheet"):
+        convert(data, ".xlsx")
+
+
+@pytest.mark.parametrize("place", ["A1048576", "XFD3"])
+def test_the_last_cell_of_a_sheet_is_read(place):
+    row = int(place.lstrip("ADFX"))
+    data = with_sheet(
+        lambda part: part.replace(b'<row r="3"', b'<row r="%d"' % row).replace(b'"A3"', b'"%b"' % place.encode())
+    )
+    assert convert(data, ".xlsx").splitlines()[-1].strip("| ") == "2"
+
+
+@pytest.mark.parametrize("suffix", [".xls", ".xlsx"])
+def test_blank_cells_between_filled_ones_are_bounded(suffix, tmp_path, monkeypatch):
+    path = tmp_path / f"a{suffix}"
+    rows = [["a", "b"], *[[]] * 98, [*[None] * 99, "far"]]
+    getattr(office_files, f"write_{suffix[1:]}")(path, rows)
+    usual = convert(path.read_bytes(), suffix)
+    assert usual.splitlines()[-1] == "|  |  | far |"
+    monkeypatch.setattr(spreadsheets, "_MOST_BLANK", 99 + 99 + 1)
+    assert convert(path.read_bytes(), suffix) == usual
+    monkeypatch.setattr(spreadsheets, "_MOST_BLANK", 99 + 99)
+    with pytest.raises(DocumentError, match="more than 198 blank cells between filled ones"):
+        convert(path.read_bytes(), suffix)

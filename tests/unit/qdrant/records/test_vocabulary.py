@@ -192,3 +192,33 @@ def test_a_full_vocabulary_corrects_by_frequent_words_only(monkeypatch):
     monkeypatch.setattr(spelling, "MAX_WORDS", 2)
     speller = Speller({"variable": 100, "smith": 1}, Analyzer("english", 2))
     assert [each.instead for each in speller.corrections("variabel smyth")] == ["variable"]
+
+
+class CountingAnalyzer(Analyzer):
+    """An analyzer that counts the texts that it is given one by one."""
+
+    calls = 0
+
+    def terms(self, texts):
+        self.calls += 1
+        return super().terms(texts)
+
+
+def test_a_word_of_a_long_query_is_looked_at_once():
+    analyzer = CountingAnalyzer("english", 2)
+    speller = Speller({"environment": 3, "variable": 1}, analyzer)
+    before = analyzer.calls
+    query = "enviroment variabel " * 5000
+    found = speller.corrections(query)
+    assert analyzer.calls == before + 2
+    assert len(found) == 10_000
+    asked = []
+    assert corrected(query, found, lambda each: asked.append(each.word) or False) == "environment variable " * 5000
+    assert asked == ["enviroment", "variabel"]
+    assert corrected(query, found, lambda each: each.word == "variabel") == "environment variabel " * 5000
+
+
+def test_of_a_long_query_the_first_words_are_corrected(monkeypatch):
+    speller = Speller({"environment": 3}, Analyzer("english", 2))
+    monkeypatch.setattr(spelling, "_MOST_WORDS", 3)
+    assert [each.start for each in speller.corrections("enviroment green brewed enviroment enviromemt")] == [0, 24]

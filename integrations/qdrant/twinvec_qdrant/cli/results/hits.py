@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinvec.cli.terminal import indented
+from twinvec.escaping import CONTROL
 from twinvec.retrieval.base import Hit, Passage, body_start
 from twinvec.retrieval.windows import blocks
 from twinvec_qdrant.asking import FoundHit
@@ -20,7 +21,6 @@ _WIDEST = 100  # columns of text: longer lines are hard to read
 _INDENT = 4
 _MATCH = "bold yellow"
 _WORD = re.compile(r"\S+")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # a space instead of a joiner or a soft hyphen tears a word
 _ESCAPES = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 
@@ -143,9 +143,9 @@ def _marked(text: str, passage: Passage) -> Text:
 
 def copyable(name: str) -> str:
     """Return an id or a path in one line; one with control characters is quoted as a shell reads it: $'a\\tb'."""
-    if not _CONTROL.search(name):
+    if not CONTROL.search(name):
         return name
-    return "$'" + _CONTROL.sub(_escape, re.sub(r"(['\\])", r"\\\1", name)) + "'"
+    return "$'" + CONTROL.sub(_escape, re.sub(r"(['\\])", r"\\\1", name)) + "'"
 
 
 def _escape(character: re.Match[str]) -> str:

@@ -1,13 +1,15 @@
 """Converting: the bytes of a document in an office or web format -> Markdown, by the extra ``documents``.
 
 markitdown converts all formats but workbooks (``spreadsheets``) and PDFs (``pdf_pages``). Web pages are made ready for
-it before (``web_pages``).
+it before (``web_pages``). It is held to the one converter of the format that a file's name says: it would try others
+next, of which one unpacks archives within archives.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import warnings
 from codecs import BOM_UTF8
 from io import BytesIO
 from typing import Any
@@ -16,7 +18,9 @@ from zipfile import is_zipfile
 from twinvec.errors import DocumentError, MissingExtraError, TwinvecError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
-from twinvec_qdrant.ingest.office_archives import check_archive
+from twinvec_qdrant.ingest.compound_files import check_message
+from twinvec_qdrant.ingest.office_archives import check_archive, check_parts
+from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
 from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES, BOOK, PAGES, cleaned, cleaned_book, page_of_archive
 from twinvec_qdrant.settings import NEWEST_READING
@@ -30,13 +34,22 @@ _BEGINNINGS = {
     **dict.fromkeys((".msg", ".xls"), _OLE),
     ".ipynb": b"{",
 }
+_CONVERTERS = {  # of markitdown
+    **dict.fromkeys((*PAGES, *ARCHIVES), "HtmlConverter"),
+    ".docx": "DocxConverter",
+    ".epub": "EpubConverter",
+    ".ipynb": "IpynbConverter",
+    ".msg": "OutlookMsgConverter",
+    ".pdf": "PdfConverter",
+    ".pptx": "PptxConverter",
+}
 _SLIDES = ".pptx"
 _SLIDE_NUMBER = re.compile(r"^<!-- Slide number: \d+ -->$", re.MULTILINE)
 _PICTURE = re.compile(r"^!\[([^\]\n]*)\]\((\w*)\.jpg\)$", re.MULTILINE)
 _NO_WORD = re.compile(r"\W")
 _BLANK_LINES = re.compile(r"\n{3,}")
+_DEEP_PAGE = "HTML document is too deeply nested"  # a warning of markitdown, which then takes the text without Markdown
 _UNESCAPED = {"escape_asterisks": False, "escape_underscores": False}  # names such as a_b are found as they are
-_LONGEST_REASON = 500
 
 
 def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
@@ -49,15 +62,17 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
         DocumentError: the document is broken, is of another format than its name says, or unpacks to too much.
         MissingExtraError: markitdown, or another package that it needs for this format, is missing.
     """
-    _check_format(data, suffix)
     try:
+        _check_format(data, suffix)
         if suffix in SPREADSHEETS:
             return read_workbook(data, suffix, version)
         markdown = _by_markitdown(data, suffix, version)
     except TwinvecError:
         raise
     except Exception as error:  # the many converters raise many types, and one broken file must not stop the reading
-        raise DocumentError(f"cannot be converted: {_in_one_line(_first_reason(error))}") from error
+        if _BEGINNINGS.get(suffix) == _ZIP:
+            check_parts(data, suffix)
+        raise DocumentError(f"cannot be converted: {one_line(_first_reason(error))}") from error
     return _without_placeholders(markdown) if suffix == _SLIDES and version > 2 else markdown
 
 
@@ -72,8 +87,10 @@ def _by_markitdown(data: bytes, suffix: str, version: int) -> str:
     if suffix == BOOK and version > 3:
         data = cleaned_book(data, version)
     stream = BytesIO(cleaned(*page, version) if is_page else data)
+    warnings.filterwarnings("ignore", _DEEP_PAGE, UserWarning)
     try:
-        converter = package.MarkItDown(enable_plugins=False)
+        converter = package.MarkItDown(enable_builtins=False, enable_plugins=False)
+        converter.register_converter(getattr(package.converters, _CONVERTERS[suffix])())
         return str(converter.convert_stream(stream, stream_info=info, **(_UNESCAPED if version > 1 else {})).markdown)
     except Exception as error:
         if isinstance(_first_reason(error), package.MissingDependencyException):
@@ -99,6 +116,8 @@ def _check_format(data: bytes, suffix: str) -> None:
         raise DocumentError(f"damaged: a {suffix} file is a zip archive, and this one has no end; get the file again")
     if beginning == _ZIP:
         check_archive(data, suffix)
+    if suffix == ".msg":
+        check_message(data)
     if suffix == ".ipynb":
         _check_notebook(data)
 
@@ -124,10 +143,3 @@ def _root(error: BaseException) -> BaseException:
     while not str(error).strip() and (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return error
-
-
-def _in_one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    if not text:
-        return type(error).__name__
-    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from twinvec.errors import DocumentError, TwinvecError
+from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
@@ -35,6 +35,7 @@ from twinvec_qdrant.ingest.reading.results import (
     PagedDocument,
     is_unchanged,
     printable,
+    reason_of,
 )
 from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES
 from twinvec_qdrant.settings import NEWEST_READING
@@ -125,10 +126,11 @@ def _or_failure(identity: str, suffix: str, work: Callable[[], T]) -> T | Failur
         return work()
     except OSError as error:
         return Failure(printable(identity), f"cannot be read: {error.strerror or error}")
-    except TwinvecError as error:
+    except Exception as error:  # parsers of damaged files raise many types, and one file does not stop the others
+        reason = reason_of(error, printable(identity))
         if suffix in _KINDS:
             return Empty(printable(identity), f"a {_KINDS[suffix]}, which {NO_TEXT}")
-        return Failure(printable(identity), str(error))
+        return Failure(printable(identity), reason)
 
 
 def _parsed(file: FileBytes) -> Document | Empty:

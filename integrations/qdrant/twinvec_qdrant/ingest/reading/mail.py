@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.reading.converting import convert
 from twinvec_qdrant.ingest.reading.decoding import decode
+from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.settings import NEWEST_READING
 
 MAIL_SUFFIX = ".eml"
@@ -32,22 +33,22 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
     The body is the plain text, or else the HTML, which is converted and needs the extra ``documents``.
 
     Raises:
-        DocumentError: not a letter.
+        DocumentError: not a letter, or a broken one.
         MissingExtraError: the letter has only HTML, and markitdown is missing.
     """
-    message = message_from_bytes(data, policy=policy.default)
-    assert isinstance(message, EmailMessage)
-    if not any(name in message for name in _HEADERS):
-        raise DocumentError("not a letter: no From, To, Date or Message-ID at its beginning")
     try:
+        message = message_from_bytes(data, policy=policy.default)
+        assert isinstance(message, EmailMessage)
+        if not any(name in message for name in _HEADERS):
+            raise DocumentError("not a letter: no From, To, Date or Message-ID at its beginning")
         part = message.get_body(("plain", "html"))
         is_html = part is not None and part.get_content_type() == "text/html"
         body = "" if part is None else _text_of(part)
         attachments = [name for each in message.iter_attachments() if (name := each.get_filename())]
+    except TwinvecError:
+        raise
     except Exception as error:  # the parser raises many types for odd letters
-        if isinstance(error, TwinvecError):
-            raise
-        raise DocumentError(f"a broken letter: {' '.join(str(error).split()) or type(error).__name__}") from error
+        raise DocumentError(f"a broken letter: {one_line(error)}") from error
     if is_html and body.strip():
         body = convert(body.encode("utf-8", "replace"), ".html", version)  # UTF-7 can give lone surrogates
     payload = _payload(message) | ({"attachments": attachments} if attachments else {})

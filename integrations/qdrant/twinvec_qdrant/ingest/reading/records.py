@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from twinvec.errors import DocumentError, TwinvecError
+from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document, parse_record
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.reading.columns import RecordColumns
-from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Read, hiding, printable
+from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Read, hiding, printable, reason_of
 
 RECORDS_SUFFIX = ".jsonl"
 NEWER_RECORDS_SUFFIX = ".ndjson"
@@ -42,8 +42,8 @@ def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -
         except UnicodeDecodeError as error:
             wrong = f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
             yield Read(hiding(where, wrong, prefix), len(line))
-        except TwinvecError as error:  # the line already says which document it is
-            reason = str(error).removeprefix(f"document {number - 1}: ")
+        except Exception as error:  # one line does not stop the others, and it says which document it is
+            reason = reason_of(error, where).removeprefix(f"document {number - 1}: ")
             yield Read(hiding(where, reason, prefix), len(line))
 
 

@@ -5,16 +5,22 @@ A call stands for what another process may do.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from twinvec.errors import TwinvecError
 from twinvec.retrieval.documents import Document
 
 NO_TEXT = "holds no text"
 NOT_UTF8 = "the path is not UTF-8; rename the file, or the folder that is not"
 CHANGED = "the file changed while it was read; ingest it again"
+
+_LONGEST_REASON = 500
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,28 @@ WithResults = Callable[[Iterator[Any]], Iterator[Any]]
 def hiding(source: str, reason: str, below: str) -> Failure:
     """Return a failure that may hide all documents whose ids begin with ``below``."""
     return Failure(source, reason, hides=True, below=printable(below))
+
+
+def reason_of(error: Exception, source: str) -> str:
+    """Return the reason of a failure by an error of any type; the log has the traceback of an unexpected one (debug).
+
+    Raises:
+        MemoryError: the error is one, which says nothing about the document.
+    """
+    if isinstance(error, TwinvecError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        raise error
+    logger.debug("%s: cannot be read", source, exc_info=error)
+    return f"damaged, or of a kind that is not supported ({type(error).__name__}: {one_line(error)})"
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, in one line of at most 500 characters; its type if it says nothing."""
+    if isinstance(error, RecursionError):
+        return "its parts are nested too deeply"
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
 
 
 def is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:

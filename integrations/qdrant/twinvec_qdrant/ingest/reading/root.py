@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import DocumentError
+from twinvec.escaping import escaped
 from twinvec.retrieval.documents import Document
 from twinvec.support.checks import check_settings, path_text
 from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
@@ -129,7 +130,8 @@ class Root:
         try:
             status = path.stat()
         except OSError as error:
-            raise DocumentError(f"{printable(str(path))}: {error.strerror}; expected a folder or a file") from error
+            shown = escaped(printable(str(path)))
+            raise DocumentError(f"{shown}: {error.strerror}; expected a folder or a file") from error
         if stat.S_ISDIR(status.st_mode):
             return self._read_folder(self._walk(), with_results)
         found = FoundFile(path, path.name, status.st_size, in_folder=False)

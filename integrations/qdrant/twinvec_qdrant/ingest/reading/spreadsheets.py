@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, time
-from io import BytesIO
+from io import BytesIO, StringIO
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 from twinvec.text import MAX_TEXT_BYTES
+from twinvec_qdrant.ingest.compound_files import workbook_stream
 from twinvec_qdrant.settings import NEWEST_READING
 
 SPREADSHEETS = frozenset({".xls", ".xlsx"})
@@ -26,6 +27,9 @@ _MOST_DECIMALS = 6
 _NO_CELLS = "|\n|  |"  # how markitdown writes a sheet without cells
 _BREAK = re.compile(r" *[\t\r\n][ \t\r\n]*")
 _BORDER = 3  # characters that a cell takes besides its text
+
+_MOST_ROWS, _MOST_COLUMNS = 1_048_576, 16_384  # of a sheet of Excel
+_MOST_BLANK = 50_000_000  # cells and rows of a workbook that are stepped over: a few seconds
 
 _LARGE = 2**63
 
@@ -41,7 +45,7 @@ def read_workbook(data: bytes, suffix: str, version: int = NEWEST_READING) -> st
     Sheets without cells are left out from version 3 of the reading on.
 
     Raises:
-        DocumentError: more text than the limit of a document.
+        DocumentError: more text than the limit of a document, or a row or a column that no sheet has.
         MissingExtraError: the library that reads the format is missing.
         Exception: of the library, if the workbook is damaged.
     """
@@ -66,10 +70,9 @@ def _respelt(data: bytes) -> bytes:
 
 def _markdown(data: bytes, suffix: str, version: int) -> str:
     parts: list[str] = []
-    room = MAX_TEXT_BYTES
+    room = _Room()
     for name, rows in (_xlsx_sheets if suffix == ".xlsx" else _xls_sheets)(data):
         filled = list(_filled(rows, room))
-        room -= sum(map(_size, filled))
         if filled or version < 3:
             parts.append(f"## {name}\n{_table(filled)}")
     return "\n\n".join(parts)
@@ -85,31 +88,65 @@ def _xlsx_sheets(data: bytes) -> Sheets:
 
 def _xls_sheets(data: bytes) -> Sheets:
     package = import_extra("xlrd", "documents", "reading .xls files", "twinvec-qdrant")
-    with package.open_workbook(file_contents=data, on_demand=True) as book:
+    stream = workbook_stream(data)
+    unread = StringIO()  # xlrd prints what it finds odd, by default on standard output
+    with package.open_workbook(file_contents=stream, on_demand=True, ragged_rows=True, logfile=unread) as book:
         for number, name in enumerate(book.sheet_names()):
-            sheet = book.sheet_by_index(number)
-            yield name, ([_xls_value(cell, book, package) for cell in sheet.row(row)] for row in range(sheet.nrows))
+            yield name, _xls_rows(book.sheet_by_index(number), book, package)
             book.unload_sheet(number)
 
 
-def _xls_value(cell: Any, book: Any, package: Any) -> Any:
-    if cell.ctype == package.XL_CELL_DATE:
-        when = package.xldate.xldate_as_datetime(cell.value, book.datemode)
-        return when.time() if cell.value < 1 else when
-    if cell.ctype == package.XL_CELL_BOOLEAN:
-        return bool(cell.value)
-    return package.error_text_from_code.get(cell.value) if cell.ctype == package.XL_CELL_ERROR else cell.value
+def _xls_rows(sheet: Any, book: Any, package: Any) -> Iterator[list[Any]]:
+    blank = (package.XL_CELL_EMPTY, package.XL_CELL_BLANK)
+    for row in range(sheet.nrows):
+        cells = zip(sheet.row_types(row), sheet.row_values(row), strict=True)
+        yield [None if kind in blank else _xls_value(kind, value, book, package) for kind, value in cells]
 
 
-def _filled(rows: Iterable[Sequence[Any]], room: int) -> Iterator[Row]:
-    """Yield the rows that are not blank; raise ``DocumentError`` if their text is longer than ``room``."""
-    for row in rows:
-        values = {place: value for place, cell in enumerate(row) if (value := _value(cell)) is not None}
-        room -= _size(values)
-        if room < 0:
+def _xls_value(kind: int, value: Any, book: Any, package: Any) -> Any:
+    if kind == package.XL_CELL_DATE:
+        when = package.xldate.xldate_as_datetime(value, book.datemode)
+        return when.time() if value < 1 else when
+    if kind == package.XL_CELL_BOOLEAN:
+        return bool(value)
+    return package.error_text_from_code.get(value) if kind == package.XL_CELL_ERROR else value
+
+
+class _Room:
+    """What a workbook may still hold: characters of text, and blank cells and rows between the filled ones."""
+
+    def __init__(self) -> None:
+        self._text = MAX_TEXT_BYTES
+        self._blank = _MOST_BLANK
+
+    def take(self, blank: int, values: Row) -> None:
+        """Take blank cells and the values of a row; raise ``DocumentError`` if there is no room for them."""
+        self._blank -= blank
+        if self._blank < 0:
+            raise DocumentError(
+                f"more than {_MOST_BLANK:,} blank cells between filled ones; delete what stands far off"
+            )
+        self._text -= _size(values)
+        if self._text < 0:
             raise _too_large()
+
+
+def _filled(rows: Iterable[Sequence[Any]], room: _Room) -> Iterator[Row]:
+    """Yield the rows that are not blank; raise ``DocumentError`` if ``room`` or a sheet has no place for them."""
+    number = taken = 0
+    for number, row in enumerate(rows, 1):
+        if not row and number <= _MOST_ROWS:  # quickly: there may be a million of them
+            continue
+        if number > _MOST_ROWS or len(row) > _MOST_COLUMNS:
+            limits = f"{_MOST_ROWS:,} rows and {_MOST_COLUMNS:,} columns"
+            raise DocumentError(f"damaged: a cell beyond the {limits} of a sheet; get the file again")
+        cells = ((place, _value(cell)) for place, cell in enumerate(row) if cell is not None)
+        values = {place: value for place, value in cells if value is not None}
+        room.take(number - taken + len(row) - len(values), values)
+        taken = number
         if values:
             yield values
+    room.take(number - taken, {})
 
 
 def _size(row: Row) -> int:

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from twinvec.errors import DocumentError, TwinvecError
+from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.lines import long_fields
 from twinvec_qdrant.ingest.reading.columns import RecordColumns
@@ -31,6 +31,7 @@ from twinvec_qdrant.ingest.reading.results import (
     hiding,
     is_unchanged,
     printable,
+    reason_of,
 )
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
@@ -66,8 +67,9 @@ def read_table(path: Path, name: str, prefix: str, columns: RecordColumns) -> It
             raise DocumentError(CHANGED)
     except OSError as error:
         yield Read(hiding(printable(name), f"cannot be read: {error.strerror or error}", prefix), 0)
-    except (TwinvecError, csv.Error, ValueError) as error:  # the file may have changed since its layout was read
-        yield Read(hiding(printable(name), CHANGED if _has_changed(path, before) else str(error), prefix), 0)
+    except Exception as error:  # the file may have changed since its layout was read
+        reason = str(error) if isinstance(error, (csv.Error, ValueError)) else reason_of(error, printable(name))
+        yield Read(hiding(printable(name), CHANGED if _has_changed(path, before) else reason, prefix), 0)
 
 
 def _has_changed(path: Path, before: os.stat_result) -> bool:
@@ -184,8 +186,9 @@ def _read_row(row: list[str], number: int, layout: _Layout, where: tuple[str, in
     name, line = where
     try:
         document = as_document(_document(row, number, layout, prefix, f"{name}/"), number)
-    except TwinvecError as error:
-        return hiding(f"{printable(name)}:{line}", str(error), prefix)
+    except Exception as error:  # one row does not stop the others
+        source = f"{printable(name)}:{line}"
+        return hiding(source, reason_of(error, source), prefix)
     return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)
 
 

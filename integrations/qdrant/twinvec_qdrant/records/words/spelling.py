@@ -19,6 +19,7 @@ MAX_WORDS = 50_000
 
 _SHORTEST = 4
 _LONG = 8
+_MOST_WORDS = 1_000  # different ones of a query that are looked at: nobody types more
 _WORD = re.compile(r"[^\W\d_]+")
 _SURE = 10  # if the vocabulary is full, how many times as frequent as its rarest word a correction has to be
 
@@ -50,14 +51,21 @@ class Speller:
                 self._by_letter.setdefault(plain[0], {})[plain] = (count, word)
 
     def corrections(self, query: str) -> list[Correction]:
-        """Return what is probably misspelt in a query."""
+        """Return what is probably misspelt in a query, as far as its first 1,000 different words go."""
         found = []
+        instead: dict[str, tuple[str, bool] | None] = {}
         for match in _WORD.finditer(query):
-            beside = query[: match.start()][-1:] + query[match.end() :][:1]
-            if len(match[0]) >= _SHORTEST and not any(each.isalnum() or each == "_" for each in beside):
-                instead = self._instead(match[0].lower())
-                if instead is not None:
-                    found.append(Correction(match[0], match.start(), match.end(), *instead))
+            start, end = match.span()
+            beside = query[max(start - 1, 0) : start] + query[end : end + 1]
+            if end - start < _SHORTEST or any(each.isalnum() or each == "_" for each in beside):
+                continue
+            word = match[0].lower()
+            if word not in instead:
+                if len(instead) == _MOST_WORDS:
+                    break
+                instead[word] = self._instead(word)
+            if (correction := instead[word]) is not None:
+                found.append(Correction(match[0], start, end, *correction))
         return found
 
     def _instead(self, word: str) -> tuple[str, bool] | None:
@@ -80,8 +88,11 @@ class Speller:
 def corrected(query: str, corrections: Sequence[Correction], is_right: Callable[[Correction], bool]) -> str:
     """Return the query with its words corrected; a word for which ``is_right`` is true stays."""
     parts, end = [], 0
+    right: dict[str, bool] = {}
     for each in corrections:
-        if not is_right(each):
+        if each.word not in right:
+            right[each.word] = is_right(each)
+        if not right[each.word]:
             parts += [query[end : each.start], each.instead]
             end = each.end
     return "".join([*parts, query[end:]])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from twinvec.errors import DocumentError
 from twinvec_qdrant.ingest.reading.converting import convert
 from twinvec_qdrant.ingest.reading.pdf_pages import damaged, page_texts
 
@@ -22,9 +23,12 @@ def read_pdf_of_version_1(data: bytes) -> tuple[str, tuple[int, ...]]:
     The offsets are empty if PDFium finds no page.
     """
     pages = [text for text, _ in page_texts(data)]
-    text = convert(data, ".pdf", version=1)
-    if text.lstrip().startswith("%PDF-"):  # it was taken for plain text
-        raise damaged()
+    try:
+        text = convert(data, ".pdf", version=1)
+    except DocumentError as error:
+        if pages:
+            raise
+        raise damaged() from error
     return text, _page_starts(pages, text)
 
 

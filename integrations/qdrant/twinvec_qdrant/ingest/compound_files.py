@@ -1,0 +1,81 @@
+"""Compound files (MS-CFB), which .xls and .msg files are: refuse what lets a library read on for ever.
+
+The sectors of a compound file are chained, and a damaged chain may be a circle. xlrd and olefile notice most circles.
+Looked for here are the others, and sizes by which the libraries would go round a circle until the memory is full.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from io import BytesIO, StringIO
+from typing import Any
+
+from twinvec.errors import DocumentError
+from twinvec.support.extras import import_extra
+
+_SECTOR = 512  # bytes: the smallest sector
+_PLACES = _SECTOR // 4  # of sectors in a sector of the allocation table
+_IN_HEADER = 109  # places of sectors of the allocation table that the header has room for
+_COUNTS = struct.Struct("<44x I 16x I 4x I")  # in the header: sectors of the three allocation tables
+_USER_STREAM, _ROOT = 2, 5  # types of entries of the directory
+
+_WORKBOOKS = ("Workbook", "Book")  # names of the stream: of Excel 97 and later, and of Excel 5
+_LINK = re.compile(  # the beginning of a record of MS-XLS: its number (440), its length, a range of cells, and a mark
+    rb"\xb8\x01(?=.{10}\xd0\xc9\xea\x79\xf9\xba\xce\x11\x8c\x82\x00\xaa\x00\x4b\xa9\x0b)", re.DOTALL
+)
+_NO_RECORD = b"\xff\x7f"  # a number that no record has
+
+
+def workbook_stream(data: bytes) -> bytes:
+    """Return the records of a workbook (.xls), without hyperlinks: xlrd writes down each cell of a link, up to 2**32.
+
+    Raises:
+        DocumentError: the file is damaged, or holds no workbook.
+        MissingExtraError: xlrd is missing.
+        Exception: of xlrd, if the file is damaged.
+    """
+    compdoc = import_extra("xlrd.compdoc", "documents", "reading .xls files", "twinvec-qdrant")
+    file = compdoc.CompDoc(data, logfile=StringIO())
+    for name in _WORKBOOKS:
+        _check_small_stream(file, name)
+        memory, begin, size = file.locate_named_stream(name)
+        if memory:
+            return _LINK.sub(_NO_RECORD, memory[begin : begin + size])
+    raise DocumentError("holds no workbook; if it has a password, save it without one")
+
+
+def _check_small_stream(file: Any, name: str) -> None:
+    """Refuse a stream of small sectors that are chained in a circle: xlrd has no end then."""
+    for entry in file.dirlist:
+        if entry.name.lower() != name.lower() or entry.tot_size >= file.min_size_std_stream:
+            continue
+        sector, passed = entry.first_SID, 0
+        while 0 <= sector < len(file.SSAT):
+            sector, passed = file.SSAT[sector], passed + 1
+            if passed > len(file.SSAT):
+                raise DocumentError("damaged: its sectors are chained in a circle; get the file again")
+
+
+def check_message(data: bytes) -> None:
+    """Raise ``DocumentError`` if an Outlook message (.msg) states sizes that are larger than the file.
+
+    Raises:
+        MissingExtraError: olefile is missing.
+        Exception: of olefile, if the file is damaged.
+    """
+    package = import_extra("olefile", "documents", "reading .msg files", "twinvec-qdrant")
+    if len(data) < _COUNTS.size:
+        raise _too_large()
+    sectors = len(data) // _SECTOR
+    table, small_table, table_of_table = _COUNTS.unpack_from(data)
+    if table > _IN_HEADER + 2 * sectors // _PLACES or max(small_table, table_of_table) > sectors:
+        raise _too_large()
+    with package.OleFileIO(BytesIO(data)) as file:
+        streams = [each for each in file.direntries if each and each.entry_type in (_USER_STREAM, _ROOT)]
+        if any(each.size > len(data) for each in streams):
+            raise _too_large()
+
+
+def _too_large() -> DocumentError:
+    return DocumentError("damaged: it is smaller than it says; get the file again")
