@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.reading.converting import convert
-from twinvec_qdrant.ingest.reading.decoding import decode
+from twinvec_qdrant.ingest.reading.decoding import (
+    check_not_binary,
+    check_not_compressed,
+    decode,
+    decode_as_stated,
+    without_escapes,
+)
 from twinvec_qdrant.settings import NEWEST_READING
 
 MAIL_SUFFIX = ".eml"
@@ -35,6 +41,8 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
         DocumentError: not a letter.
         MissingExtraError: the letter has only HTML, and markitdown is missing.
     """
+    if version > 4:
+        check_not_compressed(data)
     message = message_from_bytes(data, policy=policy.default)
     assert isinstance(message, EmailMessage)
     if not any(name in message for name in _HEADERS):
@@ -42,26 +50,31 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
     try:
         part = message.get_body(("plain", "html"))
         is_html = part is not None and part.get_content_type() == "text/html"
-        body = "" if part is None else _text_of(part)
+        body = "" if part is None else _text_of(part, version)
         attachments = [name for each in message.iter_attachments() if (name := each.get_filename())]
     except Exception as error:  # the parser raises many types for odd letters
         if isinstance(error, TwinvecError):
             raise
         raise DocumentError(f"a broken letter: {' '.join(str(error).split()) or type(error).__name__}") from error
+    if not is_html and version > 4:
+        body = without_escapes(body)
     if is_html and body.strip():
         body = convert(body.encode("utf-8", "replace"), ".html", version)  # UTF-7 can give lone surrogates
     payload = _payload(message) | ({"attachments": attachments} if attachments else {})
     return Letter(_header(message, "subject"), body, is_html, payload)
 
 
-def _text_of(part: MIMEPart) -> str:
+def _text_of(part: MIMEPart, version: int) -> str:
     raw = part.get_payload(decode=True)
     data = raw if isinstance(raw, bytes) else b""
-    charset = part.get_content_charset()
+    stated = part.get_content_charset()
     try:
-        text = data.decode(charset or "ascii")
+        text = decode_as_stated(data, stated or "") if version > 4 else data.decode(stated or "ascii")
     except (LookupError, UnicodeDecodeError):  # the stated encoding is wrong
-        text = decode(data)[0]
+        text = None
+    text = decode(data, version)[0] if text is None else text
+    if version > 4:
+        check_not_binary(text)
     return text.replace("\r\n", "\n")
 
 
