@@ -22,10 +22,12 @@ PayloadIndexType = Literal["keyword", "float", "bool", "integer", "datetime", "t
 
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
-NEWEST_READING = 4
+NEWEST_READING = 5
 """Newest version of the reading of files. A collection keeps the version by which its documents were read.
 
-By version 3, ``.ndjson`` files are text, and what is apart in a chapter of an EPUB book may be joined.
+By version 4, an element of a web page whose end tag is left out holds what follows it, a text in UTF-8 with a wrong
+byte is taken for one in another encoding, ISO 8859-1 is not read as Windows-1252, and web pages may be binary files.
+By version 3 also, ``.ndjson`` files are text, and what is apart in a chapter of an EPUB book may be joined.
 By version 2 also, elements of web pages such as ``summary`` and ``option`` are joined, web archives (MHTML) and TOML
 front matter are text, texts keep the escape sequences of terminals, slides their numbers, and workbooks their empty
 sheets.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import inspect
 import re
 import zipfile
 from datetime import UTC, datetime
@@ -9,13 +11,18 @@ from email.utils import format_datetime
 from itertools import pairwise
 
 import pytest
+from bs4 import Tag
+from markitdown.converters import HtmlConverter
 
 import office_files
+from twinvec.errors import DocumentError
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Empty, Failure, read_source
 from twinvec_qdrant.ingest.reading.converting import _without_placeholders, convert
+from twinvec_qdrant.ingest.reading.decoding import decode_as_stated
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
 from twinvec_qdrant.ingest.reading.results import PagedDocument
+from twinvec_qdrant.settings import NEWEST_READING
 
 SENTENCE = "the tea is brewed with water as hot as it gets and then left to stand for a while"
 WORDS = SENTENCE.split()
@@ -200,6 +207,148 @@ def test_a_page_of_navigation_alone_is_apart_too(tmp_path):
         b"<meta charset=latin-1><nav><button>Th\xe9</button><button>Caf\xe9</button></nav>"
     )
     assert read(tmp_path / "a.html").text == "Thé Café"
+
+
+END_TAGS = re.compile("</(p|li|dt|dd|td|th|tr|thead|tbody|tfoot|option|optgroup|caption)>")
+WHOLE = [
+    "<h1>Tea</h1><p>Leaves.</p><p>Water.</p><h2>Milk</h2><p>Cold.</p>",
+    "<ul><li>Tea</li><li>Milk<ul><li>cold</li><li>hot</li></ul></li><li>Water</li></ul><p>End.</p>",
+    "<ol><li><p>Tea</p></li><li><p>Milk</p></li></ol>",
+    "<dl><dt>Tea</dt><dd>green</dd><dd>black</dd><dt>Milk</dt><dt>Cream</dt><dd><p>cold</p></dd><dd>hot</dd></dl>",
+    "<table><caption>Prices</caption><thead><tr><th>Tea</th><th>Price</th></tr></thead><tbody><tr><td>green</td>"
+    "<td>7</td></tr><tr><td><p>black</p></td><td>5</td></tr></tbody><tfoot><tr><td>all</td><td>12</td></tr></tfoot></table>",
+    "<select><optgroup><option>Tea</option><option>Milk</option></optgroup><optgroup><option>Water</option></optgroup></select>",
+    *(
+        f"<p>Tea</p><{name}>Milk</{name}><p>Water</p>"
+        for name in ("blockquote", "div", "pre", "section", "aside", "nav")
+    ),
+]
+
+
+@pytest.mark.parametrize("page", WHOLE)
+def test_a_page_may_leave_out_the_end_tags_that_html_permits_to_leave_out(page):
+    short = END_TAGS.sub("", page)
+    assert len(short) < len(page)
+    assert convert(short.encode(), ".html") == convert(page.encode(), ".html")
+
+
+def test_a_long_page_without_end_tags_keeps_its_headings():
+    page = "<h1>Tea</h1>" + "".join(f"<p>Leaf {number}.\n" for number in range(1200))
+    text = convert(page.encode(), ".html")
+    assert text.split("\n\n")[:3] == ["# Tea", "Leaf 0.", "Leaf 1."]
+    assert text.endswith("Leaf 1199.")
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, NEWEST_READING])
+@pytest.mark.parametrize("name", ["div", "span", "blockquote", "nav"])
+def test_what_is_nested_very_deeply_is_flat_text_or_fails(name, version):
+    page = (f"<{name}>" * 2000 + "Tea<h1>Milk</h1>").encode()
+    if "RecursionError" not in inspect.getsource(HtmlConverter.convert):  # an older markitdown
+        with pytest.raises(DocumentError, match="cannot be converted"):
+            convert(page, ".html", version)
+        return
+    assert convert(page, ".html", version).split() == ["Tea", "Milk"]
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, NEWEST_READING])
+def test_each_element_of_a_page_is_touched_a_fixed_number_of_times(version, monkeypatch):
+    """Beautiful Soup looks for an element among all its siblings before it moves it, which takes quadratic time."""
+    searched = []
+    index = Tag.index
+    monkeypatch.setattr(Tag, "index", lambda self, element: searched.append(element) or index(self, element))
+    part = '<a href="#a">Tea</a> <img src="b" alt="pot"><nav>no</nav><button>buy</button><label>x</label>'
+    page = f"<h1>Tea</h1><p>{part * 100}</p>{'<div>' * 200}"
+    text = convert(page.encode(), ".html", version)
+    assert text.count("Tea") == 101
+    assert text.count("pot") == 100
+    assert len(searched) < 10
+
+
+LABELS = ["iso-8859-1", "ISO-8859-1", "latin-1", "us-ascii", "windows-1252"]
+QUOTED = "I don’t “know” – it costs 5 €"
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_western_labels_mean_windows_1252_as_in_browsers(label, tmp_path):
+    data = QUOTED.encode("cp1252")
+    (tmp_path / "a.html").write_bytes(f"<meta charset={label}><p>".encode() + data)
+    head = f"From: a@example.org\nMIME-Version: 1.0\nContent-Type: text/{{}}; charset={label}\n\n"
+    (tmp_path / "b.eml").write_bytes(head.format("plain").encode() + data)
+    (tmp_path / "c.eml").write_bytes(head.format("html").encode() + b"<p>" + data)
+    (tmp_path / "d.mht").write_bytes(head.format("html").encode() + b"<p>" + data)
+    assert [each.text for each in read_source(tmp_path)] == [QUOTED] * 4
+
+
+def test_a_stated_encoding_is_taken_as_its_larger_successor_or_as_it_is():
+    assert decode_as_stated("①".encode("cp932"), "shift_jis") == "①"
+    assert decode_as_stated("镕".encode("gbk"), "gb2312") == "镕"
+    assert decode_as_stated(b"T\x81\xe9", "iso-8859-1") == "T\x81é"  # no character of Windows-1252
+    assert decode_as_stated("Thé".encode(), "us-ascii") == "Thé"
+    for unknown in ("", "klingon", "hex", "a\0b", "utf-8"):
+        assert decode_as_stated(b"\xff\xe9", unknown) is None
+
+
+@pytest.mark.parametrize(
+    ("encoding", "label", "text"),
+    [
+        ("utf-8", "iso-8859-1", "Thé ☕"),
+        ("shift_jis", "shift_jis", "日本語のお茶"),
+        ("iso-2022-jp", "iso-2022-jp", "日本語のお茶"),
+        ("utf-16-le", "utf-16", "Thé ☕"),
+        ("utf-16", "utf-16", "Thé ☕"),
+        ("utf-32-be", "", "Thé ☕"),
+        ("cp1252", "utf-16", "Thé à quatre heures"),
+        ("euc_jp", "", "ログイン、ログアウト、日本語のお茶"),
+        ("cp1252", "hex", "Thé à quatre heures"),
+    ],
+)
+def test_the_encoding_of_a_page_is_the_one_in_which_browsers_read_it(encoding, label, text):
+    page = f"<!DOCTYPE html><meta charset='{label}'><h1>{text}</h1>".encode(encoding)
+    assert convert(page, ".html") == f"# {text}"
+
+
+def test_a_page_in_utf_8_with_a_broken_byte_is_in_utf_8():
+    page = f"<meta charset=utf-8><p>{'Grüße ' * 9}".encode() + b"K\xffln"
+    assert convert(page, ".html") == "Grüße " * 9 + "K\ufffdln"
+
+
+BINARY = {
+    "compressed with gzip": gzip.compress(b"<h1>Tea</h1>"),
+    "a binary file (it holds NUL bytes)": b"<h1>Tea</h1>\0",
+    "a PDF, and not a web page": b"%PDF-1.4\n<h1>Tea</h1>",
+    "neither text in an encoding": b"\x01\x02\xff\xfe<h1>",
+}
+
+
+@pytest.mark.parametrize("reason", BINARY)
+def test_a_binary_file_with_the_name_of_a_web_page_fails(reason, tmp_path):
+    for name in ("a.html", "b.HTM"):
+        (tmp_path / name).write_bytes(BINARY[reason])
+    found = list(read_source(tmp_path))
+    assert [each.reason.startswith(reason) for each in found] == [True, True], found
+
+
+def test_a_binary_file_with_the_name_of_a_letter_fails(tmp_path):
+    (tmp_path / "a.eml").write_bytes(gzip.compress(b"From: a@example.org\n\nTea"))
+    (tmp_path / "b.eml").write_bytes(b"From: a@example.org\n\nTea\0")
+    (tmp_path / "c.eml").write_bytes(b"%PDF-1.4\n")
+    reasons = [each.reason.partition(" (")[0].partition(":")[0] for each in read_source(tmp_path)]
+    assert reasons == ["compressed with gzip; decompress it, and ingest what it holds", "a binary file", "not a letter"]
+
+
+def test_escape_sequences_of_terminals_are_no_text_of_pages_and_letters(tmp_path):
+    red = "\x1b[31mTea\x1b[0m\x1b"
+    (tmp_path / "a.html").write_text(f"<pre>{red}<b>!</b></pre>")
+    (tmp_path / "b.eml").write_text(f"From: a@example.org\n\n{red[:-1]}")
+    (tmp_path / "c.eml").write_text(f"From: a@example.org\nContent-Type: text/html\n\n<p>{red}<b>!</b>")
+    texts = [each.text for each in read_source(tmp_path)]
+    assert texts == ["```\nTea!\n```", "Tea", "Tea**!**"]
+
+
+def test_what_a_browser_never_shows_is_no_text():
+    page = "<p>Tea<script>a()</script><style>p {}</style><iframe><p>old</iframe></p><noembed>x</noembed>Milk"
+    assert convert(page.encode(), ".html") == "Tea\n\nMilk"
+    assert convert(b"<frameset><frame src=a><noframes><body><p>Tea</body></noframes></frameset>", ".html") == "Tea"
 
 
 def test_a_web_archive_is_the_page_that_it_holds(tmp_path):
@@ -407,6 +556,11 @@ def test_the_chapters_of_a_book_are_read_like_web_pages(tmp_path):
     assert told == "**Title:** All about tea\n**Language:** en"
     parts = ["# Leaves", "A pot", "See there, 1.", "Note 1.", "Note 2.", "Gr\u00fcn.", "A street", "End."]
     assert text.split("\n\n") == parts
+
+
+def test_a_broken_chapter_of_a_book_leaves_out_no_other(tmp_path):
+    office_files.write_epub(tmp_path / "tea.epub", "Tea", ["<p>Leaves.\0</p>", '<p>Water<a id="n"/>, <i>hot</i>.</p>'])
+    assert read(tmp_path / "tea.epub").text.split("\n\n")[1:] == ["Leaves.\ufffd", "Water, *hot*."]
 
 
 def test_a_broken_picture_of_a_book_does_no_harm(tmp_path):

@@ -17,7 +17,7 @@ from twinvec_qdrant.stored_roots import StoredRoot
 from words import WordEncoder
 
 URI = f"data:image/png;base64,{'A' * 120}"
-NEW, THIRD, MIDDLE, OLD = 4, 3, 2, 1
+NEW, FOURTH, THIRD, MIDDLE, OLD = 5, 4, 3, 2, 1
 HUGO = '+++\ntitle = "Leaves"\ndate = 2024-03-01\n+++\nGreen leaves.'
 BOOK = "**Title:** All about tea\n**Language:** en\n\n# Tea\n\n"
 READ = {  # of each version: the texts by path, where they differ from those of the version before
@@ -35,6 +35,10 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "j.xlsx": "## Sheet\n| tea | price |\n| --- | --- |\n| green | 7 |\n\n## Empty\n|\n|  |",
         "k.md": HUGO,
         "l.epub": f"{BOOK}One.Two.",
+        "m.html": "* One* Two",
+        "n.log": "started âœ“ done âœ“ ended âœ“\nâœ",
+        "o.eml": "tea \x96 5 \x80",
+        "p.txt": "20 癈",
     },
     MIDDLE: {
         "a.pdf": "tea is brewed with boiling water\n\nmilk is cold",
@@ -51,9 +55,19 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "j.xlsx": "## Sheet\n| tea | price |\n| --- | --- |\n| green | 7 |",
         "k.md": "Green leaves.",
     },
-    NEW: {"l.epub": f"{BOOK}One.\n\nTwo."},
+    FOURTH: {"l.epub": f"{BOOK}One.\n\nTwo."},
+    NEW: {
+        "m.html": "* One\n* Two",
+        "n.log": "started ✓ done ✓ ended ✓\n\ufffd",
+        "o.eml": "tea – 5 €",
+        "p.txt": "20 °C",
+    },
 }
-CHANGED = {OLD: 11, MIDDLE: len(READ[THIRD]) + 1, THIRD: 1}  # documents that the newest version reads differently
+NUMBER = len(READ[OLD])
+CHANGED = {  # documents that the newest version reads differently
+    version: len({name for each in range(version + 1, NEW + 1) for name in READ[each]})
+    for version in (OLD, MIDDLE, THIRD, FOURTH)
+}
 
 
 def texts(folder, version):
@@ -82,6 +96,11 @@ def folder(tmp_path):
     office_files.write_xlsx(folder / "j.xlsx", [["tea", "price"], ["green", 7]], empty=["Empty"])
     (folder / "k.md").write_text(HUGO)
     office_files.write_epub(folder / "l.epub", "All about tea", ["<h1>Tea</h1><aside>One.</aside><aside>Two.</aside>"])
+    (folder / "m.html").write_text("<ul><li>One<li>Two</ul>")
+    (folder / "n.log").write_bytes("started ✓ done ✓ ended ✓\n✓".encode()[:-1])
+    head = b"From: a@example.org\nSubject: Tea\nContent-Type: text/plain; charset=iso-8859-1\n\n"
+    (folder / "o.eml").write_bytes(head + "tea – 5 €".encode("cp1252"))
+    (folder / "p.txt").write_bytes("20 °C".encode("cp1252"))
     return folder
 
 
@@ -89,7 +108,7 @@ def opened(tmp_path):
     return Collection.open("notes", tmp_path / "store", encoder=WordEncoder(), chunking=False)
 
 
-@pytest.fixture(params=[OLD, MIDDLE, THIRD])
+@pytest.fixture(params=[OLD, MIDDLE, THIRD, FOURTH])
 def old(folder, tmp_path, monkeypatch, request):
     """A collection as an older version made it, and the version of its reading, which the first one does not record."""
     recorded = {} if request.param == OLD else {"reading": request.param}
@@ -114,7 +133,7 @@ def points(collection):
 
 def stored_texts(collection):
     """Return the texts of all documents by id, without the titles that are stored above them."""
-    titles = {"e.eml": "Tea\n\n", "k.md": "Leaves\n\n"}
+    titles = {"e.eml": "Tea\n\n", "o.eml": "Tea\n\n", "k.md": "Leaves\n\n"}
     return {each.id: each.text.removeprefix(titles.get(each.id, "")) for each in collection.get(collection.find())}
 
 
@@ -122,7 +141,7 @@ def counts(report):
     return report.new, report.updated, report.unchanged, report.deleted, report.encoded
 
 
-@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, NEW])
+@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, FOURTH, NEW])
 def test_a_version_reads_files_in_its_way(folder, version):
     for options in ((), (read_ahead,)):
         reading = Root(str(folder)).read(*options)
@@ -145,19 +164,25 @@ def test_an_older_collection_is_unchanged_by_its_own_ingest(folder, old):
     collection, version = old
     before = points(collection)
     for options in ({"dry_run": True}, {}, {"prune": True}):
-        assert counts(collection.ingest(Root(str(folder)), **options)) == (0, 0, 12, 0, 0)
+        assert counts(collection.ingest(Root(str(folder)), **options)) == (0, 0, NUMBER, 0, 0)
         recorded = None if version == OLD and options.get("dry_run") else version
         assert collection._backend.read_metadata().get("reading") == recorded
-    assert counts(collection.ingest(read_source(folder))) == (0, 0, 12, 0, 0)
+    assert counts(collection.ingest(read_source(folder))) == (0, 0, NUMBER, 0, 0)
     assert points(collection) == before
     assert collection.info()["reading"] == version
 
 
-LINES = {"d.md": ("# Tea", 1, 3), "g.log": ("deploy", 1, 2), "k.md": ("Green", 5, 5), "h.mhtml": ("Milk", None, None)}
+LINES = {
+    "d.md": ("# Tea", 1, 3),
+    "g.log": ("deploy", 1, 2),
+    "k.md": ("Green", 5, 5),
+    "h.mhtml": ("Milk", None, None),
+    "n.log": ("started", 1, 2),
+}
 
 
 @pytest.mark.parametrize("name", LINES)
-@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, NEW])
+@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, FOURTH, NEW])
 def test_the_lines_of_a_hit_are_found_in_its_file_by_every_version(folder, version, name):
     """Also without the bytes of an image, without escape sequences, and below a front matter."""
     reading = read_source(folder)
@@ -183,9 +208,9 @@ def test_reindex_brings_an_older_collection_to_the_newest_reading(folder, old):
     collection.reindex()
     assert collection.info()["reading"] == NEW
     report = collection.ingest(Root(str(folder)))
-    assert (report.updated, report.unchanged) == (CHANGED[version], 12 - CHANGED[version])
+    assert (report.updated, report.unchanged) == (CHANGED[version], NUMBER - CHANGED[version])
     assert stored_texts(collection) == texts(folder, NEW)
-    assert counts(collection.ingest(Root(str(folder)))) == (0, 0, 12, 0, 0)
+    assert counts(collection.ingest(Root(str(folder)))) == (0, 0, NUMBER, 0, 0)
 
 
 def test_an_older_collection_without_such_files_reads_them_as_before_the_third_version(folder, tmp_path, monkeypatch):
@@ -194,7 +219,7 @@ def test_an_older_collection_without_such_files_reads_them_as_before_the_third_v
         log = {"path": "g.log", "format": "text"}
         collection.ingest([Document("g.log", READ[OLD]["g.log"], payload=log)])
         report = collection.ingest(Root(str(folder)))
-        assert (report.new, report.unchanged) == (11, 1)
+        assert (report.new, report.unchanged) == (NUMBER - 1, 1)
         assert collection.info()["reading"] == MIDDLE
         assert stored_texts(collection) == texts(folder, MIDDLE)
 
@@ -214,14 +239,14 @@ def test_a_new_collection_records_the_newest_reading_which_a_copy_keeps(folder, 
         collection.push(tmp_path / "other")
     with Collection.open("notes", tmp_path / "other", encoder=WordEncoder()) as copy:
         assert copy.info()["reading"] == NEW
-        assert counts(copy.ingest(Root(str(folder)))) == (0, 0, 12, 0, 0)
+        assert counts(copy.ingest(Root(str(folder)))) == (0, 0, NUMBER, 0, 0)
 
 
 ROWS = '{"id": "r1", "text": "green"}\n{"id": "r2", "text": "black"}\n'
 
 
-@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, NEW])
-def test_json_lines_by_their_other_name_are_records_of_the_newest_version_only(tmp_path, version, monkeypatch):
+@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, FOURTH, NEW])
+def test_json_lines_by_their_other_name_are_records_from_the_fourth_version_on(tmp_path, version, monkeypatch):
     """In an older collection, such a file is one document with all its text, alone and in a folder."""
     path = tmp_path / "notes" / "rows.ndjson"
     path.parent.mkdir()
@@ -235,7 +260,7 @@ def test_json_lines_by_their_other_name_are_records_of_the_newest_version_only(t
             found = {each.partition(":")[2] or each for each in collection.find(source=f"{root.name} alone")} - {
                 "a.pdf"
             }
-            assert found == ({f"{prefix}r1", f"{prefix}r2"} if version == NEW else {"rows.ndjson"})
+            assert found == ({f"{prefix}r1", f"{prefix}r2"} if version >= FOURTH else {"rows.ndjson"})
             assert collection.ingest(Root(str(root)), source=f"{root.name} alone", prune=root != path).encoded == 0
         assert collection.info()["reading"] == version
 

@@ -8,6 +8,7 @@ from operator import length_hint
 
 import pytest
 
+from twinvec.errors import DocumentError
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Collection, Empty, Failure, RecordColumns, Root, read_source
 from twinvec_qdrant.ingest.reading import decoding, tables
@@ -291,6 +292,83 @@ def test_the_encoding_of_a_text_is_guessed_and_told(encoding, tmp_path):
 @pytest.mark.parametrize("word", ["Köln", "Müller", "José", "naïve", "Düsseldorf liegt am Rhein"])
 def test_a_short_text_is_taken_for_the_most_usual_encoding(word):
     assert decoding.decode(word.encode("latin-1")) == (word, "cp1252")
+
+
+WESTERN = [
+    *("10 µm ± 2 °C", "Grüße – “q” €", "„Spaß“", "Het is €5 – één", "©2024 Acme™", "20 °C", "£5", "n° 5", "30 m²"),
+    *("id;name;preis\n1;Tee;5 €\n2;Kaffee;7 €\n", "Größe: 5 µm", "Hyvää päivää", "El niño, ¿qué?", "À l’école"),
+]
+
+
+@pytest.mark.parametrize("text", WESTERN)
+def test_a_short_western_text_is_taken_for_one(text):
+    assert decoding.decode(text.encode("cp1252")) == (text, "cp1252")
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Łódź", "cp1250"),
+        ("Zażółć gęślą jaźń", "cp1250"),
+        ("Ľubica", "cp1250"),
+        ("Příliš žluťoučký kůň", "cp1250"),
+        ("Książka jest dobra", "cp1250"),
+        ("Это проверка кодировки", "cp1251"),
+        ("お茶は10月に飲みます", "cp932"),
+        ("东京", "gb18030"),
+    ],
+)
+def test_what_is_not_western_is_guessed_as_before(text, encoding):
+    data = text.encode(encoding)
+    assert decoding.decode(data) == decoding.decode(data, version=4)
+
+
+GERMAN = "Die Grüße für Jürgen wären schöner, sagte der Bürgermeister.\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (GERMAN.encode() * 9 + "Köln".encode()[:2], GERMAN * 9 + "K\ufffd"),
+        (GERMAN.encode() * 9 + b"tea \xff and\n" + GERMAN.encode(), f"{GERMAN * 9}tea \ufffd and\n{GERMAN}"),
+        ("茶要泡三分钟".encode()[:-1], "茶要泡三分\ufffd"),
+        ("started ✓ done 🎉 ✓\n".encode() + b"\xe2\x9c", "started ✓ done 🎉 ✓\n\ufffd"),
+        ("\ufeffL’été à Besançon, caf".encode() + b"\xc3", "L’été à Besançon, caf\ufffd"),
+    ],
+)
+def test_a_text_in_utf_8_with_a_broken_byte_is_in_utf_8(data, text, tmp_path):
+    (tmp_path / "a.txt").write_bytes(data)
+    (document,) = read_source(tmp_path / "a.txt")
+    assert (document.text, document.payload["encoding"]) == (text, "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("CAFÉ» à la crème\n" * 9, "cp1252"),
+        ("„Spaß“ für alle, sagt É", "cp1252"),
+        ("ﾃｽﾄ", "cp932"),
+        ("SZKÓŁA Ó", "cp1250"),
+    ],
+)
+def test_bytes_that_are_utf_8_by_chance_do_not_make_a_text_utf_8(text, encoding):
+    assert decoding.decode(text.encode(encoding))[1] not in ("", "utf-8")
+
+
+def test_a_binary_file_with_much_utf_8_stays_one():
+    with pytest.raises(DocumentError, match="byte 0xff at 613"):
+        decoding.decode(GERMAN.encode() * 9 + b"\x01\xff\x02")
+
+
+def test_the_byte_that_is_no_text_is_named_by_its_place_in_the_file():
+    with pytest.raises(DocumentError, match="byte 0xc3 at 15"):
+        decoding.decode("\x02 tea, f\u00fcr caf".encode() + b"\xc3", version=4)
+
+
+def test_a_table_in_utf_8_with_a_broken_byte_has_all_rows(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(f"id,text\n1,{'Grüße ' * 9}\n".encode() + b"2,K\xffln\n")
+    assert [each.text for each in read_source(path)] == ["Grüße " * 9, "K\ufffdln"]
 
 
 @pytest.mark.slow

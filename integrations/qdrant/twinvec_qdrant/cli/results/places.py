@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class Places:
         suffix = path.suffix.lower()
         if suffix in SLOW_SUFFIXES and (suffix not in ARCHIVES or payload.get("format") != "text"):
             return None
-        return self._read(path)
+        return self._read(path, str(payload.get("encoding") or ""))
 
     def lines(self, source: str, hit: Hit, start: int, end: int) -> tuple[int, int] | None:
         """Return the first and the last line of ``hit.text[start:end]`` in its file, from 1; None if not found."""
@@ -125,11 +126,16 @@ def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
     return found or [range(len(text))]
 
 
-def _read(path: Path) -> str | None:
+def _read(path: Path, encoding: str) -> str | None:
+    """Return the text of a file; ``encoding`` is what the collection has guessed, and "" if it had not to guess."""
     try:
         if path.stat().st_size > _LARGEST:
             return None
-        text, _ = decode(path.read_bytes())
+        data = path.read_bytes()
+        text, guess = decode(data)
     except (OSError, DocumentError):
         return None
+    if guess != encoding:  # an older collection may have guessed differently
+        with suppress(DocumentError):
+            text, _ = decode(data, version=4)
     return with_line_feeds(text)

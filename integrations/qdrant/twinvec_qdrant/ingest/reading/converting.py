@@ -83,7 +83,7 @@ def _by_markitdown(data: bytes, suffix: str, version: int) -> str:
     is_page = suffix in (*PAGES, *ARCHIVES) and version > 1
     extension = PAGES[0] if suffix in ARCHIVES else suffix
     info = package.StreamInfo(extension=extension, charset="utf-8" if is_page else None)
-    page = page_of_archive(data) if suffix in ARCHIVES else (data, "")
+    page = page_of_archive(data, version) if suffix in ARCHIVES else (data, "")
     if suffix == BOOK and version > 3:
         data = cleaned_book(data, version)
     stream = BytesIO(cleaned(*page, version) if is_page else data)

@@ -1,7 +1,11 @@
 """Decoding: the bytes of a text file -> text.
 
-UTF-8, and UTF-16 and UTF-32 with a byte order mark, are recognised exactly. For all else charset-normalizer ranks the
-encodings that are in use. A short text fits many of them equally well; then the first of ``_IN_USE`` is taken.
+UTF-8, and UTF-16 and UTF-32 with a byte order mark, are recognised exactly. By version 5 of the reading, a text that is
+UTF-8 but for a few bytes is UTF-8, with U+FFFD for what is broken. For all else charset-normalizer ranks the encodings
+that are in use. A short text fits many of them equally well; then the first of ``_IN_USE`` is taken. By version 5, that
+is also the encoding of a text whose letters it shares with Central Europe's, in words as Western Europe has them.
+
+By version 5, a web page or letter that states its encoding is read as browsers read it (WHATWG, Encoding Standard).
 """
 
 from __future__ import annotations
@@ -9,11 +13,14 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from twinvec.errors import DocumentError
+from twinvec_qdrant.settings import NEWEST_READING
 
+_USUAL = "cp1252"
 _IN_USE = (
-    *("cp1252", "cp1250", "iso8859_2", "cp1251", "koi8_r", "cp866", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257"),
+    *(_USUAL, "cp1250", "iso8859_2", "cp1251", "koi8_r", "cp866", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257"),
     *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
 )
 _MARKS = {  # those of UTF-32 first: one of them begins with a mark of UTF-16
@@ -22,6 +29,34 @@ _MARKS = {  # those of UTF-32 first: one of them begins with a mark of UTF-16
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_AS_BROWSERS = {  # an encoding, by Python's name -> the larger one that browsers take for it
+    "ascii": "cp1252",
+    "big5": "big5hkscs",
+    "euc_kr": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "iso8859-1": "cp1252",
+    "iso8859-11": "cp874",
+    "iso8859-9": "cp1254",
+    "shift_jis": "cp932",
+    "tis-620": "cp874",
+}
+_BEGINNINGS = {  # of pages without a mark (XML 1.0, appendix F)
+    b"<\0\0\0": "utf-32-le",
+    b"\0\0\0<": "utf-32-be",
+    b"<\0": "utf-16-le",
+    b"\0<": "utf-16-be",
+}
+_SEVEN_BITS = ("iso-2022-", "hz-")  # encodings in ASCII characters, which are UTF-8 too
+_PDF = b"%PDF-"
+_SHARED = "ÁÂÄÇÉËÍÎÓÔÖÚÜßáâäçéëíîóôöúü"  # letters that are the same bytes in Windows-1250 and Windows-1252
+_WESTERN = re.compile(
+    rf"(?<![{_SHARED}])(?:"
+    rf"(?<=[A-Za-z])[{_SHARED}]{{1,2}}(?![{_SHARED}])|[{_SHARED}]{{1,2}}(?=[A-Za-z])"  # in a word with other letters
+    rf"|(?<![A-Za-z])[{_SHARED}](?![{_SHARED}]))"  # a word of its own
+    r"|[\xa0‘’‚“”„«»–—…•]|(?<![A-Za-z])[§©µ€£¼½¾](?![A-Za-z])|(?<=[\dnN\s])°|(?<=[\s\d])±(?=[\s\d])|^±(?=\d)"
+    r"|(?<=[\dm])[²³]|[®™](?![A-Za-z])|(?<=[\s\d])µ(?=[A-Za-z])"
+)
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))  # control characters that no text has
 _DATA_URI = re.compile(r"(data:[\w.+-]+/[\w.+-]+(?:;[\w.=+-]+)*;base64),[A-Za-z0-9+/=_-]{100,}")
@@ -33,6 +68,19 @@ _ESCAPE = re.compile(  # ECMA-48, as terminals read it: of 7 bits, and without l
     r")"
 )
 _SAMPLE = 64 * 1024  # bytes of lines that are not ASCII: more of them make no better guess
+_UTF_8 = "utf-8-sig"
+_REPLACEMENT = "\ufffd"
+_WHOLE_FOR_BROKEN = 10  # characters of several bytes for each broken one: texts in other encodings have at most a few
+_WHOLE_FOR_CUT = 3  # for the last one, if it is cut off
+_BINARY = "a binary file (it holds NUL bytes) of a format that cannot be converted"
+
+
+class Encoding(NamedTuple):
+    """An encoding, what stands for bytes that are not in it (``errors`` of Python), and whether it is a guess."""
+
+    name: str
+    errors: str = "strict"
+    is_guess: bool = False
 
 
 def without_data_uris(markdown: str) -> str:
@@ -45,66 +93,153 @@ def without_escapes(text: str) -> str:
     return _ESCAPE.sub("", text) if "\x1b" in text else text
 
 
-def decode(data: bytes) -> tuple[str, str]:
+def decode(data: bytes, version: int = NEWEST_READING) -> tuple[str, str]:
     """Return the text of a file, and the name of its encoding if that is a guess, else "".
 
     Raises:
         DocumentError: a binary file, or an encoding that is not known.
     """
-    encoding, guessed = find_encoding(lambda: [data])
+    found = find_encoding(lambda: [data], version)
     try:
-        return data.decode(encoding), encoding if guessed else ""
+        text = data.decode(found.name, found.errors)
     except UnicodeDecodeError as error:
-        raise _unknown(error) from error
+        raise _unknown(error, error.start) from error
+    return text, found.name.removesuffix("-sig") if found.is_guess else ""
 
 
-def find_encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, bool]:
-    """Return the encoding of a text, and whether it is a guess; ``blocks`` opens the text to be read once more.
+def decode_as_stated(data: bytes, encoding: str) -> str | None:
+    """Return the text of a web page or letter that states its encoding; None if it is not in that encoding.
+
+    Browsers read ISO 8859-1 as Windows-1252, in which it has quotation marks, dashes and the euro sign.
+    """
+    try:
+        stated = codecs.lookup(encoding).name
+    except (LookupError, ValueError):  # ValueError: the name holds NUL
+        return None
+    utf_8 = ("utf-8",) if stated == "ascii" else ()
+    for name in (*utf_8, _AS_BROWSERS.get(stated, stated), stated):
+        try:
+            return data.decode(name)
+        except (LookupError, UnicodeError):  # LookupError: "hex" is no encoding of texts
+            continue
+    return None
+
+
+def decode_page(data: bytes, stated: str) -> str | None:
+    """Return the text of a web page that is in Unicode or in the encoding that it states ("" for none); else None.
+
+    Unicode comes first: pages are converted to UTF-8, and state what they were in before.
+
+    Raises:
+        DocumentError: a binary file.
+    """
+    check_not_compressed(data)
+    if unmarked := next((name for mark, name in _BEGINNINGS.items() if data.startswith(mark)), None):
+        return data.decode(unmarked, "replace")
+    if data.startswith(_PDF):
+        raise DocumentError("a PDF, and not a web page; rename it, so that its name ends with .pdf")
+    if not _marked(data):
+        check_not_binary(data.decode("latin-1"))
+    if _is_unicode(data) and not stated.startswith(_SEVEN_BITS):
+        return decode(data)[0]
+    text = decode_as_stated(data, stated)
+    if text is None and (_has_controls(data) or is_utf_8(data)):
+        return decode(data)[0]
+    return text
+
+
+def find_encoding(blocks: Callable[[], Iterable[bytes]], version: int = NEWEST_READING) -> Encoding:
+    """Return the encoding of a text; ``blocks`` opens the text to be read once more.
 
     Errors as for ``decode``.
     """
-    encoding, decoder = "", _decoder("utf-8-sig")
+    encoding, decoder, size = "", _decoder(_UTF_8), 0
     try:
         for block in blocks():
             if not encoding:
-                _check_not_compressed(block)
-                encoding = next((name for mark, name in _MARKS.items() if block.startswith(mark)), "utf-8-sig")
+                check_not_compressed(block)
+                encoding = _marked(block) or _UTF_8
                 decoder = _decoder(encoding)
-            if encoding == "utf-8-sig" and b"\0" in block:
-                raise DocumentError("a binary file (it holds NUL bytes) of a format that cannot be converted")
+            if encoding == _UTF_8 and b"\0" in block:
+                raise DocumentError(_BINARY)
+            size += len(block)
             decoder.decode(block)
         decoder.decode(b"", final=True)
-        return encoding or "utf-8-sig", False
+        return Encoding(encoding or _UTF_8)
     except UnicodeDecodeError as error:
-        if encoding == "utf-8-sig" and (guess := _guess(blocks)):
-            return guess, True
-        raise _unknown(error) from error
+        if encoding == _UTF_8 and version > 4 and _is_nearly_utf_8(blocks):
+            return Encoding(_UTF_8, "replace", is_guess=True)
+        if encoding == _UTF_8 and (guess := _guess(blocks, version)):
+            return Encoding(guess, is_guess=True)
+        raise _unknown(error, size - len(error.object) + error.start) from error
 
 
-def _check_not_compressed(block: bytes) -> None:
-    kind = next((name for mark, name in _COMPRESSED.items() if block.startswith(mark)), None)
+def check_not_compressed(data: bytes) -> None:
+    """Raise ``DocumentError`` if a file begins like a compressed one."""
+    kind = next((name for mark, name in _COMPRESSED.items() if data.startswith(mark)), None)
     if kind:
         raise DocumentError(f"compressed with {kind}; decompress it, and ingest what it holds")
 
 
-def _decoder(encoding: str) -> codecs.IncrementalDecoder:
-    return codecs.getincrementaldecoder(encoding)()
+def check_not_binary(text: str) -> None:
+    """Raise ``DocumentError`` if a text holds NUL."""
+    if "\0" in text:
+        raise DocumentError(_BINARY)
 
 
-def _unknown(error: UnicodeDecodeError) -> DocumentError:
+def _marked(data: bytes) -> str | None:
+    return next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
+
+
+def _is_unicode(data: bytes) -> bool:
+    return bool(_marked(data)) or is_utf_8(data) or _is_nearly_utf_8(lambda: [data])
+
+
+def is_utf_8(data: bytes) -> bool:
+    """Return whether data is UTF-8."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]]) -> bool:
+    """Return whether a text holds characters of several bytes in UTF-8, and is broken at few places or at its end."""
+    decoder = _decoder(_UTF_8, "replace")
+    broken = whole = 0
+    for block in blocks():
+        if _has_controls(block):
+            return False
+        text = decoder.decode(block)
+        wrong = text.count(_REPLACEMENT) - block.count(_REPLACEMENT.encode())
+        broken += wrong
+        whole += len(text) - len(text.encode("ascii", "ignore")) - wrong
+    return whole >= max(broken * _WHOLE_FOR_BROKEN, _WHOLE_FOR_CUT)  # what is cut off is left in the decoder
+
+
+def _decoder(encoding: str, errors: str = "strict") -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder(encoding)(errors)
+
+
+def _unknown(error: UnicodeDecodeError, place: int) -> DocumentError:
     return DocumentError(
         "neither text in an encoding that is in use nor a format that can be converted: byte "
-        f"0x{error.object[error.start]:02x} at {error.start}"
+        f"0x{error.object[error.start]:02x} at {place}"
     )
 
 
-def _guess(blocks: Callable[[], Iterable[bytes]]) -> str | None:
+def _has_controls(block: bytes) -> bool:
+    return len(block.translate(None, _CONTROLS)) < len(block)
+
+
+def _guess(blocks: Callable[[], Iterable[bytes]], version: int) -> str | None:
     """Return the likeliest encoding that can decode everything; None for a binary file."""
     decoders = {name: _decoder(name) for name in _IN_USE}
     sample: list[bytes] = []
     room = _SAMPLE
     for block in blocks():
-        if len(block.translate(None, _CONTROLS)) < len(block):
+        if _has_controls(block):
             return None
         decoders = {name: decoder for name, decoder in decoders.items() if _decodes(decoder, block)}
         for line in block.splitlines() if room > 0 and not block.isascii() else ():
@@ -112,6 +247,8 @@ def _guess(blocks: Callable[[], Iterable[bytes]]) -> str | None:
                 sample.append(line[:room])
                 room -= len(line)
     decoders = {name: decoder for name, decoder in decoders.items() if _decodes(decoder, b"", final=True)}
+    if version > 4 and _USUAL in decoders and _WESTERN.sub("", b"\n".join(sample).decode(_USUAL)).isascii():
+        return _USUAL
     return _likeliest(b"\n".join(sample), list(decoders)) if decoders else None
 
 

@@ -153,7 +153,7 @@ def _document(file: FileBytes) -> Document:
         letter = read_mail(data, version)
         own = {"path": identity, "format": "markdown" if letter.is_markdown else "text"}
         return Document(identity, letter.body, letter.subject, letter.payload | own)
-    text, encoding = decode(data)
+    text, encoding = decode(data, version)
     if version > 2:
         text = without_escapes(text)
     is_markdown = suffix in MARKDOWN_SUFFIXES

@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.reading.converting import convert
-from twinvec_qdrant.ingest.reading.decoding import decode
+from twinvec_qdrant.ingest.reading.decoding import (
+    check_not_binary,
+    check_not_compressed,
+    decode,
+    decode_as_stated,
+    without_escapes,
+)
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.settings import NEWEST_READING
 
@@ -36,6 +42,8 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
         DocumentError: not a letter, or a broken one.
         MissingExtraError: the letter has only HTML, and markitdown is missing.
     """
+    if version > 4:
+        check_not_compressed(data)
     try:
         message = message_from_bytes(data, policy=policy.default)
         assert isinstance(message, EmailMessage)
@@ -43,26 +51,31 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
             raise DocumentError("not a letter: no From, To, Date or Message-ID at its beginning")
         part = message.get_body(("plain", "html"))
         is_html = part is not None and part.get_content_type() == "text/html"
-        body = "" if part is None else _text_of(part)
+        body = "" if part is None else _text_of(part, version)
         attachments = [name for each in message.iter_attachments() if (name := each.get_filename())]
     except TwinvecError:
         raise
     except Exception as error:  # the parser raises many types for odd letters
         raise DocumentError(f"a broken letter: {one_line(error)}") from error
+    if not is_html and version > 4:
+        body = without_escapes(body)
     if is_html and body.strip():
         body = convert(body.encode("utf-8", "replace"), ".html", version)  # UTF-7 can give lone surrogates
     payload = _payload(message) | ({"attachments": attachments} if attachments else {})
     return Letter(_header(message, "subject"), body, is_html, payload)
 
 
-def _text_of(part: MIMEPart) -> str:
+def _text_of(part: MIMEPart, version: int) -> str:
     raw = part.get_payload(decode=True)
     data = raw if isinstance(raw, bytes) else b""
-    charset = part.get_content_charset()
+    stated = part.get_content_charset()
     try:
-        text = data.decode(charset or "ascii")
+        text = decode_as_stated(data, stated or "") if version > 4 else data.decode(stated or "ascii")
     except (LookupError, UnicodeDecodeError):  # the stated encoding is wrong
-        text = decode(data)[0]
+        text = None
+    text = decode(data, version)[0] if text is None else text
+    if version > 4:
+        check_not_binary(text)
     return text.replace("\r\n", "\n")
 
 

@@ -212,7 +212,7 @@ class Root:
         elif kind in _LINES:
             yield from read_records(found.path, found.place, prefix, self.columns)
         elif kind in TABLE_SUFFIXES:
-            yield from read_table(found.path, found.place, prefix, self.columns)
+            yield from read_table(found.path, found.place, prefix, self.columns, version)
         else:
             yield Read(read_file(found.path, found.place, version), found.size)
 

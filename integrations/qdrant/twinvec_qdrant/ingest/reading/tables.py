@@ -21,7 +21,7 @@ from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.lines import long_fields
 from twinvec_qdrant.ingest.reading.columns import RecordColumns
-from twinvec_qdrant.ingest.reading.decoding import find_encoding
+from twinvec_qdrant.ingest.reading.decoding import Encoding, find_encoding
 from twinvec_qdrant.ingest.reading.results import (
     CHANGED,
     NO_TEXT,
@@ -33,6 +33,7 @@ from twinvec_qdrant.ingest.reading.results import (
     printable,
     reason_of,
 )
+from twinvec_qdrant.settings import NEWEST_READING
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
 
@@ -46,7 +47,7 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # text that a number 
 class _Layout:
     """Where a table has what; a column is known by its place in the header."""
 
-    encoding: str
+    encoding: Encoding
     delimiter: str
     header: tuple[str, ...]  # all names are different
     id: int | None  # None numbers the rows
@@ -55,12 +56,14 @@ class _Layout:
     numeric: frozenset[int]  # the columns that hold only numbers
 
 
-def read_table(path: Path, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
+def read_table(
+    path: Path, name: str, prefix: str, columns: RecordColumns, version: int = NEWEST_READING
+) -> Iterator[Read]:
     """Yield the documents of a table; ``name`` is its name in failures, and ``prefix`` comes before the ids."""
     try:
         before = path.stat()
         with long_fields():
-            layout, count = _layout(path, columns)
+            layout, count = _layout(path, columns, version)
         for line, number, row in _rows(path, layout):
             yield Read(_read_row(row, number, layout, (name, line), prefix), before.st_size // max(count, 1))
         if _has_changed(path, before):
@@ -79,9 +82,9 @@ def _has_changed(path: Path, before: os.stat_result) -> bool:
         return True
 
 
-def _layout(path: Path, columns: RecordColumns) -> tuple[_Layout, int]:
-    encoding, _ = find_encoding(lambda: _blocks(path))
-    with path.open(encoding=encoding, newline="") as file:
+def _layout(path: Path, columns: RecordColumns, version: int) -> tuple[_Layout, int]:
+    encoding = find_encoding(lambda: _blocks(path), version)
+    with path.open(encoding=encoding.name, errors=encoding.errors, newline="") as file:
         delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(list(islice(file, _SAMPLE_LINES)))
         file.seek(0)
         rows = _well_formed(csv.reader(file, delimiter=delimiter, strict=True))
@@ -167,7 +170,7 @@ def _places(header: Sequence[str], columns: RecordColumns) -> tuple[int | None, 
 
 def _rows(path: Path, layout: _Layout) -> Iterator[tuple[int, int, list[str]]]:
     """Yield the rows that are not blank with their first lines, and their numbers, from 1 below the header."""
-    with path.open(encoding=layout.encoding, newline="") as file:
+    with path.open(encoding=layout.encoding.name, errors=layout.encoding.errors, newline="") as file:
         rows = csv.reader(file, delimiter=layout.delimiter, strict=True)
         next(rows, None)
         line = rows.line_num + 1

@@ -2,13 +2,20 @@
 
 What leads elsewhere goes: navigation, tables of contents, the addresses of images and of pages of the same site. By
 version 3 of the reading, what a browser shows apart is apart: the converter (markdownify) knows only some elements as
-blocks, and joins the texts of all others. By version 4, the same holds for the chapters of an EPUB book.
+blocks, and joins the texts of all others. By version 4, the same holds for the chapters of an EPUB book. By version 5,
+a page is parsed by libxml2, which knows the end tags that HTML permits to leave out, and is in the encoding in which
+browsers read it.
+
+Beautiful Soup searches all children of an element when it moves one of them. Lists of children are made anew instead
+(``_change``), so that the time is linear in the length of the page.
 """
 
 from __future__ import annotations
 
 import re
 import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage, MIMEPart
 from io import BytesIO
@@ -17,6 +24,8 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from twinvec.errors import DocumentError
+from twinvec.support.extras import import_extra
+from twinvec_qdrant.ingest.reading.decoding import decode_as_stated, decode_page, is_utf_8, without_escapes
 
 PAGES = (".htm", ".html")
 """Endings of the names of web pages."""
@@ -31,7 +40,10 @@ _NAVIGATION = re.compile(
 )
 _CHAPTER = ".xhtml"
 _CONTENT = ("html", "body", "main", "article", "h1")  # no navigation, whatever is said of them
+_UNSEEN = ("iframe", "noembed", "script", "style")
+_NO_FRAMES = re.compile(r"</?noframes[^>]*>", re.IGNORECASE)  # libxml2 takes what is between them for plain text
 _LISTS = ("ul", "ol", "dl")
+_TERMS = ("dt", "dd")
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")  # how the address of another site begins
 _HEADING = re.compile(r"h[1-6]$")
 _WORD = re.compile(r"\w")
@@ -44,7 +56,26 @@ _APART_IN_LINE = (  # controls, and the texts of drawings
 )
 
 
-def page_of_archive(data: bytes) -> tuple[bytes, str]:
+@dataclass(slots=True)
+class _Facts:
+    """What an element of a page holds.
+
+    Attributes:
+        letters: Characters of its texts.
+        linked: Those in links to places of the page; what is in two links counts twice.
+        has_word: Whether a text holds a letter or digit.
+        has_link: Whether an element in it is a link.
+        has_content: Whether an element in it is the content of the page, as ``_CONTENT`` says.
+    """
+
+    letters: int = 0
+    linked: int = 0
+    has_word: bool = False
+    has_link: bool = False
+    has_content: bool = False
+
+
+def page_of_archive(data: bytes, version: int) -> tuple[bytes, str]:
     """Return the HTML of a web archive (MHTML, RFC 2557), and the address that it is from, or "".
 
     The HTML is in UTF-8 if the archive says which encoding it has.
@@ -65,7 +96,7 @@ def page_of_archive(data: bytes) -> tuple[bytes, str]:
         raise DocumentError(f"a broken web archive: {reason}; save the page again") from error
     if part is None or not isinstance(raw, bytes):
         raise DocumentError("a web archive without a page; save the page again")
-    return _in_utf8(raw, part), "".join(address.split())
+    return _in_utf8(raw, part, version), "".join(address.split())
 
 
 def cleaned_book(data: bytes, version: int) -> bytes:
@@ -80,40 +111,61 @@ def cleaned_book(data: bytes, version: int) -> bytes:
                 if is_chapter:
                     raise
                 continue
-            written.writestr(name, cleaned(part, "", version, titled=False) if is_chapter else part)
+            written.writestr(name, _cleaned(_chapter(part, version), "", version) if is_chapter else part)
     return book.getvalue()
 
 
-def _in_utf8(raw: bytes, part: MIMEPart) -> bytes:
-    """Return a page in UTF-8. One whose encoding is not stated, or not that, stays: the page may state it itself."""
+def _chapter(part: bytes, version: int) -> bytes:
     try:
-        return raw.decode(part.get_content_charset() or "utf-8").encode("utf-8", "replace")
+        return _page(part) if version > 4 else part
+    except DocumentError:  # broken: the book's other chapters are read
+        return part.decode("utf-8", "replace").encode()
+
+
+def _in_utf8(raw: bytes, part: MIMEPart, version: int) -> bytes:
+    """Return a page in UTF-8. One whose encoding is not stated, or not that, stays: the page may state it itself."""
+    stated = part.get_content_charset() or "utf-8"
+    try:
+        text = decode_as_stated(raw, stated) if version > 4 else raw.decode(stated)
     except (LookupError, UnicodeDecodeError):
-        return raw
+        text = None
+    return raw if text is None else text.encode("utf-8", "replace")
 
 
-def cleaned(data: bytes, address: str, version: int, *, titled: bool = True) -> bytes:
+def _page(data: bytes) -> bytes:
+    """Return a page in UTF-8, without escape sequences of terminals; errors as for ``cleaned``."""
+    dammit = import_extra("bs4.dammit", "documents", "reading web pages", "twinvec-qdrant")
+    stated = dammit.EncodingDetector.find_declared_encoding(data, is_html=True) or ""
+    wrong = [stated] if stated.startswith(("utf-16", "utf-32")) else []  # in these, it could not have been found
+    text = decode_page(data, "" if wrong else stated)
+    if text is None:
+        found = dammit.UnicodeDammit(data, exclude_encodings=wrong, is_html=True)
+        text = found.unicode_markup or data.decode("utf-8", "replace")
+    return _NO_FRAMES.sub("", without_escapes(text.replace("\x1b<", "<"))).encode("utf-8", "replace")
+
+
+def cleaned(data: bytes, address: str, version: int) -> bytes:
     """Return a web page, in UTF-8, without what leads elsewhere.
 
     A page whose ``address`` is known may name its own site in its links. A page without headings has its title as
-    heading if ``titled``.
+    heading.
+
+    Raises:
+        DocumentError: a binary file, from version 5 on.
     """
-    page = _parsed(data)
+    return _cleaned(_page(data) if version > 4 else data, address, version, titled=True)
+
+
+def _cleaned(data: bytes, address: str, version: int, *, titled: bool = False) -> bytes:
+    page = _parsed(data, version)
     for link in page.find_all("a", href=True) if address else ():
         link["href"] = _on_site(str(link["href"]), address)
-    for image in page.find_all("img"):
-        words = str(image.get("alt") or "")
-        image.replace_with(f" {words} " if words and version > 2 else words)
-    for element in page.find_all(True):
-        if _is_navigation(element):
-            element.extract()
-    for link in page.find_all("a", href=True):
-        del link["title"]
-        if not _ELSEWHERE.match(str(link["href"])):
-            link.unwrap()
+    _change(page, lambda children: [each for child in children for each in _shown(child, version)])
+    facts = _facts(page)
+    _change(page, lambda children: [each for child in children for each in _kept(child, facts)])
     body = page.body or page
     if not body.get_text(strip=True):  # it is nothing else
-        return data if version < 3 else bytes(_set_apart(_parsed(data)).encode("utf-8"))
+        return data if version < 3 else bytes(_set_apart(_parsed(data, version)).encode("utf-8"))
     if titled and page.title and not body.find(_HEADING):
         heading = page.new_tag("h1")
         heading.string = " ".join(page.title.extract().get_text().split())
@@ -121,18 +173,95 @@ def cleaned(data: bytes, address: str, version: int, *, titled: bool = True) -> 
     return bytes((page if version < 3 else _set_apart(page)).encode("utf-8"))
 
 
-def _parsed(data: bytes) -> Any:
+def _parsed(data: bytes, version: int) -> Any:
     from bs4 import BeautifulSoup
 
-    return BeautifulSoup(data, "html.parser", from_encoding="utf-8" if _is_utf8(data) else None)
+    if version > 4:
+        import_extra("lxml", "documents", "reading web pages", "twinvec-qdrant")
+        return BeautifulSoup(data, "lxml", from_encoding="utf-8")
+    return BeautifulSoup(data, "html.parser", from_encoding="utf-8" if is_utf_8(data) else None)
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+def _change(page: Any, change: Callable[[list[Any]], list[Any]]) -> None:
+    """Change the children of each element of a page, those of the innermost elements first."""
+    for element in reversed(_elements(page)):
+        element.contents = change(element.contents)
+    last, following = page, [page]
+    while following:
+        item = following.pop()
+        last.next_element, item.previous_element, last = item, last, item
+        children = getattr(item, "contents", [])
+        for before, child, behind in zip([None, *children], children, [*children[1:], None], strict=False):
+            child.parent, child.previous_sibling, child.next_sibling = item, before, behind
+        following.extend(reversed(children))
+    page.previous_element = last.next_element = None
+
+
+def _elements(page: Any) -> list[Any]:
+    """Return a page and its elements, each one after the element that it is in."""
+    from bs4.element import Tag
+
+    elements = [page]
+    for element in elements:  # the list grows
+        elements.extend(child for child in element.contents if isinstance(child, Tag))
+    return elements
+
+
+def _facts(page: Any) -> dict[int, _Facts]:
+    """Return what each element of a page holds, by its ``id()``."""
+    from bs4.element import CData, NavigableString, Tag
+
+    facts: dict[int, _Facts] = {}
+    for element in reversed(_elements(page)):
+        known = facts[id(element)] = _Facts()
+        for child in element.contents:
+            if isinstance(child, Tag):
+                inner = facts[id(child)]
+                known.letters += inner.letters
+                known.linked += inner.linked
+                known.has_word |= inner.has_word
+                known.has_link |= inner.has_link or child.name == "a"
+                known.has_content |= inner.has_content or child.name in _CONTENT
+            elif type(child) in (NavigableString, CData):  # no comment, and no script
+                known.letters += len(child.strip())
+                known.has_word = known.has_word or bool(_WORD.search(child))
+        if element.name == "a" and _is_inner(element):
+            known.linked += known.letters
+    return facts
+
+
+def _shown(child: Any, version: int) -> list[Any]:
+    """Return what stands for an element or text: for an image, its description."""
+    from bs4.element import NavigableString
+
+    if child.name == "img":
+        words = str(child.get("alt") or "")
+        return [NavigableString(f" {words} " if words and version > 2 else words)]
+    if version > 4 and child.name in _UNSEEN:
+        return []
+    return _terms(child) if version > 4 and child.name in _TERMS else [child]
+
+
+def _terms(child: Any) -> list[Any]:
+    """Return a term or description of a list, and then those in it: libxml2 takes them for parts of the first."""
+    inner = next((place for place, each in enumerate(child.contents) if each.name in _TERMS), None)
+    if inner is None:
+        return [child]
+    child.contents, behind = child.contents[:inner], child.contents[inner:]
+    return [child, *behind]
+
+
+def _kept(child: Any, facts: dict[int, _Facts]) -> list[Any]:
+    """Return what stays of an element or text: nothing of navigation, and no address of the same site."""
+    if child.name is None:
+        return [child]
+    if _is_navigation(child, facts[id(child)]):
+        return []
+    if child.name == "a" and child.get("href") is not None:
+        del child["title"]
+        if not _ELSEWHERE.match(str(child["href"])):
+            return list(child.contents)
+    return [child]
 
 
 def _on_site(link: str, address: str) -> str:
@@ -148,17 +277,14 @@ def _on_site(link: str, address: str) -> str:
     return link if is_elsewhere else urlunsplit(("", "", *parts[2:]))
 
 
-def _is_navigation(element: Any) -> bool:
+def _is_navigation(element: Any, held: _Facts) -> bool:
     """Return whether an element of a page only leads elsewhere, such as a list of the page's own headings."""
     names = [*element.get_attribute_list("class"), element.get("id"), element.get("role")]
     if element.name == "nav" or any(name and _NAVIGATION.fullmatch(name) for name in names):
-        return element.name not in _CONTENT and element.find(_CONTENT) is None
+        return element.name not in _CONTENT and not held.has_content
     if element.name == "a":  # the sign beside a heading
-        return _is_inner(element) and not _WORD.search(element.get_text())
-    if element.name in _LISTS and element.a is not None:
-        linked = sum(len(link.get_text(strip=True)) for link in element.find_all("a") if _is_inner(link))
-        return bool(linked == len(element.get_text(strip=True)))
-    return False
+        return _is_inner(element) and not held.has_word
+    return element.name in _LISTS and held.has_link and held.linked == held.letters
 
 
 def _is_inner(link: Any) -> bool:
@@ -168,17 +294,25 @@ def _is_inner(link: Any) -> bool:
 
 def _set_apart(page: Any) -> Any:
     """Return a page in which the converter takes each block for one, and blanks part what is apart in a line."""
-    from bs4.element import NavigableString
-
     for block in page.find_all(_BLOCKS):
         block.name = "div"
     for menu in page.find_all("menu"):
         menu.name = "ul"
-    for element in page.find_all(_APART_IN_LINE):
-        before, behind = element.previous_sibling, element.next_sibling
-        if type(before) is not NavigableString or not before[-1:].isspace():
-            element.insert_before(" ")
-        if type(behind) is not NavigableString or _WORD.match(behind):  # no blank before a comma
-            element.insert_after(" ")
-    page.smooth()
+    _change(page, _parted)
     return page
+
+
+def _parted(children: list[Any]) -> list[Any]:
+    """Return the children of an element with blanks around those that are apart in a line."""
+    from bs4.element import NavigableString
+
+    parted: list[Any] = []
+    for child, behind in zip(children, [*children[1:], None], strict=False):
+        is_apart = child.name in _APART_IN_LINE
+        before = parted[-1] if parted else None
+        if is_apart and (type(before) is not NavigableString or not before[-1:].isspace()):
+            parted.append(NavigableString(" "))
+        parted.append(child)
+        if is_apart and (type(behind) is not NavigableString or _WORD.match(behind)):  # no blank before a comma
+            parted.append(NavigableString(" "))
+    return parted
