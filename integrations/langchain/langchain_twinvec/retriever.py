@@ -17,7 +17,7 @@ from langchain_twinvec.documents import document_of
 from twinvec import Retriever, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode
-from twinvec.retrieval.retrieve_rerank import without_passages
+from twinvec.retrieval.retrieve_rerank import OWN_OPTIONS, without_passages
 from twinvec.support.checks import check_choice, refuse_unknown
 from twinvec_qdrant import all_of, understood_filter
 
@@ -76,7 +76,8 @@ class TwinvecRetriever(BaseRetriever):
         **search_kwargs: Any,
     ) -> list[Document]:
         given = {**self.search_kwargs, **search_kwargs}
-        refuse_unknown({name: given[name] for name in given if not _takes(self.retriever.search, name)})
+        own = OWN_OPTIONS if self.reranker is not None else frozenset[str]()
+        refuse_unknown({name: given[name] for name in given.keys() - own if not _takes(self.retriever.search, name)})
         options = {**without_passages(self.retriever), **given}  # documents have none
         limit = self.k if k is None else k
         search: Retriever = self.retriever

@@ -97,7 +97,7 @@ def restore_collection(
 
 
 class TemporaryBackup(TemporaryFolder):
-    """A backup in a folder for temporary files, until ``remove``; ``packed`` sends it on.
+    """A backup in a temporary folder: ``packed`` yields it as a tar archive, and ``remove`` deletes it.
 
     The folder is on the disk of the store if there is room, and else where the environment variable ``TMPDIR`` says.
     Arguments and errors are those of ``backup_collection``.

@@ -570,10 +570,10 @@ class Collection:
         return found if member is None else [each for each in found if member.has(each)]
 
     def sample(self, limit: int) -> list[StoredChunk]:
-        """Return at most ``limit`` chunks of committed documents, drawn at random; needs no tenant.
+        """Return at most ``limit`` chunks of committed documents, chosen by a hash of document id and chunk number.
 
-        A hash of the document's id and of the chunk's number decides: a second call draws the same chunks, a larger
-        limit only adds some, and a document that comes later moves none but the last ones.
+        The same call returns the same chunks, and a larger limit adds to them. A new document can displace only the
+        last ones. Needs no tenant.
         """
         check_limit(limit)
         return sampled_chunks(self._backend, limit)

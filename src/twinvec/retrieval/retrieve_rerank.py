@@ -20,6 +20,9 @@ from twinvec.support.checks import check_methods
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_texts
 
+OWN_OPTIONS = frozenset({"offset", "min_relevance", "passages"})
+"""Options of a search that ``RetrieveRerank`` takes itself, whatever its retriever takes."""
+
 
 @runtime_checkable
 class BatchReranker(Reranker, Protocol):

@@ -65,6 +65,23 @@ def test_an_argument_that_the_search_does_not_take_is_named(index, maxsim) -> No
     assert TwinvecRetriever(retriever=reranking).invoke(QUESTION, mode="sparse")
 
 
+def test_a_reranker_brings_the_options_of_retrieve_rerank(index, encoder) -> None:
+    class Plain:
+        def search(self, query, limit=10, *, filter=None):
+            return index.search(query, limit, filter=filter)
+
+    reranker = MaxSimReranker(encoder)
+    expected = [hit.id for hit in RetrieveRerank(Plain(), reranker).search(QUESTION, 2, offset=1)]
+    options = {"offset": 1, "min_relevance": None, "passages": False}
+    for retriever in (Plain(), index):
+        documents = TwinvecRetriever(retriever=retriever, reranker=reranker, k=2, search_kwargs=options).invoke(
+            QUESTION
+        )
+        assert [document.id for document in documents] == expected
+    with pytest.raises(ConfigurationError, match=r"^unknown arguments: offset$"):
+        TwinvecRetriever(retriever=Plain(), search_kwargs={"offset": 1}).invoke(QUESTION)
+
+
 def test_reranking_gives_what_retrieve_rerank_gives(index, encoder) -> None:
     reranker = MaxSimReranker(encoder)
     documents = TwinvecRetriever(retriever=index, reranker=reranker, k=2, candidates=3).invoke(QUESTION)

@@ -367,6 +367,16 @@ def test_pages_of_other_origins_are_refused(origin):
     assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_pages_of_other_sites_cost_nothing_by_a_get_without_an_origin(site):
+    """A browser sends no Origin for a picture, whose address may be that of a backup."""
+    answer = client().get("/v1/models", headers={"Sec-Fetch-Site": site})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
+    for own in ("same-origin", "none"):
+        assert client().get("/v1/models", headers={"Sec-Fetch-Site": own}).status_code != 403
+    assert client().get("/", headers={"Sec-Fetch-Site": site}).status_code != 403, "a link to the page"
+
+
 def test_a_name_made_to_point_here_reads_nothing():
     """DNS rebinding: Host and Origin agree, and are of another site."""
     answer = client().get("/openapi.json", headers={"Host": "evil.example:6380", "Origin": "http://evil.example:6380"})

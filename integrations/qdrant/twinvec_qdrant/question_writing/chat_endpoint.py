@@ -17,6 +17,7 @@ import tenacity
 
 from twinvec.errors import ConfigurationError, ModelError
 from twinvec.support.checks import number, shortened, string
+from twinvec_qdrant.serving.client import LOOPBACK
 from twinvec_qdrant.stores.server.errors import BUSY, retry_after_seconds
 
 KEY_VARIABLE, OPENAI_KEY_VARIABLE = "TWINVEC_LLM_KEY", "OPENAI_API_KEY"
@@ -27,7 +28,7 @@ _CONNECT_SECONDS = 10.0
 _GROWING = tenacity.wait_random_exponential(multiplier=1.0, max=30.0)  # pauses between tries
 _SHOWN = 10  # names of models
 _FOREIGN = (
-    "what answers there is no OpenAI-compatible endpoint: check the address, which mostly ends in /v1, such as "
+    "the server at this address is not OpenAI-compatible: check the address, which usually ends in /v1, such as "
     "http://localhost:11434/v1 for Ollama"
 )
 _REMEDIES = {
@@ -55,6 +56,10 @@ class ChatEndpoint:
         self.url = checked_url(url)
         self.model = string(model, "model")
         self._key = _checked_key(key or key_for(self.url))
+        if self._key and not _may_have_key(self.url):
+            raise ConfigurationError(
+                f"{self.url}: the key would go to another host without encryption: use https, or unset {KEY_VARIABLE}"
+            )
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         limits = httpx.Timeout(number(seconds, "seconds", least=0), connect=_CONNECT_SECONDS)
         self._client = httpx.Client(headers=headers, timeout=limits)
@@ -171,6 +176,12 @@ def key_for(url: str) -> str | None:
     if not (key := os.environ.get(OPENAI_KEY_VARIABLE)):
         raise ConfigurationError(f"OpenAI wants a key: set {OPENAI_KEY_VARIABLE} or {KEY_VARIABLE}")
     return key
+
+
+def _may_have_key(url: str) -> bool:
+    """Return whether a key is safe on its way to an address: encrypted, or on this machine."""
+    parsed = httpx.URL(url)
+    return parsed.scheme == "https" or parsed.host in LOOPBACK
 
 
 def _checked_key(key: str | None) -> str:

@@ -32,8 +32,8 @@ _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _MARK = re.compile(
     r"^[*_]*(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|q(?:uestion)?\s*:|[-*\u2022\u2013\u2014>#]+)[*_]*\s+", re.I
 )
+_APOSTROPHES = "'\u2019"
 _QUOTES = "\"'`*\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d"
-_QUOTED = re.compile(rf"^[{_QUOTES}]+\s*(.*?)\s*[{_QUOTES}]+$")
 
 
 def is_long_enough(chunk: StoredChunk) -> bool:
@@ -76,7 +76,7 @@ def questions_of(answer: str, most: int) -> list[str]:
     People also search by key words, so a question mark is not needed. If enough lines have one, they are taken.
     """
     text = _THOUGHT.sub("", answer).rpartition("</think>")[2].encode(errors="replace").decode()
-    lines = (_QUOTED.sub(r"\1", _MARK.sub("", line.strip())) for line in text.splitlines())
+    lines = (_unquoted(_MARK.sub("", line.strip())) for line in text.splitlines())
     found = [line for line in lines if line and not line.endswith((":", "\uff1a"))]
     asking = [line for line in found if line.endswith(("?", "\uff1f", "\u061f"))]
     return (asking if len(asking) >= most else found)[:most]
@@ -91,6 +91,14 @@ def is_copied(question: str, chunk: StoredChunk) -> bool:
     """Return whether a question stands in its chunk, or nearly so."""
     asked = normalised(question).rstrip("?.!\uff1f\u3002 ")
     return _words(asked) >= _LEAST_COPIED and partial_ratio(asked, normalised(chunk.text)) >= _COPIED
+
+
+def _unquoted(line: str) -> str:
+    """Return a line without the quotes around it, unless these are quotes of its first and its last words."""
+    inner = line.strip(_QUOTES)
+    ends = {line[:1], line[-1:]}
+    is_quoted = ends <= set(_QUOTES) and not any(each in inner for each in ends - set(_APOSTROPHES))
+    return inner.strip() if is_quoted else line
 
 
 def _words(text: str) -> int:

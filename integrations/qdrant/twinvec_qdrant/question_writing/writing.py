@@ -39,6 +39,7 @@ from twinvec_qdrant.question_writing.prompting import is_long_enough, prompt_for
 from twinvec_qdrant.records.documents import StoredChunk
 from twinvec_qdrant.records.schema import digest
 
+_DIGITS = 8  # of the job in the name of the file with its answers
 _FIRST = 20  # answers after which a language model that writes no questions ends the run
 
 
@@ -73,7 +74,7 @@ class QuestionReport:
     Attributes:
         passages: Chunks that were drawn and have enough words.
         short: Chunks that were drawn and left out, as they have too few words to ask about.
-        asked: Chunks that this call asked about; an interrupted one has asked about the others.
+        asked: Chunks that this call asked about, without those whose answers an earlier run received.
         unanswered: Chunks whose answer was empty, was cut, or held no question.
         questions: Questions that the answers held.
         malformed: Questions that were dropped, as they have one word or are very long.
@@ -123,7 +124,7 @@ def write_questions(
         options: How questions are made.
         like: Real questions, of which the language model gets some as examples.
         model: Name of the language model: a partial file of another one is refused. If it is given, the answers are
-            kept in OUTPUT.answers, and a later run takes them from there.
+            kept beside the output, in a file that ends in ".answers", and a later run takes them from there.
         parallel: Number of prompts asked at once.
         progress: Show progress: a bar on a terminal, a line a minute elsewhere.
 
@@ -149,10 +150,12 @@ def write_questions(
     def answer(chunk: StoredChunk) -> str | None:
         return _checked(ask(prompt_for(chunk, chosen.each, examples)))
 
-    kept = path.with_name(f"{path.name}.answers") if model else None
+    kept = path.with_name(f"{path.name}.{job[:_DIGITS]}.answers") if model else None
     with file.locked():
+        _check_free(path)
         if not file.begun:
-            _check_free(path, folder)
+            for each in judged_files(folder) if folder else ():
+                _check_free(each)
             if kept is not None:
                 file.take(kept)
         if chosen.keep_rank:
@@ -176,12 +179,11 @@ def write_questions(
     return report
 
 
-def _check_free(output: Path, folder: Path | None) -> None:
-    """Refuse to write over files that an earlier run, or somebody else, has made."""
-    for path in (output, *(judged_files(folder) if folder else ())):
-        check_output_folder(path.parent)
-        if path.exists():
-            raise ConfigurationError(f"{path}: exists already; remove it, or name another")
+def _check_free(path: Path) -> None:
+    """Refuse to write over a file that an earlier run, or somebody else, has made."""
+    check_output_folder(path.parent)
+    if path.exists():
+        raise ConfigurationError(f"{path}: exists already; remove it, or name another")
 
 
 def _check_searchable(collection: Collection, tenant_key: str | None) -> None:

@@ -49,7 +49,8 @@ _ERRORS: dict[str, type[TwinvecError]] = {
 }
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 600.0  # once the process is known to be there: a search or an ingest may take its time
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_PREPARED_SECONDS = 6 * 3600.0
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NEEDS_KEY, _BUSY = (401, 403), 429
 _OF_OLDER_VERSION = ("not_found", "method_not_allowed")  # it has no such path, or no such method there
 
@@ -107,7 +108,9 @@ class ServerClient:
         return self._again(partial(self._asked, "DELETE", path, None, self._authorized()))
 
     def download(self, path: str) -> Content:
-        """Return the content of an answer that may be large."""
+        """Return the content of an answer that may be large, and that the process may prepare for hours."""
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(_PREPARED_SECONDS)
         return self._again(partial(self._answered, "GET", path, None, self._authorized()))
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,7 +211,7 @@ class ServerClient:
         key = _key()
         if key is None:
             return self._headers
-        if self._process.certificate is None and self._host not in _LOOPBACK:
+        if self._process.certificate is None and self._host not in LOOPBACK:
             raise ConfigurationError(
                 f"{self._process.address}: the key would go to another host without encryption; use a Python client "
                 "over https, or stop that process"

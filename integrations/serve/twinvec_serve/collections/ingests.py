@@ -138,9 +138,9 @@ class Ingests:
 
     @contextmanager
     def answering_closes(self, opened: Collection | None = None) -> Iterator[None]:
-        """Raise what a client learns of a call that failed since its collection, ``opened``, was closed under it.
+        """Translate the error of a call whose collection, ``opened``, was closed while the call ran.
 
-        CollectionNotFoundError if the collection is dropped, and ServerStopsError if the server ends.
+        Raise CollectionNotFoundError if the collection is dropped, and ServerStopsError if the server ends.
         """
         try:
             yield

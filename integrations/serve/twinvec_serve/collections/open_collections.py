@@ -206,6 +206,10 @@ class OpenCollections:
                 await self.run(drop_collection, name, **self._place)
             except CollectionNotFoundError:
                 raise await self._not_found(name) from None
+            except TwinvecError:
+                if opened is not None:  # it is still there
+                    self.ingests.dropped.discard(opened)
+                raise
 
     @asynccontextmanager
     async def kept(self, name: str) -> AsyncIterator[None]:

@@ -23,6 +23,8 @@ from twinvec_serve.settings import ServeSettings
 
 _PORTS = {"http": 80, "https": 443}
 _AUTHORITY = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^\[\]:/@?#\s]+)(:(?P<port>\d{1,5}))?")
+_COSTLY = ("/v1/", "/v2/", "/mcp")
+_OTHER_SITES = frozenset({"cross-site", "same-site"})  # what browsers say of a request by a page of another origin
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 _REMEMBERED = 256  # names and addresses, whose reading takes a tenth of a short request
@@ -88,13 +90,23 @@ class CheckedAddresses:
                 code="unknown_host",
                 status=421,
             )
-        for each in _values(scope, b"origin"):
+        origins = _values(scope, b"origin")
+        for each in origins:
             if not _is_origin_of(each, served):
                 raise RequestError(
                     "a page of another origin may not use this server; start it with --allow-origin and that origin",
                     code="foreign_origin",
                     status=403,
                 )
+        # a page can send a GET without an Origin, as for a picture, which reads nothing but may cost a backup
+        if (
+            not origins
+            and scope["path"].startswith(_COSTLY)
+            and _OTHER_SITES.intersection(_values(scope, b"sec-fetch-site"))
+        ):
+            raise RequestError(
+                "a page of another site may not send requests to this server", code="foreign_origin", status=403
+            )
 
     def _served_at(self, name: str, port: int | None) -> frozenset[Origin]:
         """Return where the server is reached: at the address that a request came in by, and at those allowed."""

@@ -20,8 +20,8 @@ A filter is a mapping, as in JSON. All of its entries must hold:
     text                      the text has all of these words, in any order
     phrase                    the text has these words one after another
 
-``and``, ``or``, ``not`` and the operators may begin with ``$``, as in MongoDB. An empty list is taken as it is: ``in``
-and ``or`` hold for no document, ``not_in`` and ``and`` for every one.
+``and``, ``or``, ``not`` and the operators may begin with ``$``, as in MongoDB. An empty list
+is allowed: ``in`` and ``or`` then match no document, ``not_in`` and ``and`` match every document.
 
 Keys: ``author.name`` is the key ``name`` of the mapping ``author``, or of a mapping in the list ``author``;
 ``author[].name`` is only the latter. A key has at most five parts. ``id`` is the document's own id, and ``.id`` the key

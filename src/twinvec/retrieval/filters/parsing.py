@@ -84,13 +84,17 @@ def _combines(key: str, wanted: object) -> bool:
     if key == "not":
         ranged = isinstance(wanted, Mapping) and wanted and set(wanted) <= set(_BOUNDS)
         return _holds_filters(wanted) and not ranged
-    return key in ("and", "or") and (wanted in ([], ()) or _holds_filters(wanted)) and not _is_operators(wanted)
+    return key in ("and", "or") and (_is_empty_list(wanted) or _holds_filters(wanted)) and not _is_operators(wanted)
 
 
 def _holds_filters(wanted: object) -> bool:
     if isinstance(wanted, (list, tuple)):
         return any(isinstance(each, Mapping) for each in wanted)
     return isinstance(wanted, Mapping)
+
+
+def _is_empty_list(wanted: object) -> bool:
+    return isinstance(wanted, (list, tuple)) and not wanted
 
 
 def _is_operators(wanted: object) -> bool:

@@ -42,6 +42,16 @@ def test_an_answer_may_be_empty_or_cut(chat, answer, expected):
     assert ChatEndpoint(chat.url, "small")(PROMPT) == expected
 
 
+@pytest.mark.parametrize("url", ["http://api.openai.com/v1", "http://10.0.0.5:8000/v1"])
+def test_a_key_goes_to_no_other_host_without_encryption(url, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with pytest.raises(ConfigurationError, match="without encryption: use https") as caught:
+        ChatEndpoint(url, "small", None if "openai" in url else KEY)
+    assert KEY not in str(caught.value)
+    ChatEndpoint("http://10.0.0.5:8000/v1", "small")
+    ChatEndpoint("https://api.openai.com/v1", "small")
+
+
 def test_the_key_comes_from_the_environment(chat, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "of OpenAI only")
     ChatEndpoint(chat.url, "small")(PROMPT)
@@ -102,11 +112,11 @@ def test_a_password_in_the_address_is_refused_and_not_quoted():
             refusal(404, {"message": "no such model"}),
             "the model 'smal' is not known; there are small, large, tiny-instruct .*no such model",
         ),
-        (refusal(302, b"", Location="https://elsewhere.example"), "no OpenAI-compatible endpoint"),
-        (refusal(200, b"<html>hello</html>"), "no OpenAI-compatible endpoint"),
-        (refusal(200, b"[]"), "no OpenAI-compatible endpoint"),
-        (refusal(200, {"choices": []}), "no OpenAI-compatible endpoint"),
-        (refusal(200, {"error": {"message": "overloaded"}}), r"no OpenAI-compatible.*\(the server: overloaded\)"),
+        (refusal(302, b"", Location="https://elsewhere.example"), "not OpenAI-compatible"),
+        (refusal(200, b"<html>hello</html>"), "not OpenAI-compatible"),
+        (refusal(200, b"[]"), "not OpenAI-compatible"),
+        (refusal(200, {"choices": []}), "not OpenAI-compatible"),
+        (refusal(200, {"error": {"message": "overloaded"}}), r"not OpenAI-compatible.*\(the server: overloaded\)"),
     ],
 )
 def test_a_refusal_says_what_to_do_and_is_not_retried(chat, answer, told):

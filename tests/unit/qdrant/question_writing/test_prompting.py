@@ -32,6 +32,8 @@ def chunk(text=BODY, heading="", title="", identity="a"):
         ("**Question 1:** How?\n**When?**", ["How?", "When?"]),
         ("\"How?\"\n'When?'\n“Wie?”\n«Quand ?»\n「いつ」", ["How?", "When?", "Wie?", "Quand ?", "いつ"]),
         ('What is "the aquarium" to you?', ['What is "the aquarium" to you?']),
+        ('"A" vs "B"\n“What’s up?”', ['"A" vs "B"', "What’s up?"]),
+        ('"' + " " * 20_000 + "x", ['"' + " " * 20_000 + "x"]),  # a looping model; once half an hour's work
         ("<think>1. No?\nhm</think>\nHow?", ["How?"]),
         ("thought without a beginning</think>How?", ["How?"]),
         ("<think>cut off\n1. How?", []),

@@ -260,9 +260,22 @@ def test_answers_are_paid_for_once_also_after_the_end(filled, tmp_path):
     write_questions(filled, other := Model(), output, model="large")
     assert len(other.prompts) == all_of_them.passages, "the answers of another model are not used"
     assert output.read_bytes() == whole
+    output.unlink()
+    write_questions(filled, model, output, model="small")
+    assert len(model.prompts) == all_of_them.passages, "the answers of the first model are still there"
     unnamed = tmp_path / "unnamed.jsonl"
     write_questions(filled, model, unnamed, options=QuestionOptions(passages=8))
-    assert not unnamed.with_name("unnamed.jsonl.answers").exists()
+    assert not list(tmp_path.glob("unnamed*.answers"))
+
+
+def test_a_resumed_run_writes_over_nothing(filled, tmp_path):
+    output = tmp_path / "pairs.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        write_questions(filled, DyingModel(5), output, parallel=1)
+    output.write_text("precious")
+    with pytest.raises(ConfigurationError, match=r"pairs\.jsonl: exists already"):
+        write_questions(filled, Model(), output)
+    assert output.read_text() == "precious"
 
 
 def test_a_truncated_line_of_the_partial_file_is_asked_for_again(filled, tmp_path):

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from twinvec.errors import DocumentError
+from twinvec.errors import DocumentError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
@@ -42,6 +42,7 @@ from twinvec_qdrant.settings import NEWEST_READING
 
 _NO_TEXT_IN_PDF = "holds no text, perhaps only images; recognise its text first (OCR)"
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
+_NOT_REGULAR = "not a regular file"
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 _WITHOUT_TEXT = {  # kind of file -> endings; such a file that does not decode is empty, and people expect it to be
     "picture": ".avif .bmp .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp",
@@ -109,7 +110,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
         DocumentError: not a regular file, larger than ``limit``, or changed while it was read.
     """
     if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
-        raise DocumentError("not a regular file")
+        raise DocumentError(_NOT_REGULAR)
     with path.open("rb") as file:
         before = os.fstat(file.fileno())
         if before.st_size > limit:
@@ -128,7 +129,8 @@ def _or_failure(identity: str, suffix: str, work: Callable[[], T]) -> T | Failur
         return Failure(printable(identity), f"cannot be read: {error.strerror or error}")
     except Exception as error:  # parsers of damaged files raise many types, and one file does not stop the others
         reason = reason_of(error, printable(identity))
-        if suffix in _KINDS:
+        is_unread = not isinstance(error, TwinvecError) or reason in (_NOT_REGULAR, CHANGED)
+        if suffix in _KINDS and not is_unread:
             return Empty(printable(identity), f"a {_KINDS[suffix]}, which {NO_TEXT}")
         return Failure(printable(identity), reason)
 

@@ -48,7 +48,8 @@ def _members(folder: Path) -> Iterator[bytes]:
 def unpack(archive: Any, folder: Path) -> None:
     """Unpack an archive, which has a method ``read``, into a folder, and nothing beside it.
 
-    Raise ``StoreCorruptError`` if the archive is not whole.
+    Raise ``StoreCorruptError`` if the archive cannot be read. One that was cut between two files can be read: the
+    checksums of the backup tell what it lacks.
     """
     try:
         with _WithHoles.open(fileobj=archive, mode="r|", bufsize=_PIECE) as files:
