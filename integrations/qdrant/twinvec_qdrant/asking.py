@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from twinvec.errors import ConfigurationError, FilterError
 from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, relevant, unknown_texts
 from twinvec.retrieval.documents import check_ids
-from twinvec.retrieval.filters import matches_all, parse_filter
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
 from twinvec_qdrant.search.named_ids import named_ids, other_forms
@@ -307,6 +306,8 @@ def delete_documents(
         FilterError: as for ``Collection.find``, or every document satisfies the filter.
         ConfigurationError: as for ``Collection.find``.
     """
+    from twinvec.retrieval.filters import matches_all, parse_filter  # searches that a server answers start without it
+
     if filter is not None and matches_all(parse_filter(filter)):
         raise FilterError(
             "every document satisfies the filter; to delete them all, delete their source, or drop the collection"

@@ -45,7 +45,7 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = 
     for column in columns:
         flush_right = column in numbers
         made.add_column(
-            escaped(column),
+            _escaped_lines(column),
             justify="right" if flush_right else "left",
             no_wrap=flush_right,
             overflow="fold",

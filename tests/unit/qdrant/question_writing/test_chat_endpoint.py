@@ -129,7 +129,7 @@ def test_a_refusal_says_what_to_do_and_is_not_retried(chat, answer, told):
 
 
 def test_a_wrong_path_is_told_from_an_unknown_model(chat):
-    with pytest.raises(ConfigurationError, match="mostly ends in /v1"):
+    with pytest.raises(ConfigurationError, match="usually ends in /v1"):
         ChatEndpoint(chat.url.removesuffix("/v1"), "small")(PROMPT)
 
 
