@@ -98,7 +98,7 @@ def seed_of(suffix: str, folder: Path) -> bytes:
 
 @contextmanager
 def limited():
-    """End the process, with the stack, if the block takes too long: a loop in a library cannot be interrupted."""
+    """Print the stack and end the process if the block takes too long. A loop in a library cannot be interrupted."""
     faulthandler.dump_traceback_later(MOST_SECONDS, exit=True)
     try:
         yield

@@ -18,6 +18,7 @@ from twinvec.errors import InputError
 from twinvec.evaluation.models.text_model import TextModel, encode_pairs
 from twinvec.evaluation.statistics import FOLDS, RESAMPLES, Interval, Values, interval
 from twinvec.evaluation.tsv import data_name, read_columns
+from twinvec.support.checks import listed
 from twinvec.support.extras import import_extra
 
 _SHOWN = 20
@@ -113,9 +114,8 @@ def _parse_label(text: str, place: str) -> str:
 def _check_labels(data: NliSet, known: Sequence[str], where: str) -> None:
     unknown = sorted(set(data.labels) - set(known))
     if unknown:
-        labels = sorted(set(known))
-        shown = ", ".join(map(repr, labels[:_SHOWN])) + (f" and {len(labels) - _SHOWN} more" if labels[_SHOWN:] else "")
-        raise InputError(f"{data.name}: {where} does not know the label {unknown[0]!r}; it knows {shown}")
+        labels = listed([repr(label) for label in sorted(set(known))], _SHOWN)
+        raise InputError(f"{data.name}: {where} does not know the label {unknown[0]!r}; it knows {labels}")
 
 
 def _folds(data: NliSet) -> list[tuple[Any, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
 from pathlib import Path
@@ -32,6 +32,12 @@ def shown(value: object) -> str:
 def shortened(text: str) -> str:
     """Return a text for a message; of a long one, its two ends."""
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN // 2]}...{text[-_MOST_SHOWN // 4 :]}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return at most ``most`` names for a message, and the number of the others: "a, b and 1,203 more"."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def plain_scalar(value: Any) -> Any:

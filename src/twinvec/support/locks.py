@@ -1,4 +1,4 @@
-"""Locks that the system releases when their process dies: of a file, and of a folder for temporary files."""
+"""Locks of a file and of a temporary folder. The system releases them when the process that holds them dies."""
 
 from __future__ import annotations
 

@@ -9,5 +9,5 @@ import models
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """A tiny model with its graph, so that a server of it starts without torch."""
+    """A tiny model, exported, so that a server with it starts without torch."""
     return models.export(tmp_path_factory.mktemp("models"))

@@ -59,7 +59,7 @@ def questions_command(
     ] = None,
     keep_rank: Annotated[
         int,
-        typer.Option(min=0, help="Keep a question if a search finds its chunk among so many first hits; 0: keep all."),
+        typer.Option(min=0, help="Keep a question if its chunk is among this number of first hits; 0: keep all."),
     ] = 20,
     parallel: Annotated[int, typer.Option(min=1, help="Number of requests at once.")] = 4,
     path: StorePath = None,

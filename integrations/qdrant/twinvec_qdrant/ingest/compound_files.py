@@ -1,7 +1,7 @@
-"""Compound files (MS-CFB), which .xls and .msg files are: refuse what lets a library read on for ever.
+"""Checks of compound files (MS-CFB), the format of .xls and .msg: damaged ones can make a library read without end.
 
 The sectors of a compound file are chained, and a damaged chain may be a circle. xlrd and olefile notice most circles.
-Looked for here are the others, and sizes by which the libraries would go round a circle until the memory is full.
+This module looks for the others, and for stated sizes that would make the libraries fill the memory.
 """
 
 from __future__ import annotations

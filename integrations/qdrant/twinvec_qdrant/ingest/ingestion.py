@@ -24,7 +24,7 @@ from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError, StoreUnavailableError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import replaced_warning
-from twinvec.support.checks import shown
+from twinvec.support.checks import listed, shown
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
@@ -341,7 +341,7 @@ class Ingestion:
 def _not_pruned(kept: Sequence[str], hidden: Mapping[str, int]) -> str:
     """Return the warning that missing documents stay; ``hidden`` has the number of failures that may hide them."""
     failures = sum(number for below, number in hidden.items() if any(source.startswith(below) for source in kept))
-    named = ", ".join(sorted(kept)[:_NAMED]) + (f" and {len(kept) - _NAMED:,} more" if len(kept) > _NAMED else "")
+    named = listed(sorted(kept), _NAMED)
     counted = f"{len(kept):,} missing document{'' if len(kept) == 1 else 's'}"
     return f"not pruned: {counted}, which {failures:,} failure{'' if failures == 1 else 's'} may hide: {named}"
 

@@ -16,7 +16,7 @@ import httpx
 import tenacity
 
 from twinvec.errors import ConfigurationError, ModelError
-from twinvec.support.checks import number, shortened, string
+from twinvec.support.checks import listed, number, shortened, string
 from twinvec_qdrant.serving.client import LOOPBACK
 from twinvec_qdrant.stores.server.errors import BUSY, retry_after_seconds
 
@@ -127,13 +127,12 @@ class ChatEndpoint:
     def _not_found(self) -> str:
         """Return whether the model or the address is unknown; of many models, name those with the nearest names."""
         try:
-            listed = self._client.get(f"{self.url}/models").raise_for_status().json()["data"]
-            names = [str(each["id"]) for each in listed]
+            models = self._client.get(f"{self.url}/models").raise_for_status().json()["data"]
+            names = [str(each["id"]) for each in models]
         except (httpx.HTTPError, ValueError, LookupError, TypeError):
             return _FOREIGN
-        near = get_close_matches(self.model, names, _SHOWN, cutoff=0.0)
-        more = f" and {len(names) - len(near)} more" if len(names) > len(near) else ""
-        return f"the model {self.model!r} is not known; there are {', '.join(near) or 'none'}{more}"
+        near = get_close_matches(self.model, names, len(names) or 1, cutoff=0.0)
+        return f"the model {self.model!r} is not known; there are {listed(near, _SHOWN) or 'none'}"
 
     def _said(self, response: httpx.Response) -> str:
         """Return the server's own sentence in brackets, without the key; "" if it has none."""
@@ -179,7 +178,7 @@ def key_for(url: str) -> str | None:
 
 
 def _may_have_key(url: str) -> bool:
-    """Return whether a key is safe on its way to an address: encrypted, or on this machine."""
+    """Return whether a key may be sent to an address: over https, or to this machine."""
     parsed = httpx.URL(url)
     return parsed.scheme == "https" or parsed.host in LOOPBACK
 

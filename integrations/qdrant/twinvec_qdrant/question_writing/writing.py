@@ -50,7 +50,7 @@ class QuestionOptions:
     Attributes:
         passages: Largest number of chunks to ask about.
         each: Number of questions to ask for to each chunk.
-        keep_rank: Keep a question if its chunk is among so many first hits; 0 keeps all, and searches nothing.
+        keep_rank: Keep a question if its chunk is among this number of first hits; 0 keeps all without a search.
         share: Share of the documents whose questions become judged queries, if a folder for these is given.
     """
 
@@ -113,7 +113,7 @@ def write_questions(
     """Write questions to chunks of a collection, for training: rows with ``anchor``, ``positive``, ``id`` and ``rank``.
 
     The positive is the chunk as it was embedded, the id that of its document, and the rank that of the chunk among the
-    hits for the question; without a search there is none. If the run is interrupted, the next call goes on, asks for no
+    hits for the question (missing if ``keep_rank`` is 0). If the run is interrupted, the next call goes on, asks for no
     answer twice, and ends with the same bytes, unless the collection has changed.
 
     Args:

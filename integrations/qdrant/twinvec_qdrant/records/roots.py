@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, DocumentError, StoreBusyError
-from twinvec.support.checks import shown, string
+from twinvec.support.checks import listed, shown, string
 from twinvec.text import check_text
 from twinvec_qdrant.records.schema import RECORDS, note_id
 from twinvec_qdrant.stored_roots import SEPARATOR, StoredRoot, owner
@@ -233,8 +233,7 @@ def _are_files(patterns: Sequence[str]) -> bool:
 
 def _files(root: StoredRoot) -> str:
     patterns = root.options.get("include", ())
-    more = f" and {len(patterns) - _SHOWN} more" if len(patterns) > _SHOWN else ""
-    return ", ".join(patterns[:_SHOWN]) + more or "all files"
+    return listed(patterns, _SHOWN) or "all files"
 
 
 def _membership(roots: Mapping[str, StoredRoot], name: str | None) -> Membership:

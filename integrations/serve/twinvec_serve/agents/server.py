@@ -12,6 +12,7 @@ from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
+from twinvec.support.checks import listed
 from twinvec.version import __version__
 from twinvec_serve.agents.library import Shelf
 from twinvec_serve.agents.lines import readable
@@ -49,8 +50,7 @@ class _Server(MCPServer[object]):
         for tool in await self.list_tools():
             known = list(tool.input_schema.get("properties", {}))
             if tool.name == name and (unknown := sorted(set(arguments) - set(known))):
-                named = ", ".join(each[:_NAME_CHARS] for each in unknown[:_MOST_NAMES])
-                named += f" and {len(unknown) - _MOST_NAMES} more" if len(unknown) > _MOST_NAMES else ""
+                named = listed([each[:_NAME_CHARS] for each in unknown], _MOST_NAMES)
                 raise ToolError(f"{name} has no argument {named}; it takes {', '.join(known) or 'none'}")
         try:
             return await super().call_tool(name, arguments, context)

@@ -1,4 +1,4 @@
-"""Backups that clients fetch: in a folder for temporary files, as long as they are made and sent."""
+"""Backups that clients fetch. Each lies in a temporary folder until it is sent."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ class Backups:
         """Remove a backup when its archive is ``over``; one that is still under way is made to its end."""
         await over.wait()
         try:
-            with suppress(Exception):  # whoever waits for the backup is told
-                backup = await made
-                await self._collections.run(backup.remove)
+            with suppress(Exception):  # ``archive`` raises it
+                await made
+            if not made.exception():
+                await self._collections.run(made.result().remove)
         finally:
             self._number -= 1

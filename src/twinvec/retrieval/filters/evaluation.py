@@ -38,7 +38,7 @@ def matches(conditions: Iterable[Condition], identity: str, payload: Mapping[str
 
 
 def matches_all(conditions: Iterable[Condition]) -> bool:
-    """Return whether the conditions hold for every document, because there are none or by their empty lists."""
+    """Return whether every document satisfies the conditions: there are none, or their empty lists make them true."""
     return all(_known(each) is True for each in conditions)
 
 

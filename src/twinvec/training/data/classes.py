@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 
+from twinvec.support.checks import listed
 from twinvec.training.data.text_hash import normalised
 
 logger = logging.getLogger(__name__)
@@ -17,10 +18,9 @@ _SHOWN = 10
 
 
 def classes_shown(classes: Mapping[str, int]) -> str:
-    """Return the classes with their rows, the first ten only."""
-    shown = [f"{label!r} {rows:,}" for label, rows in list(classes.items())[:_SHOWN]]
-    more = f" and {len(classes) - _SHOWN:,} more" if len(classes) > _SHOWN else ""
-    return f"{len(classes):,} classes: {', '.join(shown)}{more}"
+    """Return how many classes there are, and the first ten with their numbers of rows, in one line."""
+    counted = [f"{label!r} {rows:,}" for label, rows in classes.items()]
+    return f"{len(classes):,} classes: {listed(counted, _SHOWN)}"
 
 
 def log_classes(classes: Mapping[str, int]) -> None:

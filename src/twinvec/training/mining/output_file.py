@@ -81,7 +81,7 @@ class JobFile:
                 yield piece
 
     def pieces(self) -> Iterator[dict[str, Any]]:
-        """Yield the pieces of the partial file, which ``resume`` has truncated."""
+        """Yield the pieces of the partial file. Call ``resume`` first: it removes a half-written last line."""
         with self.partial.open("rb") as lines:
             next(lines)
             yield from map(json.loads, lines)
@@ -174,7 +174,7 @@ def line_of(value: dict[str, Any]) -> bytes:
 
 
 def _first_line(path: Path) -> bytes:
-    """Return the first line of a file, or b"" if there is none."""
+    """Return the first line of a file, or b"" if the file does not exist."""
     if not path.is_file():
         return b""
     with path.open("rb") as file:

@@ -17,6 +17,7 @@ from typing import Any
 from twinvec.errors import ConfigurationError, ModelIntegrityError
 from twinvec.models.integrity import MANIFEST, RUN_FILE, read_object, write_manifest
 from twinvec.support.atomic import PARTIAL, atomic_write, is_disk_full, sync_files
+from twinvec.support.checks import listed
 from twinvec.support.locks import exclusive_lock
 from twinvec.training.run.config import TrainConfig
 
@@ -185,17 +186,18 @@ def _difference(stored: Any, config: TrainConfig | None, changed: list[str]) -> 
         return "a run with another configuration or other data", ""
     changes = list(_changes(stored, config.model_dump(mode="json")))
     if not changes and changed:
-        more = f" and {len(changed) - _SHOWN_CHANGES} more" if len(changed) > _SHOWN_CHANGES else ""
         have, them = ("has", "the file") if len(changed) == 1 else ("have", "the files")
-        shown = ", ".join(changed[:_SHOWN_CHANGES])
-        return f"a run of this configuration, but {shown}{more} {have} changed since", f"restore {them}"
+        return (
+            f"a run of this configuration, but {listed(changed, _SHOWN_CHANGES)} {have} changed since",
+            f"restore {them}",
+        )
     if not changes:
         return (
             "a run of this configuration, but a file of its data, of its evaluation or of its model has changed since",
             "restore the file",
         )
-    more = f", and {len(changes) - _SHOWN_CHANGES} more" if len(changes) > _SHOWN_CHANGES else ""
     values = "this value" if len(changes) == 1 else "these values"
+    more = f", and {len(changes) - _SHOWN_CHANGES} more" if len(changes) > _SHOWN_CHANGES else ""
     shown = ", ".join(changes[:_SHOWN_CHANGES])
     return f"a run with another configuration: {shown}{more}", f"restore {values}"
 

@@ -35,7 +35,7 @@ def store(tmp_path):
 
 @contextmanager
 def sending(store, pieces, status=200, *, whole=True):
-    """A process that has the store, and answers what is asked for with pieces of bytes; ends ``whole``, or is cut."""
+    """Serve the store, and answer each request with ``pieces``. If not ``whole``, the connection is cut at the end."""
 
     class Answers(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -83,7 +83,7 @@ def run(store, tmp_path, capsys):
 
 @pytest.fixture
 def pieces(store):
-    """The archive of a backup."""
+    """The archive of a backup of the collection "notes", in pieces."""
     made = TemporaryBackup("notes", store)
     try:
         return list(made.packed())

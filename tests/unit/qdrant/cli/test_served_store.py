@@ -44,7 +44,7 @@ SLOW_TO_LOAD = ("pydantic", "importlib.metadata", "importlib.abc", "sentencex", 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """A tiny model with its graph, so that a server of it starts without torch."""
+    """A tiny model, exported, so that a server with it starts without torch."""
     return models.export(tmp_path_factory.mktemp("models"))
 
 

@@ -46,7 +46,7 @@ def _members(folder: Path) -> Iterator[bytes]:
 
 
 def unpack(archive: Any, folder: Path) -> None:
-    """Unpack an archive, which has a method ``read``, into a folder, and nothing beside it.
+    """Unpack an archive into a folder, and refuse what would leave the folder; ``archive`` has a method ``read``.
 
     Raise ``StoreCorruptError`` if the archive cannot be read. One that was cut between two files can be read: the
     checksums of the backup tell what it lacks.
