@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import inspect
+import os
 import re
 import zipfile
 from datetime import UTC, datetime
@@ -125,6 +126,10 @@ def test_pictures_recordings_and_fonts_are_empty(name, kind, tmp_path):
     with path.open("ab") as file:
         file.truncate(MAX_TEXT_BYTES + 1)
     assert read(path) == Empty(name, f"a {kind}, which holds no text"), "split it first, says the limit of texts"
+    path.unlink()
+    os.mkfifo(path)
+    assert read(path) == Failure(name, "not a regular file"), "nobody knows what it holds"
+    path.unlink()
     path.write_text("version https://git-lfs.github.com/spec/v1")
     assert read(path).text.startswith("version"), "what decodes is text, as in older collections"
 
@@ -282,10 +287,18 @@ def test_western_labels_mean_windows_1252_as_in_browsers(label, tmp_path):
 def test_a_stated_encoding_is_taken_as_its_larger_successor_or_as_it_is():
     assert decode_as_stated("①".encode("cp932"), "shift_jis") == "①"
     assert decode_as_stated("镕".encode("gbk"), "gb2312") == "镕"
-    assert decode_as_stated(b"T\x81\xe9", "iso-8859-1") == "T\x81é"  # no character of Windows-1252
+    assert decode_as_stated(b"\x93T\x81\xe9\x94", "iso-8859-1") == "“T\x81é”"  # Windows-1252 lacks one of them
     assert decode_as_stated("Thé".encode(), "us-ascii") == "Thé"
     for unknown in ("", "klingon", "hex", "a\0b", "utf-8"):
         assert decode_as_stated(b"\xff\xe9", unknown) is None
+    for of_python in ("punycode", "unicode_escape"):  # one takes quadratic time, the other changes plain texts
+        assert decode_as_stated(b"C:\\new", of_python) is None
+
+
+@pytest.mark.parametrize("behind", ["<p>after", "\n<html><body class='x'><p>after</p></body></html>"])
+def test_what_stands_behind_the_end_of_a_page_is_of_the_page(behind):
+    page = f"<html><body><h1>Tea</h1></body></html>{behind}"
+    assert convert(page.encode(), ".html").split() == ["#", "Tea", "after"]
 
 
 @pytest.mark.parametrize(
@@ -549,12 +562,22 @@ def test_the_chapters_of_a_book_are_read_like_web_pages(tmp_path):
     notes = '<p>See <a href="b.xhtml#x">there</a>, <a href="#n">1</a>.</p><aside>Note 1.</aside><aside>Note 2.</aside>'
     chapters = [
         f'<h1>Leaves</h1><img src="a.png" alt="A pot"/>{notes}',
-        "<p>Gr\u00fcn.</p><address>A street</address>End.",
+        "<p>Gr\u00fcn.</p><address>A street</address><pre><![CDATA[if a < b: brew()]]></pre>End.",
     ]
     office_files.write_epub(tmp_path / "tea.epub", "All about tea", chapters)
     told, _, text = read(tmp_path / "tea.epub").text.partition("\n\n")
     assert told == "**Title:** All about tea\n**Language:** en"
-    parts = ["# Leaves", "A pot", "See there, 1.", "Note 1.", "Note 2.", "Gr\u00fcn.", "A street", "End."]
+    parts = [
+        "# Leaves",
+        "A pot",
+        "See there, 1.",
+        "Note 1.",
+        "Note 2.",
+        "Gr\u00fcn.",
+        "A street",
+        "```\nif a < b: brew()\n```",
+        "End.",
+    ]
     assert text.split("\n\n") == parts
 
 

@@ -47,6 +47,9 @@ _BEGINNINGS = {  # of pages without a mark (XML 1.0, appendix F)
     b"<\0": "utf-16-le",
     b"\0<": "utf-16-be",
 }
+_LATIN_1 = ("ascii", "iso8859-1")  # what browsers read as Windows-1252, with control characters where it has none
+_UNASSIGNED = {0xDC00 + byte: byte for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}  # what Windows-1252 lacks, as decoded
+_NOT_OF_TEXTS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"})  # Python's own
 _SEVEN_BITS = ("iso-2022-", "hz-")  # encodings in ASCII characters, which are UTF-8 too
 _PDF = b"%PDF-"
 _SHARED = "ÁÂÄÇÉËÍÎÓÔÖÚÜßáâäçéëíîóôöúü"  # letters that are the same bytes in Windows-1250 and Windows-1252
@@ -116,10 +119,13 @@ def decode_as_stated(data: bytes, encoding: str) -> str | None:
         stated = codecs.lookup(encoding).name
     except (LookupError, ValueError):  # ValueError: the name holds NUL
         return None
+    if stated in _NOT_OF_TEXTS:
+        return None
     utf_8 = ("utf-8",) if stated == "ascii" else ()
+    errors = "surrogateescape" if stated in _LATIN_1 else "strict"
     for name in (*utf_8, _AS_BROWSERS.get(stated, stated), stated):
         try:
-            return data.decode(name)
+            return data.decode(name, errors if name == _USUAL else "strict").translate(_UNASSIGNED)
         except (LookupError, UnicodeError):  # LookupError: "hex" is no encoding of texts
             continue
     return None

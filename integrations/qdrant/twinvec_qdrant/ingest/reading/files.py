@@ -42,7 +42,6 @@ from twinvec_qdrant.settings import NEWEST_READING
 
 _NO_TEXT_IN_PDF = "holds no text, perhaps only images; recognise its text first (OCR)"
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
-_NOT_REGULAR = "not a regular file"
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 _WITHOUT_TEXT = {  # kind of file -> endings; such a file that does not decode is empty, and people expect it to be
     "picture": ".avif .bmp .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp",
@@ -63,6 +62,10 @@ NAMED_SUFFIXES = (".txt", *sorted({*VERSIONED_SUFFIXES, *ARCHIVES}))
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+
+class UnreadError(DocumentError):
+    """A file whose bytes could not be read, so that nothing is known of its text."""
 
 
 class FileBytes(NamedTuple):
@@ -107,10 +110,11 @@ def read_bytes(path: Path, limit: int) -> bytes:
     """Return what a regular file holds.
 
     Raises:
-        DocumentError: not a regular file, larger than ``limit``, or changed while it was read.
+        UnreadError: not a regular file, or changed while it was read.
+        DocumentError: larger than ``limit``.
     """
     if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
-        raise DocumentError(_NOT_REGULAR)
+        raise UnreadError("not a regular file")
     with path.open("rb") as file:
         before = os.fstat(file.fileno())
         if before.st_size > limit:
@@ -118,7 +122,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
         data = file.read(before.st_size + 1)  # reading ``limit`` bytes would allocate as many for every small file
         after = os.fstat(file.fileno())
     if not is_unchanged(before, after) or len(data) != after.st_size:
-        raise DocumentError(CHANGED)
+        raise UnreadError(CHANGED)
     return data
 
 
@@ -129,8 +133,7 @@ def _or_failure(identity: str, suffix: str, work: Callable[[], T]) -> T | Failur
         return Failure(printable(identity), f"cannot be read: {error.strerror or error}")
     except Exception as error:  # parsers of damaged files raise many types, and one file does not stop the others
         reason = reason_of(error, printable(identity))
-        is_unread = not isinstance(error, TwinvecError) or reason in (_NOT_REGULAR, CHANGED)
-        if suffix in _KINDS and not is_unread:
+        if suffix in _KINDS and isinstance(error, TwinvecError) and not isinstance(error, UnreadError):
             return Empty(printable(identity), f"a {_KINDS[suffix]}, which {NO_TEXT}")
         return Failure(printable(identity), reason)
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage, MIMEPart
+from html import escape
 from io import BytesIO
 from pathlib import PurePosixPath
 from typing import Any
@@ -41,7 +42,12 @@ _NAVIGATION = re.compile(
 _CHAPTER = ".xhtml"
 _CONTENT = ("html", "body", "main", "article", "h1")  # no navigation, whatever is said of them
 _UNSEEN = ("iframe", "noembed", "script", "style")
-_NO_FRAMES = re.compile(r"</?noframes[^>]*>", re.IGNORECASE)  # libxml2 takes what is between them for plain text
+_MISREAD = re.compile(  # tags that libxml2 reads otherwise than browsers
+    r"</?noframes[^>]*>"  # it takes what is between them for plain text
+    r"|</(?:body|html)\s*>",  # it begins another page behind them
+    re.IGNORECASE,
+)
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _LISTS = ("ul", "ol", "dl")
 _TERMS = ("dt", "dd")
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")  # how the address of another site begins
@@ -116,10 +122,14 @@ def cleaned_book(data: bytes, version: int) -> bytes:
 
 
 def _chapter(part: bytes, version: int) -> bytes:
+    """Return a chapter in UTF-8, whose CDATA sections are texts: it is XHTML, and is parsed as HTML."""
+    if version < 5:
+        return part
     try:
-        return _page(part) if version > 4 else part
+        page = _page(part)
     except DocumentError:  # broken: the book's other chapters are read
         return part.decode("utf-8", "replace").encode()
+    return _CDATA.sub(lambda found: escape(found[1], quote=False), page.decode()).encode()
 
 
 def _in_utf8(raw: bytes, part: MIMEPart, version: int) -> bytes:
@@ -141,7 +151,7 @@ def _page(data: bytes) -> bytes:
     if text is None:
         found = dammit.UnicodeDammit(data, exclude_encodings=wrong, is_html=True)
         text = found.unicode_markup or data.decode("utf-8", "replace")
-    return _NO_FRAMES.sub("", without_escapes(text.replace("\x1b<", "<"))).encode("utf-8", "replace")
+    return _MISREAD.sub("", without_escapes(text.replace("\x1b<", "<"))).encode("utf-8", "replace")
 
 
 def cleaned(data: bytes, address: str, version: int) -> bytes:
