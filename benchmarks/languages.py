@@ -47,7 +47,7 @@ def rows(folder: Path, language: str, encoder: Encoder) -> tuple[str, str]:
         headings = dict(sorted(headings.items())[:HEADINGS])
         cells = [language, str(len(documents))]
         for asked in (ENGLISH, language):
-            with patch.object(measuring, "language_of", lambda _, code=asked: code):
+            with patch.object(measuring, "languages_of", lambda _, code=asked: [code]):
                 collection.reindex()
             calibration = stored_description(collection._backend).calibration
             assert calibration is not None

@@ -12,6 +12,10 @@ Version 2 does the same, and
 - leaves the words out of an English query that only ask: "What is the NASUWT?" has one term (``query_terms``).
 - counts a number or a code in a query, such as "4711" or "HNF4A", as three terms (``query_terms``). Vectors hardly tell
   one code from another, so words decide.
+
+Version 3 does the same, and compares kana and Korean syllables by pairs of neighbours, as Lucene's ``CJKBigramFilter``
+does: Japanese has no spaces between words, and Korean writes particles together with their nouns. "フィルター" finds
+"フィルターを". A kana between other characters is mostly a particle, and no term.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from tokenizers import PreTokenizedString, Regex, normalizers
 
 from twinvec.errors import ConfigurationError
 
-NEWEST_ANALYSIS = 2
+NEWEST_ANALYSIS = 3
 """The version that new collections use."""
 
 # Python's \w lacks the vowel signs of the Indic scripts; tokenizers' \w follows Unicode and has them.
@@ -76,6 +80,12 @@ _SPELT = range(3, 33)  # letters of words whose spelling is known
 _UNDERSCORED = re.compile(r"[^_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 
+# Normalised text: half-width kana and single jamo are other characters there.
+_HIRAGANA, _KATAKANA, _HANGUL = "\u3041-\u3096\u309d-\u309f", "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff", "\uac00-\ud7a3"
+_SYLLABLES = rf"[{_HIRAGANA}]+|[{_KATAKANA}]+|[{_HANGUL}]+"
+_SYLLABLES_APART = re.compile(_SYLLABLES)
+_KANA = re.compile(rf"[{_HIRAGANA}{_KATAKANA}]")
+
 _CAPITALISED = re.compile(r"\b(?:[A-Z][a-z0-9]+|[a-z])[A-Z](?:[a-z0-9]+|[A-Z0-9]+)\b")
 
 # Years and ordinals are no codes: texts about the same year need not be about the same thing.
@@ -107,9 +117,9 @@ class Word(NamedTuple):
 class Analyzer:
     """Turn text into stemmed terms.
 
-    Stop words are dropped if bm25s has a list for the language. Except for Chinese, scripts without spaces are not
-    split into words. Raise ConfigurationError for a ``language`` without a Snowball stemmer, and for an unknown
-    ``version`` of the analysis; see the module's docstring.
+    Stop words are dropped if bm25s has a list for the language. Thai and other scripts without spaces are not split
+    into words, except for Chinese and, from version 3 on, Japanese. Raise ConfigurationError for a ``language``
+    without a Snowball stemmer, and for an unknown ``version`` of the analysis; see the module's docstring.
     """
 
     def __init__(self, language: str = "english", version: int = 1) -> None:
@@ -174,9 +184,8 @@ class Analyzer:
             if piece.isascii() and piece.isalpha() and piece[1:].islower():  # most words
                 counts[piece.lower()] += count
                 continue
-            for word in _split(piece):
-                for form, _, _ in self._forms(word):
-                    counts[form] += count
+            for form in self._forms_of(piece):
+                counts[form] += count
         for form in [each for each in counts if len(each) not in _SPELT or not each.isalpha()]:
             del counts[form]
         for form in _stop_words(self.language):
@@ -188,9 +197,7 @@ class Analyzer:
         known = _known_terms(self.language, self.version)
         unknown = words.difference(known)  # not of known.keys(), of which each would be looked at
         plain = {word: word.lower() for word in unknown if word.isascii() and word.isalpha() and word[1:].islower()}
-        others = {
-            word: [form for each in _split(word) for form, _, _ in self._forms(each)] for word in unknown - plain.keys()
-        }
+        others = {word: self._forms_of(word) for word in unknown - plain.keys()}
         terms = self._stemmed({*plain.values(), *chain.from_iterable(others.values())})
         found: dict[str, tuple[str, ...]] = {
             word: (terms[form],) if form in terms else () for word, form in plain.items()
@@ -202,8 +209,25 @@ class Analyzer:
             return known
         return {word: found[word] if word in found else known[word] for word in words}
 
+    def _forms_of(self, piece: str) -> list[str]:
+        """Return the lowercase forms of all words of a piece of ``_words``."""
+        return [form for word in _split(piece) for form, _, _ in self._forms(word)]
+
     def _forms(self, word: str) -> list[tuple[str, int, int]]:
         """Return the lowercase forms of a word that become terms, each with its place in the word."""
+        if self.version > 2 and not word.isascii() and _SYLLABLES_APART.search(word):
+            return [form for start, end in _scripts(word) for form in self._forms_of_script(word, start, end)]
+        return self._forms_of_word(word)
+
+    def _forms_of_script(self, word: str, start: int, end: int) -> list[tuple[str, int, int]]:
+        """Return the forms of a part of a word in one script, each with its place in the word."""
+        if not _SYLLABLES_APART.match(word, start):
+            return [(form, start + first, start + last) for form, first, last in self._forms_of_word(word[start:end])]
+        if end - start == 1:
+            return [] if _KANA.match(word, start) else [(word[start:end], start, end)]
+        return [(word[first : first + 2], first, first + 2) for first in range(start, end - 1)]
+
+    def _forms_of_word(self, word: str) -> list[tuple[str, int, int]]:
         low = _lowercased(word)
         if self.version == 1:
             return [(low, 0, len(word))] if _TERM.fullmatch(low) else []
@@ -235,10 +259,10 @@ def folded(word: str) -> str:
     return plain.translate(_LETTERS)
 
 
-def with_ideographs_apart(text: str) -> str:
-    """Return a text with a space on both sides of each Chinese character, which is a word by itself."""
+def with_characters_apart(text: str) -> str:
+    """Return a text with a space on both sides of each Chinese character and each kana."""
     spaced: str = _IDEOGRAPHS.normalize_str(text)
-    return spaced
+    return _KANA.sub(r" \g<0> ", spaced)
 
 
 def _lowercased(word: str) -> str:
@@ -278,6 +302,12 @@ def _placed_words(text: str) -> Iterator[Word]:
             normalized.split(lambda _, part: part.split(" ", "removed"))
             for word, (start, end), _ in normalized.get_splits(offset_referential="original", offset_type="char"):
                 yield Word(word, begin + start, begin + end)
+
+
+def _scripts(word: str) -> list[tuple[int, int]]:
+    """Return the places of the parts of a word that are all hiragana, all katakana, all Korean, or of other letters."""
+    cuts = sorted({0, len(word), *(cut for run in _SYLLABLES_APART.finditer(word) for cut in run.span())})
+    return list(pairwise(cuts))
 
 
 def _identifier(word: str) -> tuple[str, list[tuple[int, int]]]:

@@ -158,9 +158,11 @@ def _passage(text: str, span: Span | None, matches: Sequence[Match]) -> Passage:
     """Return a stretch of a text as a passage; without one, the whole text."""
     start, end = span or (0, len(text))
     marks: list[tuple[int, int]] = []
-    for _, begin, stop in matches:  # an identifier comes before its parts
-        if start <= begin and stop <= end and not (marks and begin - start < marks[-1][1]):
-            marks.append((begin - start, stop - start))
+    for _, begin, stop in matches:  # an identifier comes before its parts; pairs of syllables overlap
+        if start <= begin and stop <= end:
+            overlaps = bool(marks) and begin - start < marks[-1][1]
+            first, last = marks.pop() if overlaps else (begin - start, 0)
+            marks.append((first, max(last, stop - start)))
     return Passage(text[start:end], start, end, tuple(marks))
 
 

@@ -1,10 +1,12 @@
 """The syntax of queries, for callers that want it: ``"exact phrase"`` must occur, and ``-word`` must not.
 
-A phrase stands between double quotes, straight or typographic. A word is left out by a hyphen directly before its first
-letter, at the beginning of the query or after white space; a phrase by a hyphen directly before its quote. Everything
-else is text: ``--dry-run`` and ``a - b`` are words, and a quote without its other half is a character.
+A phrase stands between double quotes of any language: "…", “…”, „…“, «…», »…«, 「…」 or 『…』. A word is left out by a
+hyphen directly before its first letter, at the beginning of the query or after white space; a phrase by a hyphen
+directly before its quote. Everything else is text: ``--dry-run`` and ``a - b`` are words, and a quote without its other
+half is a character.
 
-Case and accents do not matter, nor do the characters between words; word forms do. Each Chinese character is a word.
+Case and accents do not matter, nor do the characters between words; word forms do. Each Chinese character and each kana
+is a word.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from twinvec.errors import TextError
 from twinvec.retrieval.filters.words import words
 
 _SYNTAX = re.compile(
-    r"""(?P<minus>(?<!\S)-)?(?:"(?P<straight>[^"]*)"|“(?P<english>[^“”]*)”|„(?P<german>[^„“”]*)[“”])"""
+    r"""(?P<minus>(?<!\S)-)?(?:"([^"]*)"|“([^“”]*)”|„([^„“”]*)[“”]|«([^«»]*)»|»([^«»]*)«|「([^「」]*)」|『([^『』]*)』)"""
     r"""|(?<!\S)-(?P<word>[^\W\d_]\S*)"""
 )
 
@@ -54,7 +56,7 @@ def parse_query(query: str) -> ParsedQuery:
     excluded: list[tuple[str, ...]] = []
 
     def text_of(match: re.Match[str]) -> str:
-        quoted = next((each for each in match.group("straight", "english", "german") if each is not None), "")
+        quoted = next((each for each in match.groups()[1:-1] if each is not None), "")
         if match["word"] or match["minus"]:
             excluded.append(_words(match["word"] or quoted))
             return " "
@@ -72,9 +74,9 @@ def _words(text: str) -> tuple[str, ...]:
     """Return the words of a text in lower case, without accents."""
     if text.isascii():
         return tuple(words(text))
-    from twinvec.retrieval.analysis import folded, with_ideographs_apart
+    from twinvec.retrieval.analysis import folded, with_characters_apart
 
-    return tuple(map(folded, words(with_ideographs_apart(normalize("NFKC", text)))))
+    return tuple(map(folded, words(with_characters_apart(normalize("NFKC", text)))))
 
 
 def _in(text: str, phrase: Iterable[str]) -> bool:

@@ -25,7 +25,7 @@ from twinvec.retrieval.relevance import (
 )
 from twinvec_qdrant import Collection
 from twinvec_qdrant.calibration.excerpts import excerpts
-from twinvec_qdrant.calibration.language import ENGLISH, NAMES, language_hint, language_of
+from twinvec_qdrant.calibration.language import ENGLISH, NAMES, language_hint, languages_of
 from twinvec_qdrant.calibration.measuring import _landmarks
 from twinvec_qdrant.calibration.questions import QUESTIONS
 from twinvec_qdrant.calibration.weight import BOUNDS, Observation, fitted_weight
@@ -221,19 +221,21 @@ def test_every_language_has_different_questions():
 
 @pytest.mark.parametrize("language", QUESTIONS)
 def test_the_language_of_texts_is_identified(language):
-    assert language_of([" ".join(QUESTIONS[language])]) == language
+    assert languages_of([" ".join(QUESTIONS[language])]) == [language]
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["x"] * 9, ["def f(x):\n    return x[1:]"] * 9, ["\ud800"]])
 def test_texts_without_a_language_count_as_english(texts):
-    assert language_of(texts) == ENGLISH
+    assert languages_of(texts) == [ENGLISH]
 
 
-def test_the_language_is_that_of_more_than_half():
+def test_the_languages_are_the_main_one_or_all_frequent_ones():
     german, english = " ".join(QUESTIONS["de"]), " ".join(QUESTIONS[ENGLISH][:20])
-    assert language_of([german, german, english]) == "de"
-    assert language_of([german, english]) == ENGLISH
-    assert language_of([german, " ".join(QUESTIONS["fr"]), "1 2 3", "4"]) == ENGLISH
+    french = " ".join(QUESTIONS["fr"])
+    assert languages_of([german, german, english]) == ["de"]
+    assert languages_of([english, german, english, french, german]) == [ENGLISH]
+    assert languages_of([german, english, german, french]) == ["de", ENGLISH, "fr"]
+    assert languages_of([*[german] * 5, *[french] * 5, english]) == ["de", "fr"]
 
 
 def staedte(count: int) -> list[Document]:
@@ -262,7 +264,7 @@ def test_a_collection_is_asked_in_its_language_of_which_the_known_landmarks_say_
     assert tuple(asked[:10]) == QUESTIONS["de"][:10]
     best = [known.search(question, 1, mode="dense")[0].scores["dense"] for question in asked[:10]]
     assert stored(known).unrelated == pytest.approx(np.median(best), abs=1e-3)
-    assert "most of its texts are in German" in caplog.text
+    assert "most of the texts are in German" in caplog.text
     assert "--language german" in caplog.text
     assert "migrate --to MODEL" in caplog.text
 
@@ -322,6 +324,12 @@ def test_the_hint_names_a_stemmer_that_there_is(language, stemmed, said):
     if said:
         assert "--language french" in hint
         assert "model" not in hint
+
+
+@pytest.mark.parametrize(("language", "stemmed"), [("de", "german"), ("vi", "english"), ("fr", "english")])
+def test_the_hint_names_the_model_whatever_the_stemmer(language, stemmed):
+    assert f"a model that reads {NAMES[language]}" in language_hint(language, stemmed, learnt_english=True)
+    assert language_hint(ENGLISH, "english", learnt_english=True) is None
 
 
 KILLED = """

@@ -32,6 +32,8 @@ TEXTS = [
 HUMP = r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{2})"
 ODD = "abcXYZ019_ \t\n\x00\x1c\x7f\x85\xa0.'é\u0301\u200bßİΣς数ह\u093f각\u1161ﬁ①😀"
 
+KANA = "がのフィーﾌﾞ한글"
+
 
 def terms(text: str, language: str = "english", version: int = 1) -> list[str]:
     return Analyzer(language, version).terms([text])[0]
@@ -91,7 +93,11 @@ def test_words_of_any_text_are_those_of_the_whole_normalisation(texts: list[str]
     assert Analyzer("finnish").terms(texts) == list(map(Stemmer.Stemmer("finnish").stemWords, words))
 
 
-@given(st.text(alphabet=ODD + "_.-ABC", max_size=40), st.sampled_from([1, 2]), st.sampled_from(["english", "french"]))
+@given(
+    st.text(alphabet=ODD + KANA + "_.-ABC", max_size=40),
+    st.sampled_from([1, 2, 3]),
+    st.sampled_from(["english", "french"]),
+)
 def test_spans_have_the_terms_of_the_text_where_they_stand(text: str, version: int, language: str) -> None:
     analyzer = Analyzer(language, version)
     spans = list(analyzer.spans(text))
@@ -159,6 +165,31 @@ def test_other_scripts_keep_their_marks() -> None:
     for text in ("большой йод", "हिन्दी भाषा", "กำลัง", "がぎ", "עִבְרִית", "كِتَاب", "한국어"):
         assert terms(text, version=2) == terms(text, version=1)
     assert terms("йод", version=2) != terms("иод", version=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("フィルターの掃除", ["フィ", "ィル", "ルタ", "ター", "掃", "除"]),
+        ("ﾌｨﾙﾀｰ", ["フィ", "ィル", "ルタ", "ター"]),
+        ("できない", ["でき", "きな", "ない"]),
+        ("エラー0x80070490", ["エラ", "ラー", "0x80070490"]),
+        ("Wi-Fiルーターを", ["wi", "fi", "ルー", "ータ", "ター"]),
+        ("드라이버를 물", ["드라", "라이", "이버", "버를", "물"]),
+        ("が キ", []),
+    ],
+)
+def test_kana_and_korean_syllables_are_compared_by_pairs(text: str, expected: list[str]) -> None:
+    assert terms(text, version=3) == expected
+    assert terms(text, version=2) != expected
+
+
+@given(st.text(alphabet=ODD + "がのフィー数", max_size=20), st.text(alphabet="のがフ", max_size=3))
+def test_a_kana_word_is_found_whatever_stands_around_it(text: str, word: str) -> None:
+    analyzer = Analyzer("english", 3)
+    asked, there = analyzer.query_terms([word])[0], analyzer.terms([f"{text} {word}がカー{text}", f"漢{word}字"])
+    assert set(asked) <= set(there[0])
+    assert set(asked) <= set(there[1])
 
 
 def test_stemmers_of_other_languages_see_the_accents() -> None:
@@ -258,5 +289,5 @@ def test_words_are_counted_by_the_texts_that_have_them() -> None:
 
 
 def test_an_unknown_version_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="from 1 to 2, got 3"):
-        Analyzer("english", 3)
+    with pytest.raises(ConfigurationError, match="from 1 to 3, got 4"):
+        Analyzer("english", 4)

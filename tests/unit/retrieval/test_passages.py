@@ -71,6 +71,11 @@ def test_parts_of_identifiers_and_accents_are_marked_where_they_stand():
         assert marked(found) == expected, query
 
 
+def test_pairs_of_kana_are_marked_as_the_word_that_they_make():
+    found = word_passages("フィルター", [Hit("a", "排水フィルターの掃除", 1.0)], Analyzer("english", 3))[0]
+    assert marked(found) == ["フィルター"]
+
+
 def test_words_that_only_ask_choose_nothing():
     text = f"How do you do, and what is this? {'It was a long day. ' * 20} The pump is red."
     assert marked(passage("what do I do with the pump", text)) == ["pump"]

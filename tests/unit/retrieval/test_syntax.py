@@ -16,6 +16,8 @@ from twinvec.retrieval.syntax import parse_query
         ('fees -"late fees" "Im März"', "fees    Im März", (("im", "marz"),), (("late", "fees"),)),
         ("„späte Gebühr“ “exact”", "späte Gebühr   exact", (("spate", "gebuhr"), ("exact",)), ()),
         ('"-not a word"', "-not a word", (("not", "a", "word"),), ()),
+        ("«mot de passe» »Im März« a", "mot de passe   Im März  a", (("mot", "de", "passe"), ("im", "marz")), ()),
+        ("「掃除」 -『カー』", "掃除", (("掃", "除"),), (("カ", "ー"),)),
     ],
 )
 def test_a_query_is_taken_apart(query, text, phrases, excluded):
@@ -54,3 +56,10 @@ def test_each_chinese_character_is_a_word():
     assert not parse_query('"北京"').admits("京北")
     assert parse_query('"東京に"').admits("私は東京に住んでいます")
     assert not parse_query("城市 -大阪").admits("从大阪来")
+
+
+def test_each_kana_is_a_word():
+    assert parse_query('"フィルター"').admits("排水フィルターを掃除")
+    assert parse_query('"フィルター"').admits("排水ﾌｨﾙﾀｰ")
+    assert not parse_query("掃除 -フィルター").admits("フィルターの掃除")
+    assert not parse_query('"フィルター"').admits("フィター")

@@ -1,4 +1,4 @@
-"""The language of a collection: what most of its chunks are in, as py3langid tells it (Lui and Baldwin 2012)."""
+"""The languages of a collection's chunks, as py3langid identifies them (Lui and Baldwin 2012)."""
 
 from __future__ import annotations
 
@@ -47,30 +47,44 @@ NAMES = {
 }
 _LEAST_CONFIDENCE = 0.9
 _CHARACTERS_READ = 1000  # of each text
+_LEAST_SHARE = 0.1  # of the texts of a collection without a main language
 
 
-def language_of(texts: Iterable[str]) -> str:
-    """Return the ISO 639-1 code of the language that more than half of the texts are in; if there is none, English.
+def languages_of(texts: Iterable[str]) -> list[str]:
+    """Return the ISO 639-1 codes of the languages of the texts, the most frequent one first.
 
-    Only languages that have questions are told apart. A text in another language counts for one much like it, if there
-    is one.
+    A language that more than half of the texts are in is returned alone, and so is English if no language is more
+    frequent. Otherwise every language counts that at least a tenth of the texts are in. Without any, English is
+    returned. Only languages that have questions are recognised; a text in another language may be taken for a similar
+    one.
     """
     languages = Counter(_identifier().classify(text[:_CHARACTERS_READ])[0] for text in texts)
-    language, number = max(languages.items(), key=lambda item: item[1], default=(ENGLISH, 0))
-    return language if language in QUESTIONS and 2 * number > languages.total() else ENGLISH
+    known = [(language, count) for language, count in languages.most_common() if language in QUESTIONS]
+    first, number = known[0] if known else (ENGLISH, 0)
+    if first == ENGLISH or 2 * number > languages.total():
+        return [first]
+    return [language for language, count in known if count >= _LEAST_SHARE * languages.total()] or [ENGLISH]
 
 
 def language_hint(language: str, stemmed: str, *, learnt_english: bool) -> str | None:
-    """Return what to do about a collection in this language whose words are stemmed as ``stemmed``; None if nothing."""
+    """Return advice for a collection in this language whose words are stemmed as ``stemmed``; None if all is well.
+
+    ``learnt_english`` says whether the model is known to have learnt English only.
+    """
     name = NAMES[language]
-    if language == ENGLISH or stemmed != NAMES[ENGLISH].lower() or name.lower() not in Stemmer.algorithms():
+    if language == ENGLISH:
         return None
-    hint = (
-        f"most of its texts are in {name}, but its words are stemmed as English; a new collection with --language "
-        f"{name.lower()} stems them as {name}"
-    )
-    model = f". Its model has learnt English; choose one that reads {name} (twinvec migrate --to MODEL)"
-    return hint + model if learnt_english else hint
+    hints = []
+    if stemmed == NAMES[ENGLISH].lower() and name.lower() in Stemmer.algorithms():
+        hints.append(
+            f"the words are stemmed as English; a new collection with --language {name.lower()} stems them right"
+        )
+    if learnt_english:
+        hints.append(
+            f"the model has learnt English only, so searches by vectors find less; choose a model that reads {name} "
+            "(twinvec migrate --to MODEL)"
+        )
+    return f"most of the texts are in {name}: {'. Also, '.join(hints)}" if hints else None
 
 
 @cache

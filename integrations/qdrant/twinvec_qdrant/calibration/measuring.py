@@ -1,8 +1,8 @@
 """Measuring a collection: the landmarks of its cosines, and the weight of words.
 
 - Questions that the collection does not answer (``questions``) give the landmark 0: the median of their best cosines.
-  They are in the collection's language (``language``): a model that has learnt another one finds all texts of this
-  language near each other, and far from a question in its own.
+  They are in the languages of the collection (``languages_of``): a model that has learnt another language finds all
+  texts of this language near each other, and far from a question in its own.
 - Excerpts (``excerpts``) give the landmark 1: the median of their cosines with their chunks.
 - The same excerpts, searched by both stages in collections without them, give the weight of words (``weight``).
 - The texts count as unknown where most chunks of the sample consist mostly of words that the model does not know.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
 from twinvec.retrieval.fusion import CANDIDATES, parts
 from twinvec.retrieval.relevance import LEAST_MEASURED, Calibration
 from twinvec_qdrant.calibration.excerpts import Excerpt, excerpts
-from twinvec_qdrant.calibration.language import ENGLISH, language_hint, language_of
+from twinvec_qdrant.calibration.language import ENGLISH, language_hint, languages_of
 from twinvec_qdrant.calibration.questions import QUESTIONS
 from twinvec_qdrant.calibration.weight import Observation, fitted_weight
 from twinvec_qdrant.encoders import checked_vectors, document_vectors
@@ -88,16 +88,18 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
     wanted = min(_EXCERPTS, chunks // _EXCERPTS_SHARE)
     looked_at = max(_IDENTIFIED, _LOOKED_AT * wanted)
     sample = list(islice(backend.scroll([CHUNKS], [*EMBEDDED_FIELDS, "title"]), looked_at))  # ids are hashes
-    language = language_of(point.payload["text"] for point in sample[:_IDENTIFIED])
-    if hint := language_hint(language, now.language, learnt_english=known.landmarks is not None):
+    languages = languages_of(point.payload["text"] for point in sample[:_IDENTIFIED])
+    hint = language_hint(languages[0], now.language, learnt_english=known.landmarks is not None)
+    if hint and len(languages) == 1:
         logger.warning("%s: %s", backend.location, hint)
     are_unknown = 2 * sum(unknown_texts(encoder, [point.payload["text"] for point in sample])) > len(sample)
-    if language != ENGLISH:
+    if languages != [ENGLISH]:
         known = Calibration()
     elif chunks < LEAST_MEASURED:
         was_measured = now.calibration is not None and now.calibration.landmarks is not None
         return Calibration(chunks=chunks, unknown_texts=are_unknown) if was_measured or are_unknown else None
-    questions = QUESTIONS[language][: max(_QUESTIONS, chunks // _QUESTIONS_SHARE)]
+    asked = max(_QUESTIONS, chunks // _QUESTIONS_SHARE)
+    questions = list(islice(chain.from_iterable(zip(*map(QUESTIONS.__getitem__, languages), strict=False)), asked))
     unrelated = _unrelated(backend, now, encoder, questions)
     taken = excerpts(sample[: _LOOKED_AT * wanted], wanted)
     queries_ED, rests_ED = _excerpt_vectors(encoder, taken)
