@@ -137,6 +137,12 @@ def check_output_file(file: Path) -> None:
     check_output_folder(file.parent)
 
 
+def check_free(path: Path) -> None:
+    """Raise ConfigurationError if a file to write exists: an earlier run, or somebody else, has made it."""
+    if path.exists():
+        raise ConfigurationError(f"{path}: exists already; remove it, or name another")
+
+
 def check_overwrites(output: Path, source: Path, *others: Path) -> None:
     """Raise ConfigurationError if a file to write, its partial file or one of the ``others`` is the file to read."""
     for path in (output, partial_path(output), *others):
