@@ -117,6 +117,21 @@ def test_wrong_usage_is_2(twinvec, arguments):
     assert done.out == ""
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--device", "foo"), "device 'foo' cannot be used"),
+        (("--device", "cpu", "--device", "cuda:x"), "device 'cuda:x' cannot be used"),
+        (("--dim", "0"), "greater than or equal to 1"),
+    ],
+)
+def test_an_option_of_encode_that_cannot_be_is_wrong_usage(twinvec, tmp_path, options, said):
+    (tmp_path / "texts.txt").write_text("tea\n")
+    done = twinvec("encode", tmp_path / "texts.txt", "-o", tmp_path / "vectors.npy", *options)
+    assert done.code == 2
+    assert said in " ".join(done.err.replace("│", " ").split())
+
+
 def test_an_error_is_explained_in_one_line_and_1(twinvec):
     done = twinvec("similarity", "a", "b", "--model", "no/such/folder/at/all")
     assert done.code == 1
