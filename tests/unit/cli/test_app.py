@@ -103,6 +103,12 @@ def test_version(twinvec):
     assert twinvec("--version").out.strip() == package.__version__
 
 
+def test_tables_are_of_one_class():
+    from twinvec.cli.terminal import table
+
+    assert type(table("one", "a")) is type(table("two", "b"))
+
+
 @pytest.mark.parametrize("command", ["encode", "similarity", "ingest", "search", "info", "evaluate", "train", "mine"])
 def test_every_command_explains_itself(twinvec, command):
     done = twinvec(command, "--help")

@@ -109,7 +109,8 @@ def filter_hints(filter: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator
     own = {"id", "and", "or", "not", info.get("tenant_key"), *SHOWN_FIELDS}
     combined = filter.get("and")
     is_combination = isinstance(combined, list) and all(isinstance(each, Mapping) for each in combined)
-    for part in combined if is_combination else [filter]:
+    parts: Sequence[Mapping[str, Any]] = combined if is_combination and combined else [filter]
+    for part in parts:
         for key, test in part.items():
             if key in own or not indexes or any(mark in key for mark in '"['):
                 continue
