@@ -37,7 +37,6 @@ def test_a_filter_that_the_language_does_not_know(refused, filter):
         ("search", "tea", "-c", "docs", "--url"),
         ("ingest", "rows.jsonl", "-c", "docs", "--url"),
         ("collections", "--url"),
-        ("serve", "--url"),
         ("push", "-c", "docs", "--to-url"),
         ("adopt", "-c", "docs", "--layout", "langchain", "--url"),
         ("adopt", "-c", "docs", "--layout", "langchain", "--url", "http://localhost:1", "--to-url"),
@@ -62,7 +61,6 @@ def test_an_address_that_is_none_is_not_quoted(refused, monkeypatch):
     [
         (("ingest", "rows.jsonl", "-c", "docs", "--path"), "--url"),
         (("search", "tea", "-c", "docs", "--path"), "--url"),
-        (("serve", "--path"), "--url"),
         (("push", "-c", "docs", "--to-path"), "--to-url"),
     ],
 )
