@@ -2,7 +2,7 @@
 # PYTHON picks the interpreter the environment is made with.
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -39,7 +39,7 @@ help:  ## Show this list
 install: $(STAMP)  ## Make .venv with all packages, editable
 
 $(STAMP): $(PROJECTS) constraints.txt
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Python 3.11.4 or newer is needed: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --no-compile torch  # by pip, which honours all settings of the machine; uv then finds it installed
 	{ $(PIP) uv && $(UV) $(EDITABLE); } || $(PIP) $(EDITABLE)  # uv takes a quarter of the time

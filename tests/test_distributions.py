@@ -20,6 +20,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
+from packaging.specifiers import SpecifierSet
 
 from twinvec import __version__
 from twinvec.moved import MOVED
@@ -39,6 +40,14 @@ PACKAGES = {
     "integrations/ray": {"twinvec_ray"},
 }
 """Project -> its packages."""
+
+
+def test_every_project_needs_a_python_whose_tarfile_has_filters() -> None:
+    """Python 3.11.0 to 3.11.3 lack ``tarfile.data_filter``, by which archives of backups are unpacked."""
+    for project in PACKAGES:
+        read = tomllib.loads((ROOT / project / "pyproject.toml").read_text(encoding="utf-8"))
+        needed = SpecifierSet(read["project"]["requires-python"])
+        assert [each in needed for each in ("3.11.3", "3.11.4", "3.12.0")] == [False, True, True], project
 
 
 @pytest.mark.parametrize("project", PACKAGES)

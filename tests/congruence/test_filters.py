@@ -33,6 +33,7 @@ SCALARS = [
 LISTS = [[], [None], [None, 1], [1, "x"], [1.5, True], ["red", "apple"], ["x", "2024-05-01"], [[]], [[1]], [{}]]
 NESTED = [{"b": 1}, {"b": None}, {"b": []}, {"c": {"d": "x"}}, {"b": {"d": 1.5}}, {}, [{"b": 1}, {"b": "red apple"}]]
 KEYS = ["a", "b", "a.b", "a[].b", "a.b.d", "a.c.d", "a[].c[].d", "id", "missing", "with space", "and", "a.0"]
+KEYS += ['"a.b"', 'a."b.c"', '"a.b"[].c']
 TEXT_KEYS = ["a", "b", "a.b", "a[].b", "a.b.d", "missing", "with space"]
 
 
@@ -40,6 +41,7 @@ def payloads() -> list[dict]:
     """Payloads with each value alone, and with random pairs."""
     chosen, values = random.Random(17), [*SCALARS, *LISTS, *NESTED]
     found = [{}, {"with space": "x"}, {"and": 1, "x": "y"}, {"a": [[{"b": 1}]]}, {"a": [{"c": [{"d": "x"}]}, 3]}]
+    found += [{"a.b": 1, "a": {"b": "x"}}, {"a": {"b.c": 1.5}}, {"a": [{"b.c": "x"}]}, {"a.b": [{"c": 1}]}]
     found += [{"a": value} for value in values] + [{"a": {"b": value}} for value in values]
     found += [{"a": [{"b": value}, {"c": 0}]} for value in values]
     return found + [{"a": chosen.choice(values), "b": chosen.choice(values)} for _ in range(60)]
@@ -155,6 +157,13 @@ def test_every_operator_on_every_value_alone(stored):
         tried += 1
     assert tried > 200
     assert len(found) > 60, "the filters find different documents"
+
+
+@pytest.mark.parametrize("key", ['"a.b"', 'a."b.c"', '"a.b".c', '"a.b"[].c'])
+def test_a_key_that_has_a_dot_stands_in_quotes(stored, key):
+    for wanted in ({key: {"exists": True}}, {key: [1, "x"]}, {key: {"gte": 1}}):
+        assert answers(stored, wanted) == truth(wanted) != set()
+    assert truth({key: {"exists": True}}) != truth({key.replace('"', ""): {"exists": True}})
 
 
 EMPTY = [

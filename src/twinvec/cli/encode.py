@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, Model, Ray, TextField
-from twinvec.engines.select import EngineName, Precision
+from twinvec.cli.options import AsJson, Model, Ray, TextField, wrong_usage
+from twinvec.engines.select import EngineChoice, EngineName, Precision
 from twinvec.storage import Storage
 from twinvec.support.runners import place_of, ray_runner
 
@@ -26,7 +26,7 @@ def encode_command(
         Storage | None, typer.Option(help="Number format of the stored vectors. Default: float32.")
     ] = None,
     dim: Annotated[
-        int | None, typer.Option(help="Truncate vectors to the first N dimensions (for Matryoshka models).")
+        int | None, typer.Option(min=1, help="Truncate vectors to the first N dimensions (for Matryoshka models).")
     ] = None,
     engine: Annotated[EngineName, typer.Option(help="Engine that computes the vectors.")] = "auto",
     precision: Annotated[Precision, typer.Option(help="Number format of the computation.")] = "auto",
@@ -77,6 +77,8 @@ def encode_command(
         )
     single = devices[0] if devices and len(devices) == 1 else None  # in this process
     several = None if single else devices or None
+    with wrong_usage():
+        EngineChoice(engine, single, precision, several)  # refuses names of devices that there are not
     encoder = Encoder(model, engine=engine, precision=precision, device=single, devices=several, dim=dim)
     start = time.perf_counter()
     shape = encode_file(encoder, source, output, field=field, prompt=prompt, storage=storage, progress=not as_json)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, FilterError
 from twinvec.installation import entry_points, install_line
 
 if TYPE_CHECKING:
@@ -42,18 +43,38 @@ URL_HELP = "Address of a Qdrant server, instead of --path. QDRANT_API_KEY holds 
 SYSTEM_HELP = "default, a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
 
 
+_ADDRESS = re.compile("https?:/")  # a path has one slash where an address has two
 _SOURCES = ("COMMANDLINE", "PROMPT", "ENVIRONMENT", "DEFAULT_MAP", "DEFAULT")  # the strongest first
 
 
 def _choose_store(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
     """If --path and --url come from different places, keep the stronger one: flag, then environment, then file."""
     other = "url" if param.name == "path" else "path"
-    if value is None or ctx.params.get(other) is None:
-        return value
-    own, others = (_rank(ctx, name) for name in (param.name, other))
-    if own < others:
-        ctx.params[other] = None
-    return None if own > others else value
+    if value is not None and ctx.params.get(other) is not None:
+        own, others = (_rank(ctx, name) for name in (param.name, other))
+        if own > others:
+            return None
+        if own < others:
+            ctx.params[other] = None
+    return store_folder(param, value) if param.name == "path" else server_address(value)
+
+
+def store_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Return the folder of an option; refuse the address of a server, unless there is a folder of that name."""
+    if value is not None and _ADDRESS.match(str(value)) and not value.exists():
+        other = param.opts[0].replace("path", "url")
+        raise typer.BadParameter(f"expected a folder; the address of a server is given with {other}")
+    return value
+
+
+def server_address(value: str | None) -> str | None:
+    """Return the address of an option; refuse what is none, and do not quote it: it may hold a password."""
+    if value is not None:
+        from twinvec.support.checks import ADDRESS_FORM, is_server_address
+
+        if not is_server_address(value):
+            raise typer.BadParameter(f"expected the address of a server, {ADDRESS_FORM}")
+    return value
 
 
 def _rank(ctx: typer.Context, name: str | None) -> int:
@@ -145,7 +166,7 @@ def wrong_usage() -> Iterator[None]:
     """
     try:
         yield
-    except ConfigurationError as error:
+    except (ConfigurationError, FilterError) as error:
         raise typer.BadParameter(str(error)) from error
 
 

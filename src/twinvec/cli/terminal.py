@@ -9,6 +9,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
@@ -31,15 +32,8 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = 
     Columns in ``numbers`` are aligned right. The column named ``rest`` fills the line.
     """
     from rich import box
-    from rich.table import Table
 
-    class EscapedTable(Table):
-        """A table whose texts are printed as they are, but for control characters."""
-
-        def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
-            super().add_row(*(_escaped_lines(each) if isinstance(each, str) else each for each in cells), **options)
-
-    made = EscapedTable(
+    made = _table_class()(
         title=escaped(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, expand=bool(rest)
     )
     for column in columns:
@@ -52,6 +46,18 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = 
             ratio=1 if column == rest else None,
         )
     return made
+
+
+@cache
+def _table_class() -> type[Table]:
+    """Return the class of tables whose texts are printed as they are, but for control characters."""
+    from rich.table import Table
+
+    class EscapedTable(Table):
+        def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+            super().add_row(*(_escaped_lines(each) if isinstance(each, str) else each for each in cells), **options)
+
+    return EscapedTable
 
 
 def properties(values: Mapping[str, str]) -> Table:

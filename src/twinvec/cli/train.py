@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.cli.options import MODEL_HELP, AsJson, StorePath, StoreUrl, check_store, is_flag, open_collection
+from twinvec.cli.options import (
+    MODEL_HELP,
+    AsJson,
+    StorePath,
+    StoreUrl,
+    check_store,
+    is_flag,
+    open_collection,
+    wrong_usage,
+)
 from twinvec.cli.terminal import show_json
 from twinvec.errors import ConfigurationError, ModelError
 
@@ -138,7 +147,8 @@ def mine(
     if not pairs.is_file():
         raise ConfigurationError(f"{pairs}: no such file")
     above = {} if denoise_above is None else {"denoise_above": denoise_above}
-    options = MiningOptions(negatives, first_rank, last_rank, margin, **above)
+    with wrong_usage():
+        options = MiningOptions(negatives, first_rank, last_rank, margin, **above)
     check_output(pairs, output)
     job = MiningJob(pairs, output, options, scorer=None if denoise is None else ProbabilityScorer(denoise))
     if collection is not None:

@@ -1,4 +1,6 @@
-"""Checks of arguments: choices, integers, unknown names, outputs. Errors name the argument, its value, and a remedy.
+"""Checks of arguments: choices, integers, unknown names, addresses, outputs.
+
+Errors name the argument, its value, and a remedy.
 
 Fields that pydantic checks have their faults told by ``field_fault``, in words that follow the field's name.
 """
@@ -22,6 +24,9 @@ _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 
 _MOST_SHOWN = 400  # characters
 _SCALARS = frozenset("biufUM")  # kinds of NumPy: truth values, numbers, texts and moments
+
+ADDRESS_FORM = "http://host:port or https://host:port"
+"""The form of a server's address, for messages."""
 
 
 def shown(value: object) -> str:
@@ -118,6 +123,18 @@ def path_text(value: str | os.PathLike[str], name: str) -> str:
     return text
 
 
+def is_server_address(value: str) -> bool:
+    """Return whether a text is an address of the form ``ADDRESS_FORM``; the port may be left out."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(value)
+        _ = parts.port  # raises ValueError if it cannot be one
+    except (ValueError, AttributeError):
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
 def check_methods(value: object, methods: Iterable[str], name: str, expected: str) -> None:
     """Raise ConfigurationError unless a value is an object with these methods or attributes."""
     if isinstance(value, type) or not all(hasattr(value, each) for each in methods):
@@ -135,6 +152,12 @@ def check_output_file(file: Path) -> None:
     if file.exists() and not file.is_file():
         raise ConfigurationError(f"{file}: is a {'folder' if file.is_dir() else 'device'}; name a file")
     check_output_folder(file.parent)
+
+
+def check_free(path: Path) -> None:
+    """Raise ConfigurationError if a file to write exists: an earlier run, or somebody else, has made it."""
+    if path.exists():
+        raise ConfigurationError(f"{path}: exists already; remove it, or name another")
 
 
 def check_overwrites(output: Path, source: Path, *others: Path) -> None:

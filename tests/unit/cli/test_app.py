@@ -103,6 +103,12 @@ def test_version(twinvec):
     assert twinvec("--version").out.strip() == package.__version__
 
 
+def test_tables_are_of_one_class():
+    from twinvec.cli.terminal import table
+
+    assert type(table("one", "a")) is type(table("two", "b"))
+
+
 @pytest.mark.parametrize("command", ["encode", "similarity", "ingest", "search", "info", "evaluate", "train", "mine"])
 def test_every_command_explains_itself(twinvec, command):
     done = twinvec(command, "--help")
@@ -115,6 +121,21 @@ def test_wrong_usage_is_2(twinvec, arguments):
     done = twinvec(*arguments)
     assert done.code == 2
     assert done.out == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--device", "foo"), "device 'foo' cannot be used"),
+        (("--device", "cpu", "--device", "cuda:x"), "device 'cuda:x' cannot be used"),
+        (("--dim", "0"), "greater than or equal to 1"),
+    ],
+)
+def test_an_option_of_encode_that_cannot_be_is_wrong_usage(twinvec, tmp_path, options, said):
+    (tmp_path / "texts.txt").write_text("tea\n")
+    done = twinvec("encode", tmp_path / "texts.txt", "-o", tmp_path / "vectors.npy", *options)
+    assert done.code == 2
+    assert said in " ".join(done.err.replace("│", " ").split())
 
 
 def test_an_error_is_explained_in_one_line_and_1(twinvec):

@@ -132,3 +132,33 @@ def test_a_vector_store_and_other_objects_are_no_retrievers(tmp_path) -> None:
         with pytest.raises(ConfigurationError, match="mode 'fuzzy'"):
             TwinvecRetriever(collection, search_options={"mode": "fuzzy"})
         assert TwinvecRetriever(store.client).retrieve("nothing") == []
+
+
+@pytest.mark.parametrize("name", ["mod", "limit", "filter", "query"])
+@pytest.mark.parametrize("reranked", [False, True])
+def test_an_option_that_search_does_not_take_is_refused_with_those_that_it_takes(
+    index, encoder, name, reranked
+) -> None:
+    reranker = MaxSimReranker(encoder) if reranked else None
+    message = f"search_options: '{name}' is not one of mode, weights"
+    with pytest.raises(ConfigurationError, match=message) as refused:
+        TwinvecRetriever(index, reranker=reranker, search_options={name: "dense"})
+    assert not {"limit", "filter", "query"} & set(str(refused.value).partition(" is not one of ")[2].split(", "))
+
+
+def test_options_of_reranked_hits_and_of_retrievers_that_take_all_are_taken(index, encoder) -> None:
+    class Bare:
+        def search(self, query, limit=10, filter=None):
+            return index.search(query, limit, filter=filter)
+
+    class TakesAll(Bare):
+        def search(self, query, limit=10, filter=None, **options):
+            assert options == {"other": 1}
+            return super().search(query, limit, filter)
+
+    options = {"offset": 1, "min_relevance": 0.0}
+    with pytest.raises(ConfigurationError, match="'offset' is not one of"):
+        TwinvecRetriever(Bare(), search_options=options)
+    reranked = TwinvecRetriever(Bare(), reranker=MaxSimReranker(encoder), search_options=options)
+    assert len(reranked.retrieve(QUESTION)) == 2
+    assert len(TwinvecRetriever(TakesAll(), search_options={"other": 1}).retrieve(QUESTION)) == 2

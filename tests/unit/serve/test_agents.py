@@ -15,11 +15,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from cases import slow
+from stand_in import StandIn
 from twinvec import Document, Encoder
 from twinvec.errors import StoreBusyError
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import HiddenKeys
-from twinvec_qdrant import Collection
+from twinvec_qdrant import Collection, drop_collection
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.agents import tools as tools_module
 from twinvec_serve.agents.library import Library
@@ -405,6 +406,44 @@ async def test_a_model_learns_what_was_wrong(shelf, tool, arguments, message):
     assert message in result.content[0].text
     assert "Traceback" not in result.content[0].text
     assert len(result.content[0].text) < 1000
+
+
+CALLS = (
+    ("search", {"queries": ["certificate"], "collections": ["docs"]}),
+    ("get_document", {"id": "notes/long.md", "collection": "docs"}),
+    ("get_documents", {"pattern": "*", "collection": "docs"}),
+)
+GONE = "there is no collection 'docs' any more; there are: mail"
+
+
+@pytest.mark.parametrize(("tool", "arguments"), CALLS)
+async def test_a_collection_that_is_dropped_while_it_is_used_is_gone(shelf, store, monkeypatch, tool, arguments):
+    async def dropped_meanwhile(name: str) -> Collection:
+        opened = await Library.open(shelf, name)
+        opened.close()
+        drop_collection(name, store)
+        return opened
+
+    monkeypatch.setattr(shelf, "open", dropped_meanwhile)
+    result = await asked(shelf, tool, **arguments)
+    assert result.is_error
+    assert result.content[0].text.endswith(GONE)
+
+
+async def test_a_collection_that_another_program_drops_from_a_server_is_gone():
+    with StandIn().running() as server:
+        for name in ("docs", "mail"):
+            with Collection.open(name, url=server.url, encoder=WordEncoder(), chunking=False) as opened:
+                opened.ingest([("a", "the certificate")])
+        shelf = Library(None, server.url)
+        shelf._opened = {"docs": Collection.open("docs", url=server.url, encoder=WordEncoder())}
+        assert not (await asked(shelf, "search", **CALLS[0][1])).is_error
+        drop_collection("docs", url=server.url)
+        for tool, arguments in CALLS:
+            result = await asked(shelf, tool, **arguments)
+            assert result.is_error
+        assert result.content[0].text.endswith(GONE)
+        shelf.close()
 
 
 async def test_an_error_of_the_server_says_nothing_of_its_text(shelf, monkeypatch, caplog):

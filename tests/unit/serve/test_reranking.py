@@ -55,6 +55,54 @@ def test_documents_come_in_the_order_of_their_relevance(client, path, expected) 
     assert client.post(path, json=long).headers["twinvec-truncated"] == "1"
 
 
+OTHERS = {
+    "max_chunks_per_doc": 10,
+    "max_tokens_per_doc": 4096,
+    "priority": 1,
+    "truncation": True,
+    "truncate": "END",
+    "truncate_prompt_tokens": 512,
+    "max_query_length": 512,
+    "overlap_tokens": 80,
+    "raw_scores": False,
+    "return_text": True,
+    "return_embeddings": False,
+    "return_input": True,
+    "instruction": "find files",
+    "score_threshold": 0.1,
+    "user": "me",
+    "client_name": "me",
+    "topk": None,
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_fields_of_other_services_are_ignored(client, path) -> None:
+    given = {"query": QUERY, "documents": TEXTS}
+    assert results(client.post(path, json=given | OTHERS)) == results(client.post(path, json=given))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("top_m", "top_n"),
+        ("top_k", "top_n"),
+        ("topN", "top_n"),
+        ("top", "top_n"),
+        ("return_document", "return_documents"),
+        ("returnDocuments", "return_documents"),
+        ("rank_field", "rank_fields"),
+        ("modle", "model"),
+    ],
+)
+def test_a_slip_is_refused_and_its_field_named(client, path, name, meant) -> None:
+    answer = client.post(path, json={"query": QUERY, "documents": TEXTS, name: 1})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["message"], error["param"]) == (f"{name}: is not known; did you mean {meant}?", name)
+
+
 def test_the_default_is_the_cross_encoder_and_maxsim_is_there_too(client) -> None:
     given = {"query": QUERY, "documents": TEXTS}
     assert client.post("/v1/rerank", json=given).json()["model"] == "owner/cross"

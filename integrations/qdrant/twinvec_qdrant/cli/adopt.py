@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import MODEL_HELP, URL_HELP, AsJson, CollectionName
+from twinvec.cli.options import MODEL_HELP, URL_HELP, AsJson, CollectionName, server_address, store_folder
 from twinvec.cli.terminal import complain, properties, show, show_json
 from twinvec.errors import CollectionNotFoundError, TwinvecError
 from twinvec_qdrant.cli.options import (
@@ -47,15 +47,20 @@ def adopt_command(
             show_default=False,
         ),
     ] = None,
-    url: Annotated[str | None, typer.Option(help=URL_HELP, show_default=False)] = None,
+    url: Annotated[str | None, typer.Option(help=URL_HELP, show_default=False, callback=server_address)] = None,
     local_path: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder of a QdrantClient(path=...), which can be copied only."),
     ] = None,
     to_path: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Copy the documents into a collection of this embedded store.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Copy the documents into a collection of this embedded store.", callback=store_folder
+        ),
     ] = None,
-    to_url: Annotated[str | None, typer.Option(help="Copy the documents into a collection of this server.")] = None,
+    to_url: Annotated[
+        str | None, typer.Option(help="Copy the documents into a collection of this server.", callback=server_address)
+    ] = None,
     to_collection: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Name of the copy. Default: the same name; alone, on the same server."),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, StorePath
+from twinvec.cli.options import AsJson, CollectionName, StorePath, wrong_usage
 from twinvec.cli.terminal import show_json, tell
 from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait
 from twinvec_qdrant.cli.served.searching import client_of
@@ -76,7 +76,8 @@ def restore_command(
     from twinvec_qdrant.backups import restore_collection
 
     if collection is not None and not overwrite:
-        check_new_name(collection)
+        with wrong_usage():
+            check_new_name(collection)
     made = restore_collection(source, path, name=collection, overwrite=overwrite, wait_seconds=wait)
     name = made.collection if collection is None else collection
     if as_json:

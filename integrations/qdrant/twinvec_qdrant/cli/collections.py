@@ -99,15 +99,20 @@ def collections_command(
         show_json({"collections": found})
         return
     if not found:
-        store = url or path or DEFAULT_PATH
-        missing = ", which does not exist" if url is None and not Path(store).is_dir() else ""
-        tell(f"no collections in {store}{missing}")
+        tell(f"no collections in {url or path or DEFAULT_PATH}{'' if url else _why_none(path or DEFAULT_PATH)}")
         return
     lines = table("Collections", "name", "model", "dimensions", numbers=("dimensions",))
     for each in found:
         model = each["model"] or "not a twinvec collection, or damaged"
         lines.add_row(each["name"], model, str(each["dim"] or ""))
     show(lines)
+
+
+def _why_none(folder: Path | str) -> str:
+    """Return what to add about a folder without collections: it does not exist, or ``QdrantClient`` has filled it."""
+    from twinvec_qdrant.stores.embedded.store import local_mode_hint
+
+    return local_mode_hint(folder) if Path(folder).is_dir() else ", which does not exist"
 
 
 def store_entries(place: CollectionPlace) -> list[dict[str, Any]]:

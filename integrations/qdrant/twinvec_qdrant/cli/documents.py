@@ -122,6 +122,7 @@ def delete_command(
         raise typer.BadParameter("give one of ids, --filter and --source")
     if not (ids or dry_run):
         check_confirmed(yes, as_json=as_json)
+    chosen: dict[str, Any] = {"filter": parse_filter_options(where)} if where else {"source": source}
     place = CollectionPlace(collection, path, url, wait, grpc_port)
     nearest: Mapping[str, Sequence[str]] = {}
     with documents_of(place) as documents:
@@ -130,7 +131,6 @@ def delete_command(
             if found["missing"]:
                 nearest = documents.get(found["missing"])["nearest"]
         else:
-            chosen: dict[str, Any] = {"filter": parse_filter_options(where)} if where else {"source": source}
             found = documents.delete(**chosen, dry_run=dry_run or not yes)
     if not (ids or yes or dry_run) and (found["documents"] or source is not None):
         found = _deleted_if_confirmed(place, found["documents"], source)

@@ -10,6 +10,8 @@ from typing import Any
 
 import typer
 
+from twinvec.cli.options import wrong_usage
+
 _CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>!=|=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _HOLDS = {"keyword": "texts", "float": "numbers", "integer": "numbers", "bool": "true or false"}
@@ -21,7 +23,7 @@ def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
     """Return the filter that the conditions state together.
 
     ``["lang=en", "lang=de", "year>=2020"]`` gives ``{"lang": ["en", "de"], "year": {"gte": 2020}}``. A condition that
-    begins with ``{`` is a filter in JSON.
+    begins with ``{`` is a filter in JSON. What the language of filters does not allow is wrong usage.
     """
     wanted: dict[str, Any] = {}
     others: list[dict[str, Any]] = []
@@ -40,7 +42,14 @@ def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
         elif not _added(wanted, match):
             raise typer.BadParameter(f"--filter {condition!r}: {match['key']} has both = and a bound; give one of them")
     parts = ([wanted] if wanted else []) + others
-    return parts[0] if len(parts) == 1 else {"and": parts} if parts else {}
+    if not parts:
+        return {}
+    from twinvec.retrieval.filters import parse_filter  # a search without a filter starts without it
+
+    stated = parts[0] if len(parts) == 1 else {"and": parts}
+    with wrong_usage():
+        parse_filter(stated)
+    return stated
 
 
 def _added(wanted: dict[str, Any], match: re.Match[str]) -> bool:
@@ -98,7 +107,10 @@ def filter_hints(filter: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator
 
     indexes: Mapping[str, str] = info.get("payload_indexes") or {}
     own = {"id", "and", "or", "not", info.get("tenant_key"), *SHOWN_FIELDS}
-    for part in filter.get("and", [filter]):
+    combined = filter.get("and")
+    is_combination = isinstance(combined, list) and all(isinstance(each, Mapping) for each in combined)
+    parts: Sequence[Mapping[str, Any]] = combined if is_combination and combined else [filter]
+    for part in parts:
         for key, test in part.items():
             if key in own or not indexes or any(mark in key for mark in '"['):
                 continue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl
+from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl, server_address, store_folder
 from twinvec.cli.terminal import complain, properties, show, show_json, tell
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.cli.options import (
@@ -228,9 +228,12 @@ def push_command(
     collection: CollectionName,
     path: StorePath = None,
     url: StoreUrl = None,
-    to_path: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the other store.")] = None,
+    to_path: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the other store.", callback=store_folder)
+    ] = None,
     to_url: Annotated[
-        str | None, typer.Option(help="Address of the other server. QDRANT_API_KEY holds the key.")
+        str | None,
+        typer.Option(help="Address of the other server. QDRANT_API_KEY holds the key.", callback=server_address),
     ] = None,
     to_collection: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name in the other store. Default: the same name.")

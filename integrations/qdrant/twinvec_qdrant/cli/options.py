@@ -139,7 +139,7 @@ def open_from_options(
         settings: Arguments of ``Collection.open`` for a new collection.
 
     Raises:
-        ConfigurationError: the collection does not exist, and ``twinvec serve`` could not serve one of this name.
+        typer.BadParameter: the collection does not exist, and ``twinvec serve`` could not serve one of this name.
     """
     from twinvec.encoder import Encoder
     from twinvec_qdrant.collection import Collection
@@ -156,7 +156,8 @@ def open_from_options(
         return Collection.open(place.name, create=made, **store, **settings)
     except CollectionNotFoundError:
         if create:
-            check_new_name(place.name)
+            with wrong_usage():
+                check_new_name(place.name)
             if place.url is None:
                 check_not_local_mode(place.path or DEFAULT_PATH)
         if not dry_run:

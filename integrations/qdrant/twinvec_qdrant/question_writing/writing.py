@@ -19,6 +19,7 @@ from pathlib import Path
 
 from twinvec.errors import ConfigurationError, InputError, ModelError
 from twinvec.support.checks import (
+    check_free,
     check_methods,
     check_output_file,
     check_output_folder,
@@ -180,10 +181,8 @@ def write_questions(
 
 
 def _check_free(path: Path) -> None:
-    """Refuse to write over a file that an earlier run, or somebody else, has made."""
     check_output_folder(path.parent)
-    if path.exists():
-        raise ConfigurationError(f"{path}: exists already; remove it, or name another")
+    check_free(path)
 
 
 def _check_searchable(collection: Collection, tenant_key: str | None) -> None:

@@ -223,7 +223,8 @@ def filtered_key(path: str) -> str | None:
     below = path.removeprefix("metadata.")
     if below == path and path not in LLAMA_INDEX_KEYS:
         return None
-    key = ".".join(part.removesuffix("[]").strip('"') for part in _PARTS.findall(below))
+    parts = [part.removesuffix("[]").strip('"') for part in _PARTS.findall(below)]
+    key = ".".join(f'"{part}"' if "." in part else part for part in parts)
     return ".id" if key == "id" else key
 
 

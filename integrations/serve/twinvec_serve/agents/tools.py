@@ -9,8 +9,8 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from fnmatch import fnmatchcase
 from functools import wraps
 from itertools import islice
@@ -19,7 +19,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
-from twinvec.errors import TwinvecError
+from twinvec.errors import CollectionNotFoundError, StoreBusyError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant import Collection, CollectionHit, best_first
@@ -128,8 +128,8 @@ class Tools:
         listed, failures = Collections(collections=[]), _Failures()
         for name in await self._shelf.names():
             with failures.of(name):
-                opened = await self._shelf.open(name)
-                listed.collections.append(_described(await asyncio.to_thread(opened.info)))
+                async with self._opened(name) as opened:
+                    listed.collections.append(_described(await asyncio.to_thread(opened.info)))
         listed.failed = failures.by_name()
         return listed
 
@@ -172,14 +172,33 @@ class Tools:
         names = await self._shelf.names() if collections is None else list(dict.fromkeys(collections))
         for name in names:
             with failures.of(name):
-                opened = await self._shelf.open(name)
-                for hits in await opened.asearch_many(queries, limit, filter=filter, min_relevance=min_relevance):
+                async with self._opened(name) as opened:
+                    found = await opened.asearch_many(queries, limit, filter=filter, min_relevance=min_relevance)
+                for hits in found:
                     for rank, hit in enumerate(hits):
                         _keep_better(best, rank, CollectionHit(name, hit))
         failures.raise_if_all(names)
-        found = await self._shown(best_first(best.values())[:limit], failures)
-        found.hint = _EMPTY if not names else _FILTERED if filter and not best else None
-        return found
+        shown = await self._shown(best_first(best.values())[:limit], failures)
+        shown.hint = _EMPTY if not names else _FILTERED if filter and not best else None
+        return shown
+
+    @asynccontextmanager
+    async def _opened(self, name: str) -> AsyncIterator[Collection]:
+        """Yield an open collection.
+
+        If it is dropped while it is used, raise CollectionNotFoundError, which lists those that there are.
+        """
+        opened = await self._shelf.open(name)
+        try:
+            yield opened
+        except (StoreBusyError, StoreUnavailableError):
+            raise
+        except StoreError as error:
+            if name in (names := await self._shelf.names()):
+                raise
+            raise CollectionNotFoundError(
+                f"there is no collection {name!r} any more; there are: {', '.join(names) or 'none'}"
+            ) from error
 
     async def _shown(self, ranked: Sequence[CollectionHit], failures: _Failures) -> Search:
         result = Search(results=[])
@@ -227,14 +246,14 @@ class Tools:
         failures = _Failures()
         for name in names:
             with failures.of(name):
-                opened = await self._shelf.open(name)
-                for each in await opened.aget(wanted):
-                    if place is not None and each.id == place.id and from_line is None and to_line is None:
-                        from_line, to_line = place.first, place.last
-                    described = await asyncio.to_thread(opened.described, [each.id])
-                    stretch = Stretch(from_line, to_line, from_char)
-                    return _text(name, each, stretch, MAX_CHARS, described.get(each.id))
-                nearest += await asyncio.to_thread(opened.nearest_ids, wanted[-1], _SUGGESTIONS)
+                async with self._opened(name) as opened:
+                    for each in await opened.aget(wanted):
+                        if place is not None and each.id == place.id and from_line is None and to_line is None:
+                            from_line, to_line = place.first, place.last
+                        described = await asyncio.to_thread(opened.described, [each.id])
+                        stretch = Stretch(from_line, to_line, from_char)
+                        return _text(name, each, stretch, MAX_CHARS, described.get(each.id))
+                    nearest += await asyncio.to_thread(opened.nearest_ids, wanted[-1], _SUGGESTIONS)
         failures.raise_if_all(names)
         where = f"the collection {collection!r}" if collection is not None else "the collections"
         hint = f"; the nearest ids: {', '.join(map(repr, [*dict.fromkeys(nearest)][:_SUGGESTIONS]))}" if nearest else ""
@@ -263,26 +282,13 @@ class Tools:
         names = [collection] if collection is not None else await self._shelf.names()
         for name in names:
             with failures.of(name):
-                await self._add_fitting(found, name, pattern, max_chars)
+                async with self._opened(name) as opened:
+                    await _add_fitting(found, opened, pattern, max_chars)
         failures.raise_if_all(names)
         if not found.documents:
             raise ToolError(f"no id fits {pattern!r}; search finds documents by their content{failures.hint()}")
         found.failed = failures.by_name()
         return found
-
-    async def _add_fitting(self, found: Documents, name: str, pattern: str, max_chars: int) -> None:
-        """Add the documents of a collection whose ids fit a pattern."""
-        opened = await self._shelf.open(name)
-        escaped = _WILD.sub(r"[\g<0>]", pattern)
-        left = max_chars - sum(map(_size, found.documents))
-        for fitting in sorted(each for each in await opened.afind(None) if fnmatchcase(each, escaped)):
-            if left <= 0 or len(found.documents) >= _MOST_DOCUMENTS:
-                found.left_out_count += 1
-                found.left_out += [fitting] if len(found.left_out) < _MOST_IDS else []
-                continue
-            for each in await opened.aget([fitting]):
-                found.documents.append(_text(name, each, Stretch(), left))
-                left -= _size(found.documents[-1])
 
     async def _documents_of(
         self, ranked: Sequence[CollectionHit], failures: _Failures
@@ -290,13 +296,27 @@ class Tools:
         """Return the documents of hits, with what their sources hold, by collection and id."""
         documents = {}
         for name in {each.collection for each in ranked}:
+            ids = [each.hit.id for each in ranked if each.collection == name]
             with failures.of(name):
-                opened: Collection = await self._shelf.open(name)
-                ids = [each.hit.id for each in ranked if each.collection == name]
-                described = await asyncio.to_thread(opened.described, ids)
-                for each in await opened.aget(ids):
-                    documents[name, each.id] = each, described.get(each.id)
+                async with self._opened(name) as opened:
+                    described = await asyncio.to_thread(opened.described, ids)
+                    for each in await opened.aget(ids):
+                        documents[name, each.id] = each, described.get(each.id)
         return documents
+
+
+async def _add_fitting(found: Documents, opened: Collection, pattern: str, max_chars: int) -> None:
+    """Add the documents of a collection whose ids fit a pattern."""
+    escaped = _WILD.sub(r"[\g<0>]", pattern)
+    left = max_chars - sum(map(_size, found.documents))
+    for fitting in sorted(each for each in await opened.afind(None) if fnmatchcase(each, escaped)):
+        if left <= 0 or len(found.documents) >= _MOST_DOCUMENTS:
+            found.left_out_count += 1
+            found.left_out += [fitting] if len(found.left_out) < _MOST_IDS else []
+            continue
+        for each in await opened.aget([fitting]):
+            found.documents.append(_text(opened.name, each, Stretch(), left))
+            left -= _size(found.documents[-1])
 
 
 def _described(info: dict[str, Any]) -> CollectionInfo:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import base64
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BaseModel, Field, WithJsonSchema, field_validator
 
-from twinvec_serve.errors import ErrorAnswer, RequestError, UnknownModel
+from twinvec_serve.errors import ErrorAnswer, UnknownModel
 from twinvec_serve.models.embedding import Encoded
 from twinvec_serve.routes.answers import TRUNCATED
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.sizes import as_texts, check_sizes
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
+from twinvec_serve.slips import IgnoresOthersFields
 
 router = APIRouter(prefix="/v1", tags=["models"], dependencies=[Depends(reads)])
 
@@ -29,14 +29,14 @@ _TOLD = {"schema": {"type": "integer"}, "description": "Number of texts that the
 ANSWERS: dict[int | str, dict[str, Any]] = {**ERRORS, 200: {"headers": {TRUNCATED: _TOLD}}}
 """The answers of models to texts."""
 
-_ALIKE = 0.8  # of difflib: dimension, inputType and modle are slips; input_text, encoding and dims are other names
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 
-class EmbeddingsRequest(BaseModel):
+class EmbeddingsRequest(IgnoresOthersFields):
     """Texts to embed. Unknown fields are ignored, but one whose name is much like a known one is an error."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
+    alike = 0.8  # dimension, inputType and modle are slips; input_text, encoding and dims are other names
+    undecisive = frozenset(("user",))
 
     input: Annotated[list[str], WithJsonSchema(_TEXTS)] = Field(
         description="One text, or a list of texts.", min_length=1, fail_fast=True
@@ -53,17 +53,6 @@ class EmbeddingsRequest(BaseModel):
     )
     user: str | None = Field(default=None, description="Ignored.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_names(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            for name in value.keys() - cls.model_fields.keys():
-                if value[name] is not None and (meant := _meant(name)):
-                    raise RequestError(
-                        f"{name:.80}: is not known; did you mean {meant}?", param=name[:80], code="invalid_request"
-                    )
-        return value
-
     @field_validator("input", mode="before")
     @classmethod
     def _as_list(cls, value: Any) -> Any:
@@ -73,17 +62,6 @@ class EmbeddingsRequest(BaseModel):
                 "OpenAIEmbeddings(check_embedding_ctx_length=False)"
             )
         return as_texts(value)
-
-
-def _meant(name: str) -> str | None:
-    """Return the field whose name this one is a slip of; None if it is another service's field, such as truncate."""
-    known = {_plain(each): each for each in EmbeddingsRequest.model_fields if each != "user"}  # which decides nothing
-    near = get_close_matches(_plain(name[:80]), known, 1, _ALIKE)
-    return known[near[0]] if near else None
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")
 
 
 class Embedding(BaseModel):

@@ -1,6 +1,6 @@
 """The routes of reranking, as Cohere and Jina have them.
 
-One form serves all: the answer has the fields of both, and requests ignore fields that they do not know.
+One form serves all: the answer has the fields of both, and requests ignore fields that only other services know.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 from pydantic_core import to_json
 
 from twinvec_serve.errors import RequestError
@@ -21,14 +21,18 @@ from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.sizes import check_not_empty, check_sizes
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
+from twinvec_serve.slips import IgnoresOthersFields
 
 router = APIRouter(route_class=JsonRoute, tags=["models"], dependencies=[Depends(reads)])
 
 
-class RerankRequest(BaseModel):
-    """A query, and documents to order by how well they answer it. Unknown fields are ignored."""
+class RerankRequest(IgnoresOthersFields):
+    """A query, and documents to order by how well they answer it.
 
-    model_config = ConfigDict(extra="ignore", strict=True)
+    Unknown fields are ignored, but one whose name is much like a known one is an error.
+    """
+
+    alike = 0.75  # top_m, top_k and return_document are slips; max_tokens_per_doc, truncation and priority are not
 
     query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The question or the words to answer.")
     documents: list[str | dict[str, Any]] = Field(

@@ -24,8 +24,8 @@ A filter is a mapping, as in JSON. All of its entries must hold:
 is allowed: ``in`` and ``or`` then match no document, ``not_in`` and ``and`` match every document.
 
 Keys: ``author.name`` is the key ``name`` of the mapping ``author``, or of a mapping in the list ``author``;
-``author[].name`` is only the latter. A key has at most five parts. ``id`` is the document's own id, and ``.id`` the key
-``id`` of the payload.
+``author[].name`` is only the latter. A key has at most five parts; one that has a dot itself stands in double quotes:
+``"author.name"``. ``id`` is the document's own id, and ``.id`` the key ``id`` of the payload.
 
 Values:
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +26,10 @@ EXACT_INTEGER = 2**53
 
 MAX_LEVELS = 5
 """Parts of a dotted key, at most."""
+
+_ONE_PART = r'(?:"[^"\\]+"(?:\[\])?|[^."\\]+)'
+_PART = re.compile(_ONE_PART)
+_KEY = re.compile(rf"{_ONE_PART}(?:\.{_ONE_PART})*+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +132,20 @@ def listed_keys(conditions: Iterable[Condition]) -> frozenset[str]:
 def split_key(key: str) -> tuple[tuple[str, bool], ...]:
     """Return the parts of a dotted key, each with whether it must hold a list: ``a[].b`` is a list of mappings.
 
-    ``.id`` is the payload's key ``id``. Raise FilterError for a key that a store cannot address.
+    ``.id`` is the payload's key ``id``, and ``"a.b".c`` the key ``c`` below the key ``a.b``. Raise FilterError for a
+    key that a store cannot address.
     """
-    *inner, last = names = key.removeprefix(".").split(".")
+    whole = key.removeprefix(".")
+    if not _KEY.fullmatch(whole):
+        raise FilterError(
+            f"filter {shown(key)}: each part of a key must be non-empty, without double quote and backslash; a part "
+            'that has a dot is written in double quotes, as "a.b"'
+        )
+    *inner, last = names = _PART.findall(whole)
     if len(names) > MAX_LEVELS:
         raise FilterError(f"filter {shown(key)}: at most {MAX_LEVELS} levels")
-    for name in names:
-        if not name or '"' in name or "\\" in name:
-            raise FilterError(
-                f"filter {shown(key)}: each part of a key must be non-empty, without double quote and backslash"
-            )
     marked = [(part[:-2], True) if part.endswith("[]") and part != "[]" else (part, False) for part in inner]
-    return (*marked, (last, False))
+    return tuple((part.strip('"'), listed) for part, listed in (*marked, (last, False)))
 
 
 def _listed(condition: Condition) -> frozenset[str]:

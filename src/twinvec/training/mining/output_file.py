@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.atomic import atomic_write, partial_path, put_in_place
-from twinvec.support.checks import check_output_file, check_overwrites
+from twinvec.support.checks import check_free, check_output_file, check_overwrites
 from twinvec.support.locks import exclusive_lock
 
 _DIGITS = 16
@@ -133,9 +133,14 @@ class MinedFile(JobFile):
 
 
 def check_output(source: Path, output: Path) -> None:
-    """Make the folder of ``output``; raise ConfigurationError if that fails or ``output`` is ``source`` or a folder."""
+    """Make the folder of ``output``; raise ConfigurationError if that fails or ``output`` is ``source`` or a folder.
+
+    An output that exists is refused too, unless its partial file is there: then a run of the job was killed at its end.
+    """
     check_output_file(output)
     check_overwrites(output, source, *_beside(output))
+    if not partial_path(output).exists():
+        check_free(output)
 
 
 def vectors_path(output: Path, source: Path, space: str) -> Path:

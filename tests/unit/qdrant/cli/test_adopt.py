@@ -95,5 +95,7 @@ def test_a_folder_of_the_local_mode_is_copied(twinvec, tiny_model, tmp_path):
     for asked in (ingest, (*ingest, "--dry-run"), ("search", "a", "-c", NAME), ("search", "a")):
         refused = twinvec(*asked, "--path", folder)
         assert (refused.code, f"twinvec adopt --local-path {folder} --to-path" in refused.err) == (1, True)
+    listed = twinvec("collections", "--path", folder)
+    assert (listed.code, f"twinvec adopt --local-path {folder} --to-path" in listed.out) == (0, True)
     missing = twinvec("adopt", "--local-path", tmp_path, "-c", NAME, "--layout", "langchain", "--to-path", store)
     assert "not a folder of qdrant-client's local mode" in missing.err

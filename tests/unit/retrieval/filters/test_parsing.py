@@ -11,7 +11,7 @@ import pytest
 
 from twinvec.errors import FilterError
 from twinvec.retrieval.filters import listed_keys, parse_filter
-from twinvec.retrieval.filters.conditions import AllOf, AnyOf, Between, During, Exists, Field, Not, OneOf
+from twinvec.retrieval.filters.conditions import AllOf, AnyOf, Between, During, Exists, Field, Not, OneOf, split_key
 
 
 def test_forms_of_one_condition():
@@ -55,6 +55,23 @@ def test_payload_keys_named_like_combinations_keep_their_meaning():
     assert parse_filter({"not": {"text": "x"}}) == [Not(Field("text", AnyOf(("x",))))]
 
 
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        ("a.b", (("a", False), ("b", False))),
+        ('"a.b"', (("a.b", False),)),
+        ('a."b.c"', (("a", False), ("b.c", False))),
+        ('"a.b"[].c', (("a.b", True), ("c", False))),
+        ('"a.b[]".c', (("a.b[]", False), ("c", False))),
+        ('."id"', (("id", False),)),
+        ("[].b", (("[]", False), ("b", False))),
+    ],
+)
+def test_a_part_of_a_key_that_has_a_dot_stands_in_quotes(key, parts):
+    assert split_key(key) == parts
+    assert parse_filter({key: 1}) == [Field(key, AnyOf((1,)))]
+
+
 def test_limits_of_dates_are_moments():
     tokyo = timezone(timedelta(hours=9))
     for limit in ("2024-05-01", date(2024, 5, 1), datetime(2024, 5, 1), datetime(2024, 5, 1, 9, tzinfo=tokyo),
@@ -90,6 +107,9 @@ def test_limits_of_dates_are_moments():
         ({"a..b": 1}, "each part of a key must be non-empty"),
         ({"not": {'a"b': 1}}, "without double quote and backslash"),
         ({"a.b.c.d.e.f": 1}, "at most 5 levels"),
+        ({'a."b.c': 1}, 'a part that has a dot is written in double quotes, as "a.b"'),
+        ({'""': 1}, "must be non-empty"),
+        ({'"a"b': 1}, "without double quote and backslash"),
         ({"year": {"in": [None]}}, "'null': True"),
         ({"year": {"gte": "soon"}}, "numbers, or dates in ISO 8601"),
         ({"year": {"gte": "2024"}}, "numbers, or dates in ISO 8601"),

@@ -239,6 +239,35 @@ def test_the_pairs_are_not_overwritten(source, tmp_path):
     assert source.read_bytes() == before
 
 
+def test_a_finished_output_is_not_overwritten(source, tmp_path):
+    """As ``questions`` keeps its own: the rows may have cost hours, or may have been edited."""
+    output, found = tmp_path / "rows.jsonl", Fixed("x")
+    output.write_text("edited\n")
+    with pytest.raises(ConfigurationError, match=r"rows\.jsonl: exists already; remove it, or name another"):
+        mine_file(MiningJob(source, output), found)
+    assert not found.asked
+    assert output.read_text() == "edited\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs.jsonl", "rows.jsonl"]
+
+
+def test_a_run_that_was_killed_when_its_output_was_complete_ends_at_the_next_call(source, tmp_path, monkeypatch):
+    output, unlink = tmp_path / "rows.jsonl", Path.unlink
+
+    def die_at_partial(path, *options, **named):
+        if path.suffix == ".partial":
+            raise RuntimeError("killed")
+        return unlink(path, *options, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", die_at_partial)
+        with pytest.raises(RuntimeError, match="killed"):
+            mine_file(MiningJob(source, output), Fixed("x"))
+    first = output.read_bytes()
+    assert mine_file(MiningJob(source, output), Fixed("x")).rows == len(PAIRS)
+    assert output.read_bytes() == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs.jsonl", "rows.jsonl"]
+
+
 def test_an_output_that_cannot_be_is_refused_before_any_work(source, tmp_path):
     found = Fixed("x")
     for output, message in (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -15,12 +17,15 @@ from llama_index.vector_stores.twinvec.nodes import scored_node
 from twinvec import Retriever, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode, Reranker, check_limit
-from twinvec.retrieval.retrieve_rerank import without_passages
+from twinvec.retrieval.retrieve_rerank import OWN_OPTIONS, without_passages
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice
 
 if TYPE_CHECKING:
     from llama_index.vector_stores.twinvec.filters import AnyFilters
+
+_GIVEN = ("query", "limit", "filter")
+"""What the retriever itself gives to ``search``."""
 
 
 class TwinvecRetriever(BaseRetriever):
@@ -43,7 +48,7 @@ class TwinvecRetriever(BaseRetriever):
 
     Raises:
         ConfigurationError: ``similarity_top_k`` or ``candidates`` is below 1; the retriever has no ``search``, as a
-            vector store; or the mode is not known.
+            vector store; its ``search`` lacks an option; or the mode is not known.
     """
 
     def __init__(
@@ -62,9 +67,8 @@ class TwinvecRetriever(BaseRetriever):
         super().__init__(callback_manager=callback_manager, objects=objects, verbose=verbose)
         check_limit(similarity_top_k, "similarity_top_k")
         _check_retriever(retriever)
-        if "mode" in (search_options or {}):
-            check_choice((search_options or {})["mode"], Mode, "mode")
         self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)
+        _check_options(search_options or {}, retriever, reranks=reranker is not None)
         self._options = {
             **without_passages(retriever),  # nodes have none
             **(search_options or {}),
@@ -85,3 +89,15 @@ def _check_retriever(retriever: object) -> None:
         raise ConfigurationError(
             f"retriever: expected an object with search(query, limit, filter), got {type(retriever).__name__}; {hint}"
         )
+
+
+def _check_options(options: Mapping[str, Any], retriever: Retriever, *, reranks: bool) -> None:
+    """Refuse an option that neither the retriever's ``search`` takes nor ``RetrieveRerank`` itself."""
+    parameters = signature(retriever.search).parameters
+    if all(each.kind is not Parameter.VAR_KEYWORD for each in parameters.values()):
+        others = sorted(OWN_OPTIONS) if reranks else []
+        known = [each for each in dict.fromkeys([*parameters, *others]) if each not in _GIVEN]
+        for name in options:
+            check_choice(name, known, "search_options:")
+    if "mode" in options:
+        check_choice(options["mode"], Mode, "mode")

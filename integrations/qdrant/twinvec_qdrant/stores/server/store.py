@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from twinvec.errors import ConfigurationError, StoreError
+from twinvec.support.checks import ADDRESS_FORM, is_server_address
 from twinvec_qdrant.stores.base import NewCollection, Store
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 from twinvec_qdrant.stores.server import cluster
@@ -22,8 +23,6 @@ from twinvec_qdrant.stores.server.values import client_quantization, client_stat
 
 LEAST_VERSION = (1, 17)
 """The first version of the server that collections work with."""
-
-_URL = "url: expected http://host:port or https://host:port"  # does not quote the url: it may hold a password
 
 
 class ServerStore(Store):
@@ -123,14 +122,10 @@ def connect(
     Raise ``ConfigurationError`` on a malformed url or a key sent unencrypted.
     """
     key = _sendable(api_key)
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except (ValueError, AttributeError):
-        raise ConfigurationError(_URL) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(_URL)
-    if (key or parts.password) and parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if not is_server_address(url):
+        raise ConfigurationError(f"url: expected {ADDRESS_FORM}")  # the url is not quoted: it may hold a password
+    parts = urlsplit(url)
+    if (key or parts.password) and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         raise ConfigurationError(
             f"an API key would go unencrypted to {parts.hostname}; use https, or a tunnel to localhost"
         )

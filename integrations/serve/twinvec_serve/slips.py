@@ -1,0 +1,50 @@
+"""Requests that ignore fields of other services, but refuse a slip: a field whose name is much like a known one."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from twinvec_serve.errors import RequestError
+
+_LONGEST = 80  # characters of a name
+
+
+class IgnoresOthersFields(BaseModel):
+    """A request to a route that clients of several services use. Unknown fields are ignored, and slips are errors.
+
+    Attributes:
+        alike: How much a slip is like the name of the known field: the least ratio of difflib.
+        undecisive: Known fields that decide nothing, so that no slip of them matters.
+    """
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    alike: ClassVar[float]
+    undecisive: ClassVar[frozenset[str]] = frozenset()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            for name in value.keys() - cls.model_fields.keys():
+                if value[name] is not None and (meant := cls._meant(name)):
+                    raise RequestError(
+                        f"{name:.{_LONGEST}}: is not known; did you mean {meant}?",
+                        param=name[:_LONGEST],
+                        code="invalid_request",
+                    )
+        return value
+
+    @classmethod
+    def _meant(cls, name: str) -> str | None:
+        """Return the field whose name this one is a slip of; None if it is another service's field."""
+        known = {_plain(each): each for each in cls.model_fields.keys() - cls.undecisive}
+        near = get_close_matches(_plain(name[:_LONGEST]), known, 1, cls.alike)
+        return known[near[0]] if near else None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
