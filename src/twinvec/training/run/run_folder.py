@@ -205,12 +205,8 @@ def _difference(stored: Any, config: TrainConfig | None, changed: list[str]) -> 
 def _changes(old: Any, new: Any, field: str = "") -> Iterator[str]:
     """Yield each field of a configuration that differs; of paths only the last part counts, since they may move."""
     if isinstance(old, dict) and isinstance(new, dict):
-        names = (
-            ["name"]
-            if field == "objective" and old.get("name") != new.get("name")
-            else [*new, *(name for name in old if name not in new)]
-        )
-        for name in names:
+        another = field == "objective" and old.get("name") != new.get("name")  # whose other fields tell nothing
+        for name in ["name"] if another else {**new, **old}:
             yield from _changes(old.get(name), new.get(name), f"{field}.{name}".removeprefix("."))
     elif field == "data" and isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new):
