@@ -62,12 +62,13 @@ class TwinvecRetriever(BaseRetriever):
         super().__init__(callback_manager=callback_manager, objects=objects, verbose=verbose)
         check_limit(similarity_top_k, "similarity_top_k")
         _check_retriever(retriever)
-        if "mode" in (search_options or {}):
-            check_choice((search_options or {})["mode"], Mode, "mode")
+        options = search_options or {}
+        if "mode" in options:
+            check_choice(options["mode"], Mode, "mode")
         self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)
         self._options = {
             **without_passages(retriever),  # nodes have none
-            **(search_options or {}),
+            **options,
             "limit": similarity_top_k,
             "filter": None if filter is None else as_filter(filter),
         }
