@@ -62,7 +62,7 @@ def encode(
     string(text, "text")
     string(column, "column")
     integer(batch_rows, "batch_rows", least=1)
-    recipe = encoder_recipe(model, {**({"device": "cuda"} if use_gpu else {}), **options})
+    recipe = encoder_recipe(model, {"device": "cuda", **options} if use_gpu else options)
     workers = plan(num_workers, threads=threads, use_gpu=use_gpu)
     return encoded(dataset, recipe, workers, batch_rows, text=text, column=column, prompt=prompt, storage=storage)
 

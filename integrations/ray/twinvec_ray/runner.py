@@ -63,7 +63,7 @@ class Runner:
         with connected(self._address):
             _print_nothing_of_ray_data()
             texts = read(source)
-            recipe = encoder_recipe(model, {**({"device": "cuda"} if use_gpu else {}), **options})
+            recipe = encoder_recipe(model, {"device": "cuda", **options} if use_gpu else options)
             with _counter(texts, source, shown=progress) as counter:
                 how = {"text": field, "column": _COLUMN, "prompt": prompt, "storage": storage, "counter": counter}
                 write(encoded(texts, recipe, plan(use_gpu=use_gpu), **how), output)
