@@ -12,6 +12,7 @@ from twinvec.errors import InputError
 from twinvec.evaluation.statistics import SEED
 from twinvec.evaluation.tsv import parse_integer, read_table
 from twinvec.retrieval.documents import Document, as_document
+from twinvec.support.checks import is_integer
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_jsonl, text_field
 
@@ -119,9 +120,8 @@ def _read_queries(path: Path) -> dict[str, tuple[str, str]]:
     queries: dict[str, tuple[str, str]] = {}
     _check_there(path)
     for place, row in read_jsonl(path):
-        number = row.get("_id")
-        is_whole = isinstance(number, int) and not isinstance(number, bool)  # as in the corpus
-        identity = str(number) if is_whole else text_field(row, "_id", place)
+        number = row.get("_id")  # may be a whole number, as in the corpus
+        identity = str(number) if is_integer(number) else text_field(row, "_id", place)
         if identity in queries:
             raise InputError(f"{place}: the id {identity!r} is used twice")
         queries[identity] = place, text_field(row, "text", place)

@@ -55,7 +55,7 @@ def load_triplets(path: str | Path) -> Triplets:
     """Read a JSON lines or TSV file with anchor, positive and negative; an InputError names file and line."""
     path = Path(path)
     rows = _rows(path, ("anchor", "positive", "negative"))
-    anchors, positives, negatives = (list(column) for column in zip(*(texts for _, texts in rows), strict=True))
+    anchors, positives, negatives = map(list, zip(*rows, strict=True))
     return Triplets(data_name(path), anchors, positives, negatives)
 
 
@@ -69,7 +69,7 @@ def load_questions(path: str | Path) -> BeirSet:
     questions: dict[str, str] = {}
     answers: dict[str, str] = {}
     qrels: dict[str, dict[str, int]] = {}
-    for _, (anchor, positive) in _rows(path, ("anchor", "positive")):
+    for anchor, positive in _rows(path, ("anchor", "positive")):
         question = questions.setdefault(anchor, f"q{len(questions)}")
         answer = answers.setdefault(positive, f"a{len(answers)}")
         qrels.setdefault(question, {})[answer] = 1
@@ -140,10 +140,10 @@ def _parse_binary(text: str, place: str) -> float:
     return float(text)
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
     if is_jsonl(path):
-        return [(place, tuple(text_field(row, name, place) for name in columns)) for place, row in read_jsonl(path)]
-    return read_table(path, columns)
+        return [tuple(text_field(row, name, place) for name in columns) for place, row in read_jsonl(path)]
+    return [texts for _, texts in read_table(path, columns)]
 
 
 def import_sklearn_metrics() -> Any:

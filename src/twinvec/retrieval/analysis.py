@@ -255,21 +255,18 @@ def folded(word: str) -> str:
     """Return a lowercase word with plain Latin and Greek letters in place of accented ones."""
     if word.isascii():
         return word
-    plain: str = _UNACCENTED.normalize_str(word)
-    return plain.translate(_LETTERS)
+    return _UNACCENTED.normalize_str(word).translate(_LETTERS)
 
 
 def with_characters_apart(text: str) -> str:
     """Return a text with a space on both sides of each Chinese character and each kana."""
-    spaced: str = _IDEOGRAPHS.normalize_str(text)
-    return _KANA.sub(r" \g<0> ", spaced)
+    return _KANA.sub(r" \g<0> ", _IDEOGRAPHS.normalize_str(text))
 
 
 def _lowercased(word: str) -> str:
     if word.isascii():
         return word.lower()
-    low: str = _LOWERCASE.normalize_str(word)
-    return low
+    return _LOWERCASE.normalize_str(word)
 
 
 def _words(text: str) -> list[str]:

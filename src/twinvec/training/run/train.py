@@ -21,7 +21,7 @@ from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
 from twinvec.training.run.config import FieldError, TrainConfig
 from twinvec.training.run.model_card import Scores, TrainReport, figures_by_step, write_card
-from twinvec.training.run.run_folder import RunFolder, file_digests, run_fingerprint
+from twinvec.training.run.run_folder import RunFolder, file_digests
 from twinvec.training.run.softmax_head import save_head
 from twinvec.training.settings import Contrastive, InfoNCE
 from twinvec.version import __version__
@@ -45,7 +45,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         import_extra(package, "train", "training")
     folder = Path(folder)  # which may be a str, too
     files = file_digests(config)
-    run = RunFolder(folder, run_fingerprint(config, files), config, files)
+    run = RunFolder(folder, config, files)
     if run.finished:
         logger.warning("%s: this run has finished already", folder)
         return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # it may have been moved
