@@ -83,7 +83,7 @@ def refuse_foreign(arguments: Mapping[str, Any]) -> None:
 
 
 def joined_options(ours: Mapping[str, Any], foreign: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of ``open_whole_documents``: ``ours``, and the translated ones of ``QdrantVectorStore``.
+    """Return ``ours``, the arguments of ``open_whole_documents``, with translated arguments of ``QdrantVectorStore``.
 
     Raise ConfigurationError if a setting is given under both names, or if ``refuse_foreign`` refuses an argument.
     """
@@ -122,7 +122,7 @@ def payload_index_types(indexes: Any) -> Any:
                 f"payload_indexes: expected mappings with field_name and field_schema, got {each!r}"
             )
         schema = each["field_schema"]
-        kind = getattr(schema, "type", schema)  # a schema is a type, or parameters with a type
+        kind = getattr(schema, "type", schema)  # ``field_schema`` is a type, or parameters with a type
         types[str(each["field_name"]).removeprefix("metadata.")] = str(getattr(kind, "value", kind))
     return types
 
@@ -138,8 +138,8 @@ def exact_search(search_params: Any) -> bool:
     given = {name: value for name, value in fields.items() if value is not None and value is not False}
     if others := given.keys() - {"exact"}:
         raise ConfigurationError(
-            f"search_params: {', '.join(sorted(others))} not supported: give the store index=IndexSettings(ef=..., "
-            "quantization=..., oversampling=...)"
+            f"search_params: only exact is supported, got {', '.join(sorted(others))}; give the store "
+            "index=IndexSettings(ef=..., quantization=..., oversampling=...)"
         )
     return bool(given.get("exact"))
 
@@ -160,7 +160,7 @@ def _address(left: dict[str, Any], url: str | None, api_key: str | None) -> str 
 
 
 def _url(address: str, port: int | None, prefix: str | None) -> str:
-    """Return the address with the port and the prefix, which are given separately."""
+    """Return the address with ``port`` and ``prefix`` added."""
     if "://" not in address:
         address = f"http://{address}"
     parts = urlsplit(address)

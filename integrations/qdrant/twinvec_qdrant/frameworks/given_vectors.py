@@ -28,7 +28,7 @@ _REMEDY = "use one embedding model for the index and the store"
 def vector_space(collection: Collection, vector: Vector) -> str | None:
     """Return the space of a vector, or None if it is unknown; ``Collection.search_vector`` checks the space.
 
-    In a collection with a third party's encoder, the result is None: this encoder may wrap one of twinvec, but has
+    In a collection with a third party's encoder, the result is None: the encoder may wrap a twinvec encoder under
     another space.
     """
     origin = origin_of(vector)
@@ -49,9 +49,9 @@ def query_space(collection: Collection, text: str, vector: Vector) -> str | None
 
 
 def check_vectors(collection: Collection, documents: Sequence[Document], vectors: Mapping[str, Vector]) -> None:
-    """Check the vectors that were given for documents, by document id.
+    """Check the vectors that are given for documents; ``vectors`` maps document ids to vectors.
 
-    Raise ``SpaceMismatchError`` for a vector of another model, ``BadVectorError`` for one that is zero or not finite.
+    Raise ``SpaceMismatchError`` for a vector of another model, ``BadVectorError`` for a zero or non-finite vector.
     """
     encoder = collection.encoder
     unknown = []

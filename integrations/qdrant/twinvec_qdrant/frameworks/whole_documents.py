@@ -103,7 +103,7 @@ def ingest_all(
     report = IngestReport()
     try:
         collection.ingest(given, vectors=vectors, allow_all_failed=True, report=report)
-    except Exception as error:  # perhaps after documents were committed
+    except Exception as error:  # some documents may be committed already
         if not isinstance(error, StoreBusyError) or report.new:
             _remove_after(error, collection, unknown_ids)
         raise
@@ -144,7 +144,8 @@ def _refusal(
     report: IngestReport, documents: Mapping[str, Document | Failure], what: str, unknown_ids: Set[str], others: str
 ) -> DocumentError:
     """Return the error that lists the first five refused documents, with the ids that the caller knows."""
-    names = {f"document {index}": place for index, place in enumerate(documents)}  # an ingest's names without an id
+    # an ingest calls a document without an id "document 3", counted from 0
+    names = {f"document {index}": place for index, place in enumerate(documents)}
     for place, each in documents.items():
         key = each.source if isinstance(each, Failure) else each.id
         if isinstance(key, str):
@@ -161,13 +162,13 @@ def filtered(collection: Collection, filter: Filter | None, limit: int, offset: 
     """Return documents that satisfy a filter, in the order of their ids, as hits with score and relevance 0.
 
     They answer a blank query with a filter, as language models write it ("all pages of the team hr"). A filter without
-    a condition finds nothing. In a collection of many tenants, the caller has checked that the filter names one.
+    a condition finds nothing. The caller has checked that the filter names a tenant if the collection has many.
     """
     keys = sorted(collection.find(filter))[offset : offset + limit] if filter else []
     return [Hit(document.id, document.text, 0.0, relevance=0.0) for document in collection.get(keys)]
 
 
 def with_documents(collection: Collection, hits: Sequence[Hit]) -> list[tuple[Document, Hit]]:
-    """Return each hit with its stored document, whose payload has the user's fields only, unlike the hit's payload."""
+    """Return each hit with its stored document, whose payload has only the user's fields."""
     stored = {document.id: document for document in collection.get([hit.id for hit in hits])}
     return [(stored[hit.id], hit) for hit in hits if hit.id in stored]

@@ -1,6 +1,6 @@
-"""Vectors of the chunks to be written: kept from the committed version, given by the caller, or encoded.
+"""Vectors of the chunks to be written: reused from the committed version, given by the caller, or encoded.
 
-Vectors that a killed ingest wrote and did not commit are kept, too.
+Vectors that a killed ingest wrote and did not commit are reused, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ChunkVectors:
         return known
 
     def given_to(self, planned: PlannedDocument, chunks: Mapping[str, WeighedText]) -> Mapping[str, WeighedText]:
-        """Return the chunks by key; if the caller gave a vector for the document, its own chunks with this vector."""
+        """Return ``chunks``; if the caller gave a vector for the document, return its chunks with this vector."""
         vector_D = self._given.get(planned.document.id)
         if vector_D is None:
             return chunks

@@ -14,11 +14,11 @@ from typing import Any
 from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 
-_SECTOR = 512  # bytes: the smallest sector
+_SECTOR = 512  # bytes of the smallest sector
 _PLACES = _SECTOR // 4  # numbers of sectors in one sector of the allocation table
 _IN_HEADER = 109  # sectors of the allocation table that the header can list
-_COUNTS = struct.Struct("<44x I 16x I 4x I")  # in the header: sectors of each of the three allocation tables
-_USER_STREAM, _ROOT = 2, 5  # types of entries of the directory
+_COUNTS = struct.Struct("<44x I 16x I 4x I")  # in the header: the sizes of the three allocation tables, in sectors
+_USER_STREAM, _ROOT = 2, 5  # types of directory entries
 
 _WORKBOOKS = ("Workbook", "Book")  # names of the stream in Excel 97 and later, and in Excel 5
 _LINK = re.compile(  # start of a hyperlink's record (MS-XLS): its type (440), its length, a range of cells, a class id

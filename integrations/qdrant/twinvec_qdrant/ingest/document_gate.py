@@ -1,4 +1,4 @@
-"""The input gate of an ingest: checks documents of all forms, makes their ids distinct, and reports invalid ones."""
+"""The input gate of an ingest: checks documents of all accepted forms, and reports invalid and repeated documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DocumentGate:
     each document that came before in the same version. ``ways`` returns the settings for cutting one document.
 
     Attributes:
-        seen: Id -> version of each document so far, a hash of everything that decides its chunks; "" if it is invalid.
+        seen: Id -> version of each document so far, the hash of all that decides its chunks; "" if it is invalid.
         tenants: The tenants that the documents name.
         hidden: Prefix of ids -> number of failures that may hide documents with such ids.
         unnamed: The ids that were made for texts without an id.
@@ -95,7 +95,7 @@ class DocumentGate:
             return None
         if isinstance(value, Failure):
             prefix = self._membership.prefix
-            is_whole = value.hides and not value.below  # the source is one file, and often has its name
+            is_whole = value.hides and not value.below  # the whole source is one file
             is_named = is_whole and f"{value.source}{SEPARATOR}".startswith(prefix)
             name = value.source if is_named else prefix + value.source
             self._refuse(name, value.reason, prefix + value.below if value.hides else None)

@@ -38,7 +38,7 @@ def split_front_matter(
 
     A block stays part of the text if it is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, or has aliases:
     a few lines of aliases can expand to gigabytes. With ``toml``, a block between lines of "+++" is read as TOML, with
-    the same limits. If a block stays, ``tell`` is called with the line and the reason. It is not called for prose
+    the same limits. If a block stays, ``tell`` is called with the line and the reason. ``tell`` is not called for prose
     between two horizontal rules, which begins with a blank line or is valid YAML of another kind.
     """
     is_toml = toml and _TOML_RULE.match(text) is not None
@@ -48,7 +48,7 @@ def split_front_matter(
 
     try:
         block, body = (BaseHandler(_TOML_RULE) if is_toml else YAMLHandler()).split(text)
-    except ValueError:  # no line ends the block
+    except ValueError:  # the block has no closing line
         return {}, text
     try:
         values = (_toml_values if is_toml else _yaml_values)(block)
@@ -102,7 +102,7 @@ def _loader() -> Any:
 
 
 def _as_json(value: object) -> object:
-    """Return a value that JSON lacks as a string, or a set as a sorted list, which is the same in every process."""
+    """Return the JSON form of a value: a sorted list for a set (the same in every process), a string for others."""
     return sorted(map(str, value)) if isinstance(value, set) else str(value)
 
 
@@ -115,7 +115,7 @@ def _check_plain(block: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         mark: Any = event.start_mark
         if isinstance(event, yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="aliases (*name) are not read", problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem="aliases (*name) are not supported", problem_mark=mark)
         if depth > MAX_DEPTH:
             raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=mark)
 
@@ -143,7 +143,7 @@ def _place_of_bad_value(block: str) -> Any:
         for _, value in node.value if isinstance(node, yaml.MappingNode) else ():
             try:
                 loader.construct_object(value, deep=True)
-            except Exception:  # as in ``split_front_matter``
+            except Exception:  # YAML's constructors raise many kinds of errors
                 return value.start_mark
     finally:
         loader.dispose()

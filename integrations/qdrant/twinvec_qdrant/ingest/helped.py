@@ -5,10 +5,10 @@ the leading process reads, checks and compares the documents, and the helpers cu
 documents in parts. If files are slow to parse, the leader reads only their bytes, and the helpers parse them
 (``reading.root``). The leader alone writes the vocabulary and the index, and removes the chunks of killed writers. The
 first documents decide the ways of cutting and the average length before a helper writes. So the collection is the same
-as that of one process.
+as without helpers.
 
 If a helper dies, another helper gets the documents that were not committed. A part whose helpers die repeatedly is
-halved again and again, until the document that causes it is found.
+halved again and again, until the document that causes the deaths is found.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.settings import ChunkSettings
 
 _FIRST_SHARE = 16  # the first part has 1/16 of a part's usual size, so that all helpers begin soon
-_HALVED = 2  # dead helpers, after which a part is halved
-_MOST_LOSSES = 3  # further dead helpers, after which a single document fails
+_HALVED = 2  # a part is halved after so many deaths of its helpers
+_MOST_LOSSES = 3  # a single document fails after so many further deaths
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Helpers(Protocol):
     """Other processes that help with an ingest."""
 
     def with_results(self, items: Iterator[Any]) -> Iterator[Any]:
-        """Let helpers run the calls among items; yield the items in order, with results in place of the calls.
+        """Let helpers run the calls that are among ``items``; yield all items in order, with results in place of calls.
 
         Items are read ahead as far as the helpers have room. A call with much data runs alone. If the helper of a call
         dies, another helper runs the call. After several deaths, the result is ``HelperCall.lost``.
@@ -85,8 +85,8 @@ class Helpers(Protocol):
         """Let helpers write parts (``Collection.write_part``), and yield each part when it is done, in any order.
 
         The helpers open the collection with the model of ``encoder``. The report is None if the helper has died, or has
-        waited in vain for a busy server. In the second case, the part's ``losses`` are one less. Parts are read ahead
-        only as far as the helpers have room.
+        waited in vain for a busy server. In the second case, the part is yielded with ``losses`` lowered by one. Parts
+        are read ahead only as far as the helpers have room.
         """
 
     def idle(self) -> Collection[Writer]:
@@ -94,7 +94,7 @@ class Helpers(Protocol):
 
 
 class LedIngestion(Ingestion):
-    """An ingest in which helpers cut, encode and commit documents; arguments as for ``Ingestion``, and the helpers."""
+    """An ingest in which helpers cut, encode and commit documents; the other arguments are those of ``Ingestion``."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class LedIngestion(Ingestion):
         return changed
 
     def _cut(self, changed: Iterable[Changed]) -> Iterator[PlannedDocument]:
-        """Cut documents, without the documents that cannot be cut, which the writing helper reports."""
+        """Cut documents, and skip documents that cannot be cut, since the writing helper reports the failure."""
         for each in changed:
             try:
                 yield self._planner.cut(each)

@@ -3,8 +3,8 @@
 ``document_gate`` checks a document, ``planned`` compares it with its record and cuts it into chunks, ``chunk_vectors``
 finds or encodes their vectors, and ``records.commits`` commits the points. An unchanged document is skipped after the
 comparison. One thread encodes a portion of a batch (``encoding``) while the calling thread writes the portion before it
-and plans the next batch. If only a part of a document is encoded so far, its chunks are written without a commit (a
-draft).
+and plans the next batch. If only a part of a document is encoded so far, its encoded chunks are written without a
+commit, as a draft.
 
 An invalid document fails alone, and its older version stays. A failed store or encoder ends the ingest with its error;
 the committed documents stay, and the next ingest continues. If the collection is migrated meanwhile, the ingest goes on
@@ -53,7 +53,7 @@ from twinvec_qdrant.report import IngestReport, taken_over_warning, unknown_warn
 
 logger = logging.getLogger(__name__)
 
-_NAMED = 3  # ids in a warning
+_NAMED = 3  # largest number of ids in a warning
 _ROUNDS = 5  # tries of a commit, which fails only if another writer changes the same document
 
 
@@ -307,9 +307,10 @@ class Ingestion:
         self._report.unknown += sum(chunk.unknown for chunk in planned.chunks)
 
     def _prune(self, membership: Membership, *, allow_empty: bool, dry_run: bool) -> None:
-        """Remove the documents of this source that the ingest did not get, for the tenants that its documents name.
+        """Remove the documents of this source that the ingest did not get.
 
-        A document that a failure may hide stays.
+        If the collection has tenants, only documents of the tenants that the ingest names are removed. A document that
+        a failure may hide stays.
         """
         own = filter(membership.has, self._tenants.sources(self._gate.tenants))
         missing = [source for source in own if source not in self._gate.seen]
@@ -349,7 +350,7 @@ def _not_pruned(kept: Sequence[str], hidden: Mapping[str, int]) -> str:
 
 
 def _checked(given: Mapping[str, Sequence[float]], description: Description) -> dict[str, FloatArray]:
-    """Return the caller's vectors by id; raise ``BadVectorError``, or ``ConfigurationError`` if none are allowed."""
+    """Return the caller's vectors by id; raise ``BadVectorError``, or ``ConfigurationError`` if it takes no vectors."""
     if given and description.chunking.enabled:
         raise ConfigurationError(
             "vectors are for whole documents, but the collection cuts documents into chunks: leave vectors out"

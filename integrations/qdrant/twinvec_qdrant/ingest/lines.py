@@ -1,7 +1,7 @@
 """Documents read from files as JSON lines: the commands send them in this form to a process that serves the store.
 
-A line is a document, with its pages if they are known, or a failure to read one. An additional first line may name the
-source of all documents.
+A line is a document, with its pages if they are known, or a failure: a file or part that could not be read. An
+additional first line may name the source of all documents.
 """
 
 from __future__ import annotations

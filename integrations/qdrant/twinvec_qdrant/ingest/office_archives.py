@@ -28,25 +28,25 @@ _MAIN = {
     ".epub": "meta-inf/container.xml",
     ".pptx": "ppt/",
     ".xlsx": "xl/",
-}  # how a part's name begins
+}  # start of the name of a part that every such file has
 _STREAMED = ("xl/worksheets/", "xl/sharedStrings")
 _TEXTS = frozenset({".htm", ".html", ".ncx", ".opf", ".rels", ".txt", ".xhtml", ".xml"})
 _MARKS = (BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE)
 _USUAL = (ZIP_STORED, ZIP_DEFLATED)
-_BROKEN = (BadZipFile, ZlibError, EOFError, NotImplementedError, RuntimeError, ValueError)  # if it is damaged
+_BROKEN = (BadZipFile, ZlibError, EOFError, NotImplementedError, RuntimeError, ValueError)  # errors of damaged archives
 _BLOCK = _MIB
 
 _CHECKED_SHEET = 16 * _MIB
-_MOST_ELEMENTS = 1_000_000  # in a row: a row has at most 16,384 cells
+_MOST_ELEMENTS = 1_000_000  # in a row, which has at most 16,384 cells
 _ENDS = ("row", "si")
 
 
 def check_archive(data: bytes, suffix: str) -> None:
     """Raise ``DocumentError`` if the archive of an office file of the kind ``suffix`` unpacks to more than a limit.
 
-    All parts together may have 512 MiB. The parts in XML and HTML have a lower limit, which depends on the kind. If an
-    archive cannot be read, the converter reports it. A part that is longer than the archive says is refused, because
-    ``zipfile`` would unpack it whole.
+    All parts together may unpack to 512 MiB. The parts in XML and HTML have a lower limit, which depends on ``suffix``.
+    If an archive cannot be read, the converter reports the error. A part that is longer than the archive says is
+    refused, because ``zipfile`` would unpack it whole.
     """
     try:
         archive = ZipFile(BytesIO(data))
@@ -76,7 +76,7 @@ def check_parts(data: bytes, suffix: str) -> None:
 
 def _check_sum(items: Iterable[ZipInfo], limit: int, what: str) -> None:
     if sum(each.file_size for each in items) > limit:
-        raise DocumentError(f"unpacks to more than the limit of {limit:,} bytes{what}; split it first")
+        raise DocumentError(f"unpacks to more than the limit of {limit:,} bytes{what}; split the file")
 
 
 def _check_part(archive: ZipFile, item: ZipInfo, *, is_streamed: bool) -> None:

@@ -73,7 +73,7 @@ class PlannedDocument:
 
     @property
     def replaces_text(self) -> bool:
-        """Whether the document has a complete committed version, with other chunks."""
+        """Whether a complete version of the document with other chunks is committed."""
         return self.old is not None and bool(self.old.version) and self.old.chunks != tuple(self.ids)
 
     def payloads(self) -> Iterator[Mapping[str, Any]]:
@@ -136,7 +136,7 @@ class Changed(NamedTuple):
 
 
 class Planner:
-    """Plans the documents of one ingest; counts unchanged and refused ones in ``report`` and on the progress bar."""
+    """Plans the documents of one ingest; reports unchanged and refused documents, and moves the progress bar."""
 
     def __init__(
         self, catalog: Catalog, tenants: Tenants, chunker: Chunker, report: IngestReport, layout: Layout | None
@@ -170,7 +170,7 @@ class Planner:
                     yield Changed(document, version, old, work.pop(document.id))
 
     def planned(self, changed: Iterable[Changed]) -> Iterator[PlannedDocument]:
-        """Cut documents into chunks; refuse those that cannot be cut."""
+        """Cut documents into chunks; refuse documents that cannot be cut."""
         for each in changed:
             try:
                 planned = self.cut(each)

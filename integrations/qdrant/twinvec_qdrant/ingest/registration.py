@@ -34,11 +34,11 @@ def registered(
     write: bool,
     with_results: WithResults | None = None,
 ) -> tuple[Iterable[object], Membership]:
-    """Register the source of documents; return the documents, and the membership that decides which ids it has.
+    """Register the source of documents; return the documents, and the rule for ids of this source (``Membership``).
 
     The arguments are those of ``Collection.ingest``, and two more: ``write`` says whether to store the source, and
     ``with_results`` lets helpers parse files. Documents without a ``Root`` and without the name of a source belong to
-    the first source. Files are read by the collection's reading version, its recorded way of extracting text.
+    the first source. Files are read with the collection's reading version, the recorded way of extracting text.
 
     Raises:
         DocumentError: the source's folder or file cannot be read.

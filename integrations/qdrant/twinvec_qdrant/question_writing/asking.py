@@ -30,7 +30,7 @@ def answers(
                 break
             try:
                 received.put((item, ask(item)))
-            except BaseException as error:  # whatever the caller's model raises
+            except BaseException as error:  # the caller's model may raise any error
                 waiting.clear()
                 received.put(error)
         received.put(None)

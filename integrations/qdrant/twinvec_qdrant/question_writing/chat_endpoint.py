@@ -26,7 +26,7 @@ _TRIES = 8
 _LONGEST = 600.0  # seconds for the tries and pauses of a request; only the last try may exceed this limit
 _CONNECT_SECONDS = 10.0
 _GROWING = tenacity.wait_random_exponential(multiplier=1.0, max=30.0)  # pauses between tries
-_SHOWN = 10  # names of models in an error
+_SHOWN = 10  # largest number of models that an error names
 _FOREIGN = (
     "the server at this address is not OpenAI-compatible: check the address, which usually ends in /v1, such as "
     "http://localhost:11434/v1 for Ollama"
@@ -149,7 +149,7 @@ class ChatEndpoint:
 
 
 def checked_url(url: str) -> str:
-    """Return an address without the endpoint's path at its end; raise ConfigurationError if the address is invalid."""
+    """Return an address without a final "/chat/completions"; raise ConfigurationError if the address is invalid."""
     try:
         parsed = httpx.URL(string(url, "url"))
     except httpx.InvalidURL as error:
@@ -167,7 +167,7 @@ def key_for(url: str) -> str | None:
     """Return the key for an address from the environment variables, or None.
 
     Raises:
-        ConfigurationError: the address is OpenAI's, and there is no key.
+        ConfigurationError: no key is set for OpenAI's address.
     """
     key = os.environ.get(KEY_VARIABLE)
     if key or httpx.URL(url).host != _OPENAI:
@@ -184,7 +184,7 @@ def _may_have_key(url: str) -> bool:
 
 
 def _checked_key(key: str | None) -> str:
-    """Return the key, or "" for None; raise ConfigurationError, without the key, if a header cannot hold the key."""
+    """Return the key, or "" for None; raise ConfigurationError (which does not quote it) if a header cannot hold it."""
     key = (key or "").strip()
     if not all(" " < character <= "~" for character in key):
         raise ConfigurationError(

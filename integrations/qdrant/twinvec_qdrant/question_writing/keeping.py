@@ -61,7 +61,7 @@ def is_judged(document: str, share: float) -> bool:
 def kept_rows(
     collection: Collection, questions: Sequence[Question], keep_rank: int, progress: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of questions whose chunk is among the first ``keep_rank`` hits; of all questions if it is 0."""
+    """Yield the rows of questions whose chunk is among the first ``keep_rank`` hits; for 0, rows of all questions."""
     with progress_bar("Searching", len(questions), "questions", shown=progress and keep_rank > 0) as advance:
         for page in pages(questions, _SEARCHED):
             ranks = _ranks(collection, page, keep_rank) if keep_rank else [None] * len(page)
@@ -99,6 +99,7 @@ def _ranks(collection: Collection, questions: Sequence[Question], keep_rank: int
     found = collection.search_many([each.text for each in questions], keep_rank, group=False, passages=False)
     ranks: list[int | None] = []
     for (_, chunk), hits in zip(questions, found, strict=True):
-        names = (chunk.document, f"{chunk.document}#{chunk.position}")  # a hit's id if documents are whole, or cut
+        # the hit's id in a collection of whole documents, and of chunks
+        names = (chunk.document, f"{chunk.document}#{chunk.position}")
         ranks.append(next((rank for rank, hit in enumerate(hits, 1) if hit.id in names), None))
     return ranks

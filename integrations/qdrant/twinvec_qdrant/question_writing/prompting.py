@@ -26,7 +26,8 @@ SHOWN_CHARACTERS = 8000
 _EXAMPLES = 6
 _LEAST_QUESTION, _LEAST_COPIED = 2, 5  # words; a copy of fewer words may be a name that people search for
 _COPIED = 90.0  # similarity of a question and a part of its chunk, in percent
-_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # Thai to Chinese
+# letters of scripts without spaces between words, from Thai to Chinese
+_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_SPACELESS}]|[^\W{_SPACELESS}]+")  # a letter of a script without spaces counts as a word
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _MARK = re.compile(
@@ -73,7 +74,8 @@ def prompt_for(chunk: StoredChunk, each: int, like: Sequence[str]) -> str:
 def questions_of(answer: str, most: int) -> list[str]:
     """Return the first ``most`` questions of an answer, without thoughts, introductions, numbers, bullets and quotes.
 
-    Lines without a question mark count too, since people also search by key words, unless ``most`` lines have one.
+    If ``most`` lines end with a question mark, only these lines count. Otherwise all lines count, since people also
+    search by key words.
     """
     text = _THOUGHT.sub("", answer).rpartition("</think>")[2].encode(errors="replace").decode()
     lines = (_unquoted(_MARK.sub("", line.strip())) for line in text.splitlines())
@@ -94,7 +96,7 @@ def is_copied(question: str, chunk: StoredChunk) -> bool:
 
 
 def _unquoted(line: str) -> str:
-    """Return a line without the quotes around it; two quotations at its start and its end stay, as in '"A" or "B"'."""
+    """Return a line without the quotes around it; keep quotes that belong to single words, as in '"A" or "B"'."""
     inner = line.strip(_QUOTES)
     ends = {line[:1], line[-1:]}
     is_quoted = ends <= set(_QUOTES) and not any(each in inner for each in ends - set(_APOSTROPHES))

@@ -2,7 +2,7 @@
 
 A language model writes the questions (InPars, Bonifacio et al. 2022; Promptagator, Dai et al. 2022), and a search
 checks them (round-trip consistency, Alberti et al. 2019). Each answer is written to a partial file next to the output
-when it arrives, and so survives a killed run. The next run reads these answers, and asks only for the missing ones.
+when it arrives, and so survives a killed run. The next run reads these answers, and asks only for missing answers.
 
 The questions of some documents may become judged queries, which are not checked by a search. The check would drop the
 questions whose chunk the present model cannot find, and no other model could then be better.
@@ -39,7 +39,7 @@ from twinvec_qdrant.question_writing.prompting import is_long_enough, prompt_for
 from twinvec_qdrant.records.documents import StoredChunk
 from twinvec_qdrant.records.schema import digest
 
-_DIGITS = 8  # of the job's digest, in the name of the file with its answers
+_DIGITS = 8  # characters of the job's digest in the name of its answers file
 _FIRST = 20  # answers; the run ends with an error if most of them hold no question
 
 
@@ -114,14 +114,14 @@ def write_questions(
 
     The anchor is the question, the positive is the embedded text of the chunk, and the id is the id of the document.
     The rank is the chunk's rank among the hits for the question (missing if ``keep_rank`` is 0). If the run is
-    interrupted, the next call goes on, and asks again for none of the answers that arrived. The output is then the same
-    as without the interruption, unless the collection has changed.
+    interrupted, the next call goes on, and uses the answers that have arrived. The output is then the same as without
+    the interruption, unless the collection has changed.
 
     Args:
         collection: The collection; ``sample`` draws its chunks.
         ask: The language model: takes a prompt and returns its answer, or None if the answer was cut. Threads call it.
         output: The file to make (.jsonl).
-        judged: Folder for judged queries in BEIR's layout. Their documents have no rows in ``output``.
+        judged: Folder for judged queries in BEIR's layout. A document with judged queries has no rows in ``output``.
         options: How questions are made.
         like: Real questions; each prompt has some of them as examples.
         model: Name of the language model; a partial file of another model is refused. If the name is given, the answers
@@ -220,7 +220,7 @@ def _ask(
     counts: Counter[str],
     progress: bool,
 ) -> dict[str, str | None]:
-    """Return the answer for each chunk, by the chunk's id; answers in the partial file are not asked for again."""
+    """Return the answer for each chunk, by the chunk's id; answers in the partial file are reused."""
     file.resume()
     received = {piece["chunk"]: piece["answer"] for piece in file.pieces()}
     unasked = [each for each in chunks if each.id not in received]

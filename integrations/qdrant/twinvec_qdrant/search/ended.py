@@ -33,7 +33,7 @@ class Moment:
 
     Attributes:
         number: The number of the search; an open collection numbers its searches from 1.
-        ended: Number of an earlier search. Commits whose chunks were seen before that search began have ended.
+        ended: Number of an earlier search. All commits that were seen before the start of that search have ended.
         expects_no_records: Whether the search will probably need no records.
     """
 
@@ -53,7 +53,7 @@ class EndedCommits:
         self._expects_no_records = False
 
     def now(self) -> Moment:
-        """Return what is known now, for a search that has not sent a request yet."""
+        """Return the present moment, for a search that has not sent a request yet."""
         with self._lock:
             self._number += 1
             return Moment(self._number, self._ended, self._expects_no_records)

@@ -1,8 +1,8 @@
 """Fetching: reads the payloads of the best candidates, and the records that decide which candidates are shown.
 
-One request reads both, for a few candidates more than needed, because candidates that no record lists are dropped. The
-request is not needed if the candidates came with their payloads, and all shown candidates are known to be committed
-(``ended``). In the hits of one query, either the records decide about all candidates or about none.
+One request reads payloads and records for a few more candidates than needed, because candidates that no record lists
+are dropped. The request is not needed if the candidates came with their payloads, and all shown candidates are known to
+be committed (``ended``). For each query, the records decide either about all candidates or about none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinvec_qdrant.stores.candidates import Along, Candidates
 from twinvec_qdrant.stores.points import Point, Query
 from twinvec_qdrant.stores.steps import Steps
 
-_SPARE = 4  # smallest number of candidates more than needed; chunks that no record lists are rare
+_SPARE = 4  # smallest number of extra candidates to read; chunks that no record lists are rare
 
 
 class Fetched:
@@ -134,7 +134,7 @@ class Fetched:
             yield from self.fetch(key for each in open_ends for key in each.wanted(needed, request.offset))
 
     def surely_committed(self, candidate: Candidate) -> bool | None:
-        """Return True for a candidate that can be shown without its record; None for any other."""
+        """Return True for a candidate that can be shown without its record; None for any other candidate."""
         return True if self._no_intents and candidate.id in self._sure and candidate.id in self.points else None
 
     def lists(self, candidate: Candidate) -> bool | None:
@@ -211,7 +211,7 @@ class _Walk:
             if self._group and candidate.source in sources:
                 continue
             yield record_id(candidate.source)
-            if place >= offset or self._condition is not None:  # the others are on earlier pages
+            if place >= offset or self._condition is not None:  # chunks before ``offset`` are on earlier pages
                 yield candidate.id
             if self._condition is None:  # else the next chunk of the document may be the first that satisfies it
                 sources.add(candidate.source)

@@ -19,7 +19,7 @@ from twinvec_qdrant.stores.conditions import IdIs, field_is
 from twinvec_qdrant.stores.points import Query, pages, states_name
 
 _QUERIES = 32  # queries per request
-_HITS = 512  # hits whose chunks are looked up at a time
+_HITS = 512  # hits per look-up of their chunks
 
 
 class CollectionMaxSim(MaxSimReranker):
@@ -35,7 +35,7 @@ class CollectionMaxSim(MaxSimReranker):
         self._served = served
 
     def landmarks(self) -> Calibration | None:
-        """Return the collection's landmarks for MaxSim scores, or None if there are none."""
+        """Return the collection's landmarks for MaxSim scores, or None if it has none."""
         description, _ = self._served()
         return states_calibration(self.encoder, description.calibration)
 
@@ -96,7 +96,7 @@ class StoredMaxSim(CollectionMaxSim):
                 row[column] = sums.get(chunks.get(hit.text, ""), np.nan) / len(query_QD)
 
     def _chunks(self, hits: Iterable[Hit]) -> dict[str, str]:
-        """Return the id of a chunk for each text; all chunks with the same text have the same token states."""
+        """Return the id of one chunk for each text; all chunks with the same text have the same token states."""
         found: dict[str, str] = {}
         for page in pages(hits, _HITS):
             texts = {digest(hit.text): hit.text for hit in page}

@@ -73,9 +73,9 @@ def rank(
 ) -> list[Candidate]:
     """Return the new candidates of all stages, best first; equal scores are ordered by source and position.
 
-    ``before`` holds the candidates that a smaller depth found, and ``first`` is their number at the first depth. The
+    ``before`` holds the candidates of smaller depths, of which the first ``first`` were found at the first depth. The
     order must not depend on the depth of a search, so new candidates follow the earlier ones: no new score is better
-    than the last score in ``before``. The means and deviations at the first depth standardise all scores.
+    than the last score in ``before``. The means and deviations of the first depth standardise all scores.
     """
     points: Mapping[str, Scored] = {key: each for of_stage in found.values() for key, each in of_stage.items()}
     if not points:

@@ -23,7 +23,7 @@ class Reading:
         query: The query as given.
         text: The query without its syntax and the blanks around it.
         right: ``text`` with corrected spelling.
-        condition: The phrases that a text must have and the words that it must not have; None without either.
+        condition: The phrases that a text must have and the words that it must not have; None if there are none.
         telling: Whether every text that satisfies the condition has a term of the query.
     """
 
@@ -66,7 +66,7 @@ def known_words(encoder: object) -> Knows:
     """Return a function that says whether a word counts as spelt right, judged by the encoder's model.
 
     A word counts as right if it is one token of the model. A word that the model does not know, such as a word in
-    another script, counts as right unless its correction is sure. If the encoder has no tokenizer, no word does.
+    another script, counts as right unless its correction is sure. Without a tokenizer, no word counts as right.
     """
     tokenizer = getattr(encoder, "tokenizer", None)
 

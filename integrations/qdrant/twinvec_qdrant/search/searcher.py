@@ -87,7 +87,7 @@ class Searcher:
     ) -> None:
         self._backend = backend
         self._vector = description.vector
-        self._whole = not description.chunking.enabled  # documents are stored uncut
+        self._whole = not description.chunking.enabled  # whether documents are stored uncut
         # in an adopted collection, LangChain or LlamaIndex may add points that have no record yet
         self._only = (CHUNKS,) if description.layout is not None else ()
         self._ended = ended if description.layout is None else None

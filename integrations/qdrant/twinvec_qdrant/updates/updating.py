@@ -38,7 +38,7 @@ class Updatable(Protocol):
 
 @dataclass(slots=True)
 class UpdateReport(IngestReport):
-    """The counts of an ingest, added up for all sources, and the names of the sources by outcome.
+    """The counts of an ingest, added up for all sources, and the names of the sources for each outcome.
 
     Attributes:
         roots: Names of the sources that were ingested.
@@ -73,10 +73,10 @@ def update_collection(
         only: Names of the sources to ingest; default: all.
 
     Returns:
-        The counts of all sources together, and the names of the sources by outcome.
+        The counts of all sources together, and the names of the sources for each outcome.
 
     Raises:
-        StoreError, EngineError, SpaceMismatchError: as ``Collection.ingest`` does.
+        StoreError, EngineError, SpaceMismatchError: the errors of ``Collection.ingest``.
     """
     report = UpdateReport()
     for stored in collection.roots():

@@ -114,7 +114,8 @@ class Changes:
     def __enter__(self) -> Self:
         there = {path: root for key, (root, path) in self._roots.items() if key not in self._missing}
         trees = {path for path, root in there.items() if path.is_dir() and NOT_BELOW not in root.exclude}
-        flat = {path if path.is_dir() else path.parent for path in there.keys() - trees}  # editors replace whole files
+        # the folder of a single file is watched, since editors replace whole files
+        flat = {path if path.is_dir() else path.parent for path in there.keys() - trees}
         all_begun = []
         for watched, recursive in ((trees, True), (flat, False)):
             if watched:
@@ -133,7 +134,7 @@ class Changes:
             thread.join()
 
     def wait(self, seconds: float | None = None) -> set[Key]:
-        """Wait at most ``seconds`` for a change; return the changed sources, or all if watchfiles reports none."""
+        """Wait at most ``seconds`` for a change; return the changed sources, or all if they cannot be determined."""
         while True:
             pause = min(filter(None, (seconds, _LOOK_SECONDS if self._missing else None)), default=None)
             try:

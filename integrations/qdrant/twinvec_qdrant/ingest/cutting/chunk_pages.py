@@ -1,8 +1,8 @@
-"""Pages of chunks: marks where each page of a PDF begins by a form feed, and finds the page where each chunk starts.
+"""Pages of chunks: marks the page breaks of a PDF by form feeds, and finds the page on which each chunk starts.
 
 A chunk may hold several short pages. The form feeds in its text show on which page a passage is
-(``twinvec.retrieval.base.pages_of``). When twinvec reads a PDF, the text has no form feeds. A text that a program gives
-may have form feeds already.
+(``twinvec.retrieval.base.pages_of``). When twinvec reads a PDF, the text has no form feeds. A document that a program
+passes to an ingest may have form feeds already.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def with_breaks(text: str, starts: Sequence[int]) -> tuple[str, list[int]]:
         return text, [_behind_break(text, start) for start in starts]
     parts, offsets, done = [], [0] * bool(starts), 0
     for row, start in enumerate(starts[1:], 1):
-        at = max(text.rfind("\n", done, start), done)  # on the empty line between two pages
+        at = max(text.rfind("\n", done, start), done)  # the form feed goes on the empty line between two pages
         parts.append(text[done:at])
         offsets.append(at + row)
         done = at

@@ -34,7 +34,7 @@ _WINDOW = 32_768  # characters a splitter gets at once: its time grows faster th
 _SPLITTERS = ("text", "markdown")  # the kinds of text that are not code
 _FENCE = re.compile(r"\s*(?:```|~~~)[^\n]*\s*")
 _WORD = re.compile(r"\w")
-_CHARACTERS_PER_TOKEN = 16  # limit: a word of 10,000 letters may be one token, and is cut by characters
+_CHARACTERS_PER_TOKEN = 16  # upper limit, because a word of 10,000 letters may be one token
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Chunk:
         text: Heading, blank line, body.
         heading: The document's title and the headings above the piece, "Guide > Install"; may be empty.
         position: Number of the chunk in the document, from 0.
-        truncated: Whether the model truncates it.
-        page: The page on which it starts, from 1; None if that is not known.
-        unknown: Whether it consists mostly of words that the model does not know.
+        truncated: Whether the model truncates the chunk.
+        page: The page on which the chunk starts, from 1; None if the page is not known.
+        unknown: Whether the chunk consists mostly of words that the model does not know.
         in_context: The text, followed by the text again with the sentences around it; None without
             ``ChunkSettings.surroundings``.
     """
@@ -103,16 +103,17 @@ class Chunker:
         model_limit = self._tokenizer.max_tokens
         self._limit = self.settings.max_tokens or model_limit
         if self._limit > model_limit:
-            raise ConfigurationError(f"chunks of {self._limit} tokens: the model reads at most {model_limit}")
+            raise ConfigurationError(f"chunks of {self._limit} tokens are too large: the model reads {model_limit}")
         self._room = self._limit - int(self._tokenizer.count([self._prompt])[0])
         if self._room < _SMALLEST_ROOM:
             raise ConfigurationError(
-                f"chunks of {self._limit} tokens: prompt and special tokens leave {self._room} for the text, "
-                f"expected at least {_SMALLEST_ROOM}"
+                f"chunks of {self._limit} tokens are too small: the text needs at least {_SMALLEST_ROOM} tokens, but "
+                f"prompt and special tokens leave {self._room}"
             )
         if self.settings.overlap > self._room // 2:
             raise ConfigurationError(
-                f"an overlap of {self.settings.overlap} tokens: expected at most {self._room // 2}, half of a chunk"
+                f"an overlap of {self.settings.overlap} tokens is too large: the limit is {self._room // 2}, half of a "
+                "chunk"
             )
         self._by_tokens = lru_cache(maxsize=64)(self._new_by_tokens)
         if self.settings.surroundings:
@@ -133,7 +134,7 @@ class Chunker:
         """Return the chunks of a document, in order; a blank document has none.
 
         Raises:
-            DocumentError: the document is code to be cut by a grammar that is not installed.
+            DocumentError: the document is code, and the grammar of its language is not installed.
         """
         ways = self.ways(document)
         starts: list[int] = []
@@ -193,7 +194,7 @@ class Chunker:
             raise DocumentError(f"document {document.id!r}: {error}") from error
 
     def _heading(self, path: Sequence[str]) -> str:
-        """Return the heading path, truncated to a third of the room: its last parts, or the start of the last part."""
+        """Return the heading path, truncated to a third of a chunk: the last headings, or the start of the last one."""
         room = max(self._room // 3, 1)
         for start in range(len(path)):
             heading = _join(path[start:])
@@ -285,7 +286,7 @@ class Chunker:
         yield joined + indentation
 
     def _cut(self, text: str, capacity: int, kind: str) -> Iterator[str]:
-        """Yield pieces of at most ``capacity`` tokens: cut by characters, which is fast, or by tokens if too long."""
+        """Yield pieces of at most ``capacity`` tokens: cut by characters (fast), and again by tokens if too long."""
         assert self._tokenizer is not None
         a_token = min(len(text) / max(int(self._tokenizer.count([text])[0]), 1), _CHARACTERS_PER_TOKEN)
         characters = max(int(capacity * a_token * _FILL), 1)
@@ -318,7 +319,7 @@ class Chunker:
 
 
 def _splitter(kind: str) -> tuple[Any, tuple[object, ...]]:
-    """Return the class of the splitter for a kind of text, and its first arguments: the grammar for code, or none."""
+    """Return the class of the splitter for a kind of text, and its first arguments, which are the grammar for code."""
     from semantic_text_splitter import CodeSplitter, MarkdownSplitter, TextSplitter
 
     if kind in _SPLITTERS:

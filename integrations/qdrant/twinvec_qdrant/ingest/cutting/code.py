@@ -24,12 +24,12 @@ MAX_CHARACTERS = 1_000_000
 """Longest code that is parsed into sections. Longer code was mostly generated, and is one section."""
 
 _DEEPEST = 20  # levels of nested definitions that become sections
-_LONGEST_NAME = 80  # characters
+_LONGEST_NAME = 80  # characters of a definition's name
 _CLOSING = re.compile(r"(?:[\W_]|\b(?:end|endif|fi|done|esac)\b)*")
 
 
 class _Language(NamedTuple):
-    """A language: its grammar's module, its file endings, the node types of definitions, the module's function."""
+    """A language: module of its grammar, endings of its files, types of definition nodes, function for the grammar."""
 
     module: str
     suffixes: tuple[str, ...]
@@ -96,7 +96,7 @@ _MODIFIERS = frozenset(
         *("storage_class_specifier", "abstract_modifier", "final_modifier", "static_modifier", "readonly_modifier"),
     }
 )
-_LISTS = frozenset({"lexical_declaration", "variable_declaration", "type_declaration"})  # their parts have names
+_LISTS = frozenset({"lexical_declaration", "variable_declaration", "type_declaration"})  # only their parts have names
 _WITH_BODY = frozenset({"struct_specifier", "union_specifier", "enum_specifier", "class_specifier"})
 
 
@@ -132,7 +132,7 @@ def grammar(name: str) -> object:
         EngineError: the language is unknown; a later version of twinvec may know it.
     """
     if name not in LANGUAGES:
-        raise EngineError(f"code in {name!r} cannot be cut; expected one of {', '.join(LANGUAGES)}")
+        raise EngineError(f"code in the language {name!r} cannot be cut; expected one of {', '.join(LANGUAGES)}")
     language = LANGUAGES[name]
     purpose = f"cutting {name} code at functions and classes, as this collection does,"
     import_extra("tree_sitter", "code", purpose, "twinvec-qdrant")

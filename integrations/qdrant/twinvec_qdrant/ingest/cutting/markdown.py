@@ -21,7 +21,7 @@ def with_line_feeds(text: str) -> str:
 
 
 class Section(NamedTuple):
-    """A heading path, and the lines below its last heading: from ``first``, counted from 0, to before ``end``."""
+    """A heading path, and the lines below its last heading: ``first`` to ``end - 1``, counted from 0."""
 
     path: list[str]
     first: int
@@ -38,7 +38,7 @@ def markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str]
 def located_sections(text: str, title: list[str], *, toml: bool = False) -> list[Section]:
     """Return the sections of a text whose lines end in \\n; lines of a front matter are in no section.
 
-    With ``toml``, the front matter may be TOML, too: a file may have one although the document's text has none.
+    With ``toml``, the front matter may be TOML, too; use it for the text of a whole file.
     """
     from markdown_it import MarkdownIt
 

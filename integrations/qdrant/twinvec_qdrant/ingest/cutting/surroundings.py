@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？]|\n\s*\n")
 _SPACE = re.compile(r"\s+")
-_CHARACTERS_PER_TOKEN = 8  # more than most texts have
+_CHARACTERS_PER_TOKEN = 8  # upper estimate, more than most texts have
 _AT_ONCE = 256  # pieces whose surroundings are tokenised in one call
 
 Offsets = Sequence[tuple[int, int]]
@@ -33,7 +33,7 @@ def surrounded(
     Args:
         section: The text that contains the pieces; a piece that it does not contain is yielded unchanged.
         pieces: The pieces in the order of the section; they may overlap.
-        rooms: For each piece, how many more tokens the model reads.
+        rooms: For each piece, the number of tokens that the model can read in addition to the piece.
         tokens: Largest number of tokens around a piece. Half of them are before the piece, or more if fewer follow it.
         tokenizer: A tokenizer that does not truncate.
     """

@@ -1,8 +1,8 @@
-"""Ways of cutting code and PDF files: the first such document decides the way, which the collection records.
+"""Ways of cutting code and PDF files: the collection's first document of either kind decides, and it is recorded how.
 
-In a collection without such documents, code is cut at functions and classes, and chunks of a PDF keep their page. If an
-older version of twinvec has cut code or PDF files in a collection, their old way of cutting is kept. So a new version
-of twinvec does not cut stored documents again.
+By default, code is cut at functions and classes, and chunks of a PDF keep their page. If an older version of twinvec
+has already cut code or PDF files in a collection, the collection keeps the old way of cutting them. So a new version of
+twinvec does not cut stored documents again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from twinvec_qdrant.settings import ChunkSettings
 
 
 class Cutting:
-    """The ways of cutting of one ingest, which become settings of ``chunker``."""
+    """Decides how one ingest cuts documents, and sets the decisions in the settings of ``chunker``."""
 
     def __init__(self, catalog: Catalog, chunker: Chunker) -> None:
         self._catalog = catalog
@@ -29,7 +29,7 @@ class Cutting:
 
     @property
     def settings(self) -> ChunkSettings:
-        """How chunks are cut, with the ways that are decided so far."""
+        """The chunk settings, with the decisions so far."""
         return self._chunker.settings
 
     def ways(self, document: Document) -> dict[str, Any]:
