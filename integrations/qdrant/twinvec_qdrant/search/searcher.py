@@ -193,7 +193,7 @@ class Searcher:
         return searches, model
 
     def _first_depth(self, queries: Sequence[QueryVectors], request: SearchRequest, *, group: bool) -> int:
-        """Return how many candidates per stage to read with their payloads; 0 if one such request cannot be enough."""
+        """Return how many candidates per stage to read with their payloads; 0 if the search needs more requests."""
         if request.depth > CANDIDATES or any(query.condition is not None for query in queries):
             return 0
         factor = _CHUNKS_OF_A_HIT if group else max(len(query.by_stage()) for query in queries)
