@@ -76,7 +76,9 @@ def test_questions_are_written_and_told(twinvec, store, chat, tmp_path):
     assert re.search(r"^  chunks asked about +30$", done.out, re.MULTILINE)
     assert len(chat.prompts) == 30
     assert all("- where do they winter\n" in prompt for prompt in chat.prompts)
-    assert twinvec(*command(store, chat.url, tmp_path)).err.endswith("exists already; remove it, or name another\n")
+    assert twinvec(*command(store, chat.url, tmp_path)).err.endswith(
+        "exists already; remove it, or name another output\n"
+    )
     assert len(chat.prompts) == 30
 
 
@@ -102,7 +104,7 @@ def test_a_refusal_ends_the_command(twinvec, store, chat, tmp_path, monkeypatch)
     ("more", "told"),
     [
         (("--llm-url", "localhost:11434"), "the address of the language model is"),
-        (("--llm-url", "https://api.openai.com/v1"), "OpenAI wants a key"),
+        (("--llm-url", "https://api.openai.com/v1"), "OpenAI needs a key"),
         (("--share", "0.2"), "--share needs --judged"),
         (("--judged", "judged", "--share", "1.5"), "share must lie between 0 and 1"),
         (("--judged", "judged", "--share", "0"), "share must lie between 0 and 1"),

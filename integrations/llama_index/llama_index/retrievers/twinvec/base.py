@@ -68,8 +68,6 @@ class TwinvecRetriever(BaseRetriever):
         check_limit(similarity_top_k, "similarity_top_k")
         _check_retriever(retriever)
         options = search_options or {}
-        if "mode" in options:
-            check_choice(options["mode"], Mode, "mode")
         self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)
         _check_options(options, retriever, reranks=reranker is not None)
         self._options = {
