@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from twinvec import Encoder
+from twinvec.errors import TwinvecError
 from twinvec_qdrant import Collection, IndexReport, MigrationReport, reindex_as_asked
 from twinvec_serve.collections.open_collections import OpenCollections
 from twinvec_serve.collections.work import Work
@@ -20,9 +22,13 @@ from twinvec_serve.models.served_models import ServedModels
 
 @dataclass
 class Migrating(Work[MigrationReport]):
-    """One migration; ``step`` is "measuring" or "migrating", and ``finished`` counts its chunks of ``total``."""
+    """One migration; ``step`` is "measuring" or "migrating", and ``finished`` counts its chunks of ``total``.
+
+    ``given_up`` is whether a client has ended it.
+    """
 
     model: str
+    given_up: bool = False
     step: str | None = None
     finished: int = 0
     total: int | None = None
@@ -31,9 +37,27 @@ class Migrating(Work[MigrationReport]):
     def progress(self) -> dict[str, Any]:
         return {"step": self.step, "done": self.finished, "total": self.total}
 
-    def advance(self, step: str, finished: int, total: int) -> None:
-        """Note the progress; the thread that migrates calls it."""
+    def run(self, opened: Collection, encoder: Encoder, **options: Any) -> MigrationReport:
+        """Migrate; raise RequestError (409) if a client gives the migration up meanwhile."""
+        try:
+            return opened.migrate(encoder, on_progress=self._advance, **options)
+        except (TwinvecError, _GivenUpError) as error:
+            if not self.given_up:
+                raise
+            raise RequestError(
+                f"the migration of {opened.name!r} to {self.model!r} was given up: its vectors are deleted",
+                code="migration_given_up",
+                status=409,
+            ) from error
+
+    def _advance(self, step: str, finished: int, total: int) -> None:
+        if self.given_up:
+            raise _GivenUpError
         self.step, self.finished, self.total = step, finished, total
+
+
+class _GivenUpError(Exception):
+    """Ends a migration that a client gives up."""
 
 
 class Maintenance:
@@ -62,8 +86,7 @@ class Maintenance:
                 status=409,
             )
         work = Migrating(served)
-        run = partial(opened.migrate, encoder, on_progress=work.advance, **options)
-        self._collections.ingests.begin_beside(opened, work, run)
+        self._collections.ingests.begin_beside(opened, work, partial(work.run, opened, encoder, **options))
         return work
 
     async def drop_others(self, name: str) -> list[str]:
@@ -72,8 +95,7 @@ class Maintenance:
         Raise CollectionNotFoundError if there is no such collection.
         """
         opened = await self._collections.open(name)
-        dropping = self._collections.call(opened, Collection.drop_others)
-        return await asyncio.shield(self._collections.ingests.start(dropping))
+        return await asyncio.shield(self._collections.ingests.start(self._drop_others(opened)))
 
     async def reindex(self, name: str, **wanted: Any) -> Work[IndexReport]:
         """Begin to rebuild the indexes of a collection, after the ingests that came before; see ``reindex_as_asked``.
@@ -84,3 +106,14 @@ class Maintenance:
         work: Work[IndexReport] = Work()
         self._collections.ingests.begin_in_turn(opened, work, partial(reindex_as_asked, opened, **wanted))
         return work
+
+    async def _drop_others(self, opened: Collection) -> list[str]:
+        under_way = self._collections.ingests.beside(opened.name)
+        if isinstance(under_way, Migrating):
+            under_way.given_up = True
+        dropped = await self._collections.call(opened, Collection.drop_others)
+        if under_way is not None:  # which may have made room for its vectors only now
+            await asyncio.wait([under_way.done])
+            if under_way.done.exception() is not None:
+                dropped += await self._collections.call(opened, Collection.drop_others)
+        return list(dict.fromkeys(dropped))
