@@ -45,7 +45,7 @@ class Migrating(Work[MigrationReport]):
             if not self.given_up:
                 raise
             raise RequestError(
-                f"the migration of {opened.name!r} to {self.model!r} was given up: its vectors are deleted",
+                f"the migration of {opened.name!r} to {self.model!r} was given up (drop_others)",
                 code="migration_given_up",
                 status=409,
             ) from error
