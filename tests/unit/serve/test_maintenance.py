@@ -233,6 +233,21 @@ async def test_a_rebuild_of_the_indexes_takes_its_turn_and_has_new_settings(sett
         assert code(refused) == (400, "invalid_setting")
 
 
+async def test_a_collection_of_a_qdrant_server_is_migrated_and_reindexed_too(settings, new):
+    from stand_in import StandIn
+
+    with StandIn().running() as qdrant:
+        async with running(settings.model_copy(update={"path": None, "url": qdrant.url})) as (client, collections):
+            async with migrating(client, collections, encoded=2) as request:
+                assert code(await client.post(MIGRATE, json={"model": "new"})) == (409, "migration_under_way")
+                assert (await client.delete(DOCS)).json() == {"dropped": "docs"}
+                assert code(await request) == (404, "collection_not_found")
+            await fill(client)
+            assert (await client.post(MIGRATE, json={"model": "new"})).json()["encoded"] == 50
+            assert (await client.post(REINDEX, json={})).json()["chunks"] == 50
+            assert (await client.get(DOCS)).json()["model"] == str(new)
+
+
 @pytest.fixture(scope="module")
 def short(tmp_path_factory):
     """The default model with vectors of 128 dimensions."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from twinvec import Encoder
 from twinvec.errors import TwinvecError
-from twinvec_qdrant import Collection, IndexReport, MigrationReport, reindex_as_asked
+from twinvec_qdrant import Collection, reindex_as_asked
 from twinvec_serve.collections.open_collections import OpenCollections
 from twinvec_serve.collections.work import Work
 from twinvec_serve.errors import RequestError
@@ -21,7 +21,7 @@ from twinvec_serve.models.served_models import ServedModels
 
 
 @dataclass
-class Migrating(Work[MigrationReport]):
+class Migrating(Work[Any]):
     """One migration; ``step`` is "measuring" or "migrating", and ``finished`` counts its chunks of ``total``.
 
     ``given_up`` is whether a client has ended it.
@@ -37,8 +37,8 @@ class Migrating(Work[MigrationReport]):
     def progress(self) -> dict[str, Any]:
         return {"step": self.step, "done": self.finished, "total": self.total}
 
-    def run(self, opened: Collection, encoder: Encoder, **options: Any) -> MigrationReport:
-        """Migrate; raise RequestError (409) if a client gives the migration up meanwhile."""
+    def run(self, opened: Collection, encoder: Encoder, **options: Any) -> Any:
+        """Migrate, and return the report; raise RequestError (409) if a client gives the migration up meanwhile."""
         try:
             return opened.migrate(encoder, on_progress=self._advance, **options)
         except (TwinvecError, _GivenUpError) as error:
@@ -97,13 +97,13 @@ class Maintenance:
         opened = await self._collections.open(name)
         return await asyncio.shield(self._collections.ingests.start(self._drop_others(opened)))
 
-    async def reindex(self, name: str, **wanted: Any) -> Work[IndexReport]:
+    async def reindex(self, name: str, **wanted: Any) -> Work[Any]:
         """Begin to rebuild the indexes of a collection, after the ingests that came before; see ``reindex_as_asked``.
 
         Raise CollectionNotFoundError if there is no such collection, and Overloaded if too many ingests wait.
         """
         opened = await self._collections.open(name)
-        work: Work[IndexReport] = Work()
+        work = Work[Any]()
         self._collections.ingests.begin_in_turn(opened, work, partial(reindex_as_asked, opened, **wanted))
         return work
 
