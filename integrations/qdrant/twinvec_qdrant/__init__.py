@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.asking import Passages as Passages
     from twinvec_qdrant.asking import delete_documents as delete_documents
     from twinvec_qdrant.asking import joined_answers as joined_answers
+    from twinvec_qdrant.asking import reindex_as_asked as reindex_as_asked
     from twinvec_qdrant.asking import search_as_asked as search_as_asked
     from twinvec_qdrant.asking import stored_documents as stored_documents
     from twinvec_qdrant.backups import TemporaryBackup as TemporaryBackup
@@ -87,7 +88,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "adopting.adopt": "adopt_collection",
-    "asking": "Answer Asked FoundHit Passages delete_documents joined_answers search_as_asked stored_documents",
+    "asking": "Answer Asked FoundHit Passages delete_documents joined_answers reindex_as_asked search_as_asked "
+    "stored_documents",
     "backups": "TemporaryBackup backup_collection restore_collection",
     "collection": "Collection",
     "frameworks.filters": "NOTHING all_of metadata_key payload_key understood_filter",

@@ -1,4 +1,4 @@
-"""What people and programs ask of a collection: searches as it is tuned, with a reranker, and documents by their ids.
+"""What people and programs ask of a collection: searches as it is tuned, documents by their ids, and new settings.
 
 The commands and the HTTP API print what is found here; both have the same fields.
 """
@@ -16,11 +16,13 @@ from twinvec.retrieval.documents import check_ids
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
 from twinvec_qdrant.search.named_ids import named_ids, other_forms
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec.retrieval.filters import Filter
     from twinvec.retrieval.tuned_search import Setting
     from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.report import IndexReport
 
 MOST_HITS = 10_000
 """Hits that a search for everything relevant gives at most."""
@@ -317,6 +319,45 @@ def delete_documents(
     if not dry_run:
         deleted = opened.delete(found) if source is None else opened.delete_source(source)
     return {"deleted": deleted, "documents": found, "missing": _missing(ids or (), found)}
+
+
+def reindex_as_asked(
+    opened: Collection,
+    *,
+    quantization: Quantization | None = None,
+    cut_code: bool | None = None,
+    pages: bool | None = None,
+    surroundings: int | None = None,
+    **settings: Any,
+) -> IndexReport:
+    """Do what ``Collection.reindex`` does, with its present settings where none are given.
+
+    Args:
+        opened: The collection.
+        quantization: Number format of the small copies of vectors.
+        cut_code: Whether to cut code at functions and classes, in all languages that are installed.
+        pages: Whether to keep the page of each chunk of a PDF.
+        surroundings: Tokens of text around a chunk that are embedded with it.
+        settings: ``payload_indexes`` and ``cluster`` of ``Collection.reindex``.
+
+    Raises:
+        ConfigurationError: as for ``Collection.reindex``.
+    """
+    from twinvec_qdrant.ingest.cutting.code import installed_languages
+
+    info = opened.info()
+    index, chunking = IndexSettings.from_dict(info["index"]), ChunkSettings.from_dict(info["chunking"])
+    if cut_code is not None:
+        chunking = replace(chunking, code=installed_languages() if cut_code else ())
+    if pages is not None:
+        chunking = replace(chunking, pages=pages)
+    if surroundings is not None:
+        chunking = replace(chunking, surroundings=surroundings)
+    return opened.reindex(
+        None if quantization is None else replace(index, quantization=quantization),
+        chunking=None if cut_code is pages is surroundings is None else chunking,
+        **settings,
+    )
 
 
 def _missing(ids: Sequence[str], found: Sequence[str]) -> list[str]:

@@ -29,7 +29,7 @@ from twinvec_qdrant.ingest.helped import Helpers, Part, PartIngestion, PartRepor
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.registration import registered
-from twinvec_qdrant.maintenance.migration import Migration, drop_others
+from twinvec_qdrant.maintenance.migration import Migration, OnProgress, drop_others
 from twinvec_qdrant.maintenance.push import push
 from twinvec_qdrant.maintenance.reindex import reindex
 from twinvec_qdrant.maintenance.verification import verify
@@ -650,6 +650,7 @@ class Collection:
         chunks_per_second: float | None = None,
         progress: bool = False,
         allow_truncation: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> MigrationReport:
         """Migrate the collection to another model while it serves searches.
 
@@ -671,6 +672,8 @@ class Collection:
             chunks_per_second: Largest number of chunks to encode per second.
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             allow_truncation: Migrate even if the new model truncates chunks that the present one reads whole.
+            on_progress: Called with the step ("measuring" or "migrating"), and with how many of how many chunks are
+                done.
 
         Raises:
             ConfigurationError: the collection has this model already under this name, a migration to a third model is
@@ -680,7 +683,9 @@ class Collection:
         """
         check_methods(encoder, ENCODER, "encoder", "an encoder, such as Encoder(...)")
         present = None if allow_truncation else self._serving.encoder
-        migration = Migration(self._backend, encoder, chunks_per_second, present=present, progress=progress)
+        migration = Migration(
+            self._backend, encoder, chunks_per_second, present=present, progress=progress, on_progress=on_progress
+        )
         migration.fill()
         if check is None or check(Collection(self.name, self._backend, migration.target(), encoder, candidate=True)):
             self._serving.follow_own(migration.switch(), encoder)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -25,15 +25,12 @@ from twinvec_qdrant.cli.options import (
     open_from_options,
     payload_indexes,
 )
+from twinvec_qdrant.cli.served.maintaining import maintenance_of
 from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.opening_store import GRPC_PORT
-from twinvec_qdrant.report import RepairReport, VerifyReport
+from twinvec_qdrant.report import IndexReport, RepairReport, VerifyReport
 from twinvec_qdrant.serving.names import collection_path
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings, Quantization
-
-if TYPE_CHECKING:
-    from twinvec_qdrant.collection import Collection
-    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
+from twinvec_qdrant.settings import Quantization
 
 _NOTES_LOST = (
     "notes of the collection are lost, perhaps the list of its sources: if twinvec info shows none, ingest each source "
@@ -131,33 +128,25 @@ def migrate_command(
 
     An interrupted migration resumes at the next run. The old vectors stay until --drop-others, so that the way back is
     quick. With --ir, the command compares nDCG@10 before and after. If the new model is worse beyond chance (paired
-    test, 95%), the old model stays and the exit code is 1.
+    test, 95%), the old model stays and the exit code is 1. If a process serves the store, the process migrates, to a
+    model that it was started with; --ir needs the store for itself.
 
     \b
     twinvec migrate --collection docs --to ./my-model --ir ./questions
     twinvec migrate --collection docs --drop-others
     """
-    from twinvec.encoder import Encoder
-
     if [to is not None, quantization is not None, drop].count(True) != 1:
         raise typer.BadParameter("give one of --to MODEL, --quantization and --drop-others")
     if ir is not None and to is None:
         raise typer.BadParameter("--ir needs --to")
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
-        if to is None:
-            if quantization is not None:
-                _reindex(opened, quantization, as_json)
-            else:
-                _drop_others(opened, as_json)
+    with maintenance_of(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+        if quantization is not None:
+            _show_indexes(collection, opened.reindex(quantization=quantization, progress=not as_json), as_json)
             return
-        check = None if ir is None else _judged(opened, ir)
-        report = opened.migrate(
-            Encoder(to),
-            check=check,
-            chunks_per_second=rate,
-            progress=not as_json,
-            allow_truncation=allow_truncation,
-        )
+        if to is None:
+            _show_dropped(opened.drop_others(), as_json)
+            return
+        report, check = opened.migrate(to, ir=ir, rate=rate, allow_truncation=allow_truncation, progress=not as_json)
     if as_json:
         show_json({**asdict(report), **(check.figures if check else {})})
     else:
@@ -216,11 +205,11 @@ def reindex_command(
     twinvec reindex -c docs --surroundings 64 && twinvec update -c docs
     """
     wanted, wanted_cluster = payload_indexes(payload_index, no_payload_indexes), cluster_settings(cluster)
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
-        chunking = _other_chunking(opened, cut_code, pages, surroundings)
-        settings = {"cluster": wanted_cluster, "payload_indexes": wanted, "chunking": chunking}
-        _reindex(opened, quantization, as_json, **settings)
-    if chunking is not None and not as_json:
+    cutting = {"cut_code": cut_code, "pages": pages, "surroundings": surroundings}
+    settings = {"quantization": quantization, "cluster": wanted_cluster, "payload_indexes": wanted, **cutting}
+    with maintenance_of(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+        _show_indexes(collection, opened.reindex(**settings, progress=not as_json), as_json)
+    if any(each is not None for each in cutting.values()) and not as_json:
         tell(f'documents are cut anew by the next ingest: "twinvec update --collection {collection}" ingests all')
 
 
@@ -286,46 +275,14 @@ def push_command(
         raise typer.Exit(1)
 
 
-def _other_chunking(
-    collection: Collection, code: bool | None, pages: bool | None, surroundings: int | None
-) -> ChunkSettings | None:
-    """Return the collection's chunk settings with what the options change, or None if they change nothing."""
-    from twinvec_qdrant.ingest.cutting.code import installed_languages
-
-    settings = ChunkSettings.from_dict(collection.info()["chunking"])
-    if code is not None:
-        settings = replace(settings, code=installed_languages() if code else ())
-    if pages is not None:
-        settings = replace(settings, pages=pages)
-    if surroundings is not None:
-        settings = replace(settings, surroundings=surroundings)
-    return None if code is pages is surroundings is None else settings
-
-
-def _judged(collection: Collection, folder: Path) -> JudgedCheck:
-    from twinvec.evaluation.beir import load_beir
-    from twinvec.evaluation.ir import check_answers_held
-    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
-
-    data = load_beir(folder, corpus_optional=True)
-    check_answers_held(collection, data)
-    return JudgedCheck(collection, data)
-
-
-def _drop_others(collection: Collection, as_json: bool) -> None:
-    dropped = collection.drop_others()
+def _show_dropped(dropped: list[str], as_json: bool) -> None:
     if as_json:
         show_json({"dropped": dropped})
     else:
         tell(f"dropped the vectors of {', '.join(dropped)}" if dropped else "no vectors of other models")
 
 
-def _reindex(collection: Collection, quantization: Quantization | None, as_json: bool, **settings: Any) -> None:
-    index = None
-    if quantization is not None:
-        index = replace(IndexSettings.from_dict(collection.info()["index"]), quantization=quantization)
-    with progress_bar("Reindexing", None, "", shown=not as_json):
-        report = collection.reindex(index, **settings)
+def _show_indexes(collection: str, report: IndexReport, as_json: bool) -> None:
     if as_json:
         show_json(asdict(report))
         return
@@ -333,4 +290,4 @@ def _reindex(collection: Collection, quantization: Quantization | None, as_json:
     figures = {"vectors indexed": f"{report.indexed:,} of {report.chunks:,}", "recall@10 of a sample": recall}
     if report.payload_indexes:
         figures["payload keys indexed"] = as_text(report.payload_indexes)
-    show(f"{collection.name}: {report.settings}", properties(figures))
+    show(f"{collection}: {report.settings}", properties(figures))

@@ -248,7 +248,7 @@ def test_a_collection_is_verified_by_the_process(tiny, folder, tmp_path):
         assert done.returncode == 0, done.stderr
         by_process = json.loads(done.stdout)
         assert (by_process["sources"], by_process["chunks"], by_process["sound"]) == (2, 3, True)
-        for command in (("verify", *place, "--repair"), ("migrate", *place, "--to", str(tiny))):
+        for command in (("verify", *place, "--repair"), ("push", *place, "--to-path", "other")):
             refused = twinvec(tmp_path, *command)
             assert refused.returncode == 1
             assert f"process {server.process.pid} at {server.address}" in refused.stderr
