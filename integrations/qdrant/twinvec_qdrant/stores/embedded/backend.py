@@ -154,8 +154,8 @@ class EmbeddedBackend(SharedEngine, Backend):
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if it lacks at least ``WORTHWHILE`` chunks and a tenth of all, or always with ``force``.
 
-        If at least ``OUTDATED`` chunks are outdated, and at least as many as are current, their room is given back. With
-        ``force``, nothing that was deleted or replaced is left in the files, nor in the engine's log.
+        If at least ``OUTDATED`` chunks are outdated, and at least as many as are current, their room is given back.
+        With ``force``, nothing that was deleted or replaced is left in the files, nor in the engine's log.
 
         A failure leaves the collection as before: ``StoreUnavailableError`` on a full disk, else ``StoreError``.
         """

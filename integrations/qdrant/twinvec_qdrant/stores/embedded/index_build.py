@@ -63,7 +63,7 @@ class LastBuild:
 def build_index_of(copy: Path, settings: IndexSettings, location: str, *, with_index: bool, erase: bool) -> None:
     """Index a copy of the engine's files, or only leave out what is outdated; nobody may write the originals meanwhile.
 
-    With ``erase``, nothing that was deleted or replaced is left in the copy. Errors, which name ``location``, remove it.
+    With ``erase``, nothing that was deleted or replaced is left. Errors, which name ``location``, remove the copy.
     """
     given = json.dumps({**settings.as_dict(), "with_index": with_index, "erase": erase})
     # -P: the worker must not import the modules in its folder

@@ -7,8 +7,8 @@ the JSON of ``IndexSettings``, ``with_index`` and ``erase``, PARENT the id of th
 twinvec makes the start quick.
 
 The engine keeps what is deleted or replaced in two places. Its segments keep it until they are built anew, which the
-engine does only if much of a segment is outdated. Its log keeps the latest operations, with their texts. With ``erase``,
-every segment with anything outdated is built anew, and the log is emptied.
+engine does only if much of a segment is outdated. Its log keeps the latest operations, with their texts. With
+``erase``, every segment with anything outdated is built anew, and the log is emptied.
 """
 
 from __future__ import annotations
