@@ -29,8 +29,8 @@ BUILT = "built.json"
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
 _FULL_SCAN_KILOBYTES = 10_000  # a search compares all vectors of a segment that is smaller
 _NEVER = 2**40  # kilobytes
-_MUCH_OUTDATED = {"deleted_threshold": 0.2, "vacuum_min_vector_number": 1000}  # the engine's defaults
-_ANYTHING_OUTDATED = {"deleted_threshold": 0.0, "vacuum_min_vector_number": 0}
+_MUCH_OUTDATED = 0.2, 1000  # share and number of points from which a segment is built anew: the engine's defaults
+_ANYTHING_OUTDATED = 0.0, 0
 _LOG = "wal"
 _CLOSED_BYTES = 4096  # of the closed file of an empty log: its header, and nothing is added to it
 
@@ -59,6 +59,7 @@ def build(folder: Path, settings: dict[str, Any]) -> None:
 def _config(stored: dict[str, Any], settings: dict[str, Any]) -> edge.EdgeConfig:
     """Return the engine's configuration; what it leaves open, the engine takes from the last one."""
     copies = _quantization(settings["quantization"])
+    share, number = _ANYTHING_OUTDATED if settings["erase"] else _MUCH_OUTDATED
     return edge.EdgeConfig(
         vectors={name: _vector(each, copies) for name, each in stored["vectors"].items()},
         sparse_vectors={
@@ -69,7 +70,8 @@ def _config(stored: dict[str, Any], settings: dict[str, Any]) -> edge.EdgeConfig
         ),
         optimizers=edge.EdgeOptimizersConfig(
             indexing_threshold=1 if settings["with_index"] else _NEVER,
-            **(_ANYTHING_OUTDATED if settings["erase"] else _MUCH_OUTDATED),
+            deleted_threshold=share,
+            vacuum_min_vector_number=number,
         ),
     )
 
