@@ -708,7 +708,8 @@ class Collection:
         An ingest of many chunks builds the index of the vectors by itself. Searches continue meanwhile; writers wait.
         An embedded collection needs free disk space of about twice its size. Where the vectors are indexed anew, words
         are analysed by the newest version too; other open handles analyse their queries so from their next ingest on.
-        The next ingest reads files in the newest way.
+        Then, the files of an embedded collection also hold nothing any more of what was deleted or replaced before. The
+        next ingest reads files in the newest way.
 
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.

@@ -187,6 +187,8 @@ class IndexReport:
         recall: Share of the exact ten nearest chunks that searches find, for sampled vectors; None without chunks,
             and where the server forbids exact search.
         payload_indexes: Type of the index of every payload key that has one.
+        erased: Whether the files of an embedded collection now hold nothing of what was deleted or replaced before;
+            False where the vectors were not indexed anew, and on a server.
     """
 
     settings: str
@@ -194,6 +196,7 @@ class IndexReport:
     indexed: int
     recall: float | None
     payload_indexes: dict[str, str] = field(default_factory=dict)
+    erased: bool = False
 
 
 @dataclass(slots=True)

@@ -194,7 +194,8 @@ def reindex_command(
 
     Searches go on meanwhile. The command reports the recall of the vectors' index on a sample, and the payload keys
     with an index. With the options of payload keys or of cutting alone, the index of the vectors stays as it is.
-    Otherwise "twinvec update" or the next ingest reads the files of an older collection in the newest way.
+    Otherwise deleted and replaced texts are erased from the files of an embedded collection, and "twinvec update" or
+    the next ingest reads the files of an older collection in the newest way.
 
     --cut-code, --pages and --surroundings say how documents are cut from now on. "twinvec update" or the next ingest
     cuts the documents anew that would be cut differently, and encodes what has changed.
@@ -290,4 +291,6 @@ def _show_indexes(collection: str, report: IndexReport, as_json: bool) -> None:
     figures = {"vectors indexed": f"{report.indexed:,} of {report.chunks:,}", "recall@10 of a sample": recall}
     if report.payload_indexes:
         figures["payload keys indexed"] = as_text(report.payload_indexes)
+    if report.erased:
+        figures["deleted and replaced texts"] = "erased from the files"
     show(f"{collection}: {report.settings}", properties(figures))

@@ -100,6 +100,9 @@ class Backend(Protocol):
     exclusive: bool
     """Whether no other process can write while this one is in ``writing``."""
 
+    erases: bool = False
+    """Whether ``build_index`` with ``force`` removes what was deleted or replaced from the store's files."""
+
     writing: AbstractContextManager[object, bool | None]
     """The lock of the writer, among the threads that share this backend, and among processes if ``exclusive``."""
 
@@ -190,6 +193,7 @@ class Backend(Protocol):
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if much of it is missing, or always with ``force``; return whether it did.
 
+        With ``force``, a store that ``erases`` also removes from its files what was deleted or replaced before.
         Searches continue meanwhile; writers wait.
         """
 

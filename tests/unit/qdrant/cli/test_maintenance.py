@@ -212,8 +212,10 @@ def test_reindex_keeps_or_changes_the_quantization(twinvec, notes, place):
     assert quantization() == "none"
     assert json.loads(twinvec("reindex", *place, "--quantization", "int8", "--json").out)["recall"] == 1.0
     assert quantization() == "int8"
-    assert "int8" in twinvec("reindex", *place).out
+    assert "int8" in (shown := twinvec("reindex", *place).out)
     assert quantization() == "int8", "no option keeps the quantization"
+    assert "erased from the files" in shown
+    assert "erased" not in twinvec("reindex", *place, "--payload-index", "team:keyword").out
 
 
 @pytest.mark.slow
