@@ -51,7 +51,7 @@ SUBJECTS = {
     "objectives": Subject(
         "Objectives",
         "Pure functions of tensors. Each docstring has the formula and the paper.",
-        {"twinvec.training.objectives": "* CONCATENATIONS"},
+        {"twinvec.training.objectives": "info_nce * CONCATENATIONS"},
     ),
     "training": Subject(
         "Training",

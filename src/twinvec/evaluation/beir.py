@@ -1,4 +1,7 @@
-"""Retrieval sets: in the BEIR layout (Thakur et al. 2021: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), or made."""
+"""Retrieval sets: folders in the BEIR layout (Thakur et al. 2021), and pseudo-queries made of documents.
+
+A folder has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ PASSAGE = (60, 240)
 """Smallest and largest number of characters of a passage."""
 
 REST = 100
-"""Smallest number of characters that must remain of its document."""
+"""Smallest number of characters of a document besides its passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,8 @@ def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool 
         corpus_optional: Whether a collection holds the documents: corpus.jsonl may then be missing.
 
     Raises:
-        InputError: a file is missing, empty or malformed, an id is used twice, a judged query is blank, or a judgement
-            names an unknown id; the message names file and line. Or no judgement is above 0, so that every measure of
-            every system would be 0.
+        InputError: a file is missing, empty or malformed; an id is used twice; a judged query is blank; a judgement
+            names an unknown id; or no judgement is above 0. The message names file and line.
     """
     folder = Path(folder)
     qrels_path = folder / "qrels" / f"{split}.tsv"
@@ -72,10 +74,11 @@ def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool 
 
 
 def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int = 10) -> BeirSet:
-    """Take one passage out of each of up to ``count`` documents; the rest of each is to be found.
+    """Take one passage out of each of up to ``count`` documents, as a query that must find the rest of its document.
 
     This is the inverse cloze task (Lee, Chang and Toutanova 2019). Passages share more words with their document than
-    people's questions do: they show which ways of searching work on these documents, not how well they serve people.
+    people's questions do. They can compare ways of searching these documents, but not measure how well people are
+    served.
     Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
     """
     package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
@@ -116,7 +119,7 @@ def _read_documents(path: Path) -> dict[str, Document]:
 
 
 def _read_queries(path: Path) -> dict[str, tuple[str, str]]:
-    """Return query id -> the place of its row, and its text."""
+    """Return query id -> (file and line, text)."""
     queries: dict[str, tuple[str, str]] = {}
     _check_there(path)
     for place, row in read_jsonl(path):
@@ -144,7 +147,9 @@ def _read_qrels(path: Path, queries: Container[str], documents: Container[str] |
             raise InputError(f"{place}: the document {document!r} is not in corpus.jsonl")
         relevance = parse_integer(score, place)
         if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
-            raise InputError(f"{place}: query {query!r} and document {document!r} are judged twice, differently")
+            raise InputError(
+                f"{place}: query {query!r} and document {document!r} are judged twice, with different scores"
+            )
     if not any(relevance > 0 for judged in qrels.values() for relevance in judged.values()):
         raise InputError(f"{path}: no judgement is above 0, so no document is relevant")
     return qrels

@@ -1,8 +1,9 @@
-"""Gender bias: which gender a sentence that names none is nearer to.
+"""Gender bias: whether a neutral sentence is nearer to its male or to its female variant.
 
 Winogender (Rudinger et al. 2018) has each sentence about an occupation with "he", "she" and "they"; ``lean`` is
 cosine(neutral, female) - cosine(neutral, male). WinoBias (Zhao et al. 2018) has pairs of sentences, one with the
-pronoun of the stereotype and one with the other; the neutral sentence is made here, with "they", "them" or "their".
+pronoun of the stereotype and one with the opposite pronoun; this module makes the neutral sentence, with "they", "them"
+or "their".
 Such data can show a bias, but not its absence.
 """
 
@@ -56,7 +57,7 @@ class WinogenderSet:
 
 @dataclass(frozen=True)
 class WinogenderResult:
-    """Shares in percent of the occupations; Pearson's correlation x 100 of lean and share of women."""
+    """Percentages of occupations that lean to each gender; Pearson's correlation x 100 of lean and share of women."""
 
     favours_female: float
     favours_female_interval: Interval
@@ -77,10 +78,10 @@ class WinogenderResult:
 
 @dataclass(frozen=True)
 class WinobiasResult:
-    """How often the neutral sentence leans to the stereotype, in percent; 50 is without bias.
+    """How often the neutral sentence leans to the stereotype, in percent; 50 means no bias.
 
-    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100, after the mean
-    difference between "he" and "she" is subtracted, which says nothing about occupations. ``left_out`` counts lines
+    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100. The mean difference
+    between "he" and "she" is subtracted first, because it does not depend on the occupation. ``left_out`` counts lines
     whose two sentences differ in more than the pronouns.
     """
 

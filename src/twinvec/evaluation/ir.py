@@ -1,6 +1,6 @@
 """Retrieval: how well relevant documents are found, by a model's exact search or by any retriever.
 
-Hits leave out the document with the query's own id, as in BEIR (ArguAna), unless the judgements call it relevant.
+The document that has the query's id is left out of the hits, as in BEIR (ArguAna), unless it is judged relevant.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class IrResult:
         run: Query id -> document id -> score.
         measured: The measures of each query, x 100.
         interval: 95% interval of the first measure; None for a single query.
-        figures: The means of the measures, and others of the system.
+        figures: The means of the measures, and other figures of the system.
     """
 
     data: BeirSet
@@ -44,7 +44,7 @@ class IrResult:
     figures: dict[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures, and the interval of the first."""
+        """Return the figures, and the interval of the first measure."""
         return with_interval(self.figures, self.interval)
 
 
@@ -57,7 +57,7 @@ def evaluate_ir(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> IrResult:
-    """Search exactly, by cosine; the run keeps the hits that the measures need, or ``depth`` if that is more."""
+    """Measure an exact search by cosine; the run keeps as many hits as the measures need, at least ``depth``."""
     depth = max(depth, deepest(measures))
     documents = [document.full_text for document in data.documents]
     corpus = model.encode_document(documents, progress=progress)
@@ -75,7 +75,7 @@ def evaluate_retriever(
     resamples: int = RESAMPLES,
     **options: Any,
 ) -> IrResult:
-    """Search a retriever that holds the set's documents under their ids; ``options`` go to its search."""
+    """Measure a retriever that holds the set's documents under their ids; ``options`` go to its search."""
     hits = search_all(retriever, data, max(depth, deepest(measures)) + 1, **options)
     return measure_ir(as_run(hits), data, measures=measures, depth=depth, resamples=resamples)
 
@@ -101,7 +101,7 @@ def measure_ir(
 def as_result(
     measured: Measured, run: dict[str, dict[str, float]], data: BeirSet, *, resamples: int = RESAMPLES
 ) -> IrResult:
-    """Return the measures of a run with their means, and the interval of the first."""
+    """Return the measures of a run with their means, and the interval of the first measure."""
     first = measured.per_query[measured.main]
     bounds = interval(first, resamples=resamples) if len(first) > 1 else None
     return IrResult(data, run, measured, bounds, {**measured.figures, "queries": len(measured.queries)})
@@ -122,21 +122,21 @@ def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) 
 
 
 def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
-    """Raise InputError unless some hits are documents of the set: a collection must hold them under their ids.
+    """Raise InputError if no hit is a document of the set: a collection must hold the documents under their ids.
 
-    If the set has no documents, those of the collection are its documents.
+    A set without documents is not checked.
     """
     known = {document.id for document in data.documents}
     if known and not any(hit.id in known for hits in found for hit in hits):
         raise InputError(
-            f"{data.name}: the collection finds none of its documents; it must hold them under the ids of the set"
+            f"{data.name}: the collection finds none of its documents; ingest the documents of the set under their ids"
         )
 
 
 def check_answers_held(collection: Any, data: BeirSet) -> None:
-    """Warn of judged answers that a ``twinvec_qdrant.Collection`` does not hold, so that no search finds them.
+    """Warn of relevant documents that a ``twinvec_qdrant.Collection`` lacks, because no search can find them.
 
-    Raise InputError if the documents of the set are those of the collection, and it holds none of the answers.
+    Raise InputError if the set has no documents of its own, and the collection lacks all relevant documents.
     """
     answers = {name for judged in data.qrels.values() for name, relevance in judged.items() if relevance > 0}
     lacking = sorted(answers.difference(collection.find()))
@@ -156,7 +156,7 @@ def check_answers_held(collection: Any, data: BeirSet) -> None:
 
 
 def run_of_rows(data: BeirSet, scores: Any, rows: Any) -> dict[str, dict[str, float]]:
-    """Return the run of an exact search: for each query the scores and rows of its best documents."""
+    """Return the run of an exact search, given the scores and rows of the best documents of each query."""
     return {
         query: {data.documents[row].id: float(score) for score, row in zip(*found, strict=True)}
         for query, *found in zip(data.queries, scores, rows, strict=True)

@@ -96,7 +96,7 @@ def cutoff(measure: str) -> int:
 def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
     """Write a TREC run file, best first, atomically; raise InputError if an id is empty or contains white space.
 
-    ``tag`` names the system in every line; ``run_tag`` makes one of any name.
+    ``tag`` names the system in every line; ``run_tag`` makes a valid tag.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
 
 
 def run_tag(*parts: str) -> str:
-    """Return a system's name for a TREC run and its file, which hold only letters, digits and ``+-._``."""
+    """Return a system's name as a tag for a TREC run and its file: letters, digits and ``+-._`` only."""
     tag = re.sub(r"[^\w+.-]+", "-", "-".join(parts)).strip("-.") or "twinvec"
     if len(tag) > _TAG_CHARACTERS:
         tag = f"{tag[: _TAG_CHARACTERS - 9]}-{sha256(tag.encode()).hexdigest()[:8]}"

@@ -5,7 +5,7 @@
 
     mteb.evaluate(MtebEncoder(Encoder("default")), mteb.get_tasks(["STSBenchmark"]))
 
-Tasks, data and figures are those of mteb; only texts can be encoded.
+Tasks, data and figures are those of mteb. Tasks about images, sound or video are not supported.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from mteb.similarity_functions import cos_sim, pairwise_cos_sim  # noqa: E402
 class MtebEncoder:
     """An encoder with mteb's ``EncoderProtocol``. The similarity is the cosine.
 
-    The prompt is the model's prompt for the task's name, its type, or the side ("query" or "document"), whichever
-    exists, as mteb chooses it for sentence-transformers.
+    mteb chooses the prompt as for sentence-transformers: the model's prompt for the name of the task, for its type, or
+    for the side ("query" or "document"), whichever exists first.
 
     Attributes:
         mteb_model_meta: Name, dimension and token limit of the model. The revision is ``Encoder.space``, so that mteb
@@ -69,7 +69,7 @@ class MtebEncoder:
         """Return the vectors of the texts of all batches: (n, dim).
 
         Args:
-            inputs: Batches, each with a list under "text".
+            inputs: Batches, each with a list of texts under "text".
             task_metadata: Name and type of the task.
             hf_split: Ignored, as are ``hf_subset`` and ``options``: the encoder makes its own batches.
             prompt_type: Whether the texts are queries or documents.
@@ -81,7 +81,9 @@ class MtebEncoder:
         texts: list[str] = []
         for batch in inputs:
             if "text" not in batch:
-                raise InputError(f"{task_metadata.name}: batches of {', '.join(map(str, batch))}; only text is encoded")
+                raise InputError(
+                    f"{task_metadata.name}: its batches hold {', '.join(map(str, batch))}; expected 'text'"
+                )
             texts += batch["text"]
         prompt = get_prompt_name(self.encoder.prompts, task_metadata, prompt_type)
         return self.encoder.encode(texts, prompt=prompt, progress=show_progress_bar)

@@ -1,8 +1,8 @@
 """Natural language inference: whether a premise entails a hypothesis.
 
 A linear softmax classifier over (u, v, |u-v|) of two sentences' frozen vectors is measured by its accuracy (Conneau et
-al. 2017; Reimers and Gurevych 2019, section 3). The head comes from softmax training, or is fitted here: on a training
-file, or by 5-fold cross-validation with all rows of a premise in one fold.
+al. 2017; Reimers and Gurevych 2019, section 3). The classifier (head) comes from softmax training, or is fitted here:
+on a training file, or by 5-fold cross-validation with all rows of a premise in one fold.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def load_nli(path: str | Path) -> NliSet:
     path = Path(path)
     labels, premises, hypotheses = read_columns([path], ("label", "premise", "hypothesis"), _parse_label)
     if len(set(labels)) < 2:
-        raise InputError(f"{path}: every label is {labels[0]!r}; at least two are needed")
+        raise InputError(f"{path}: every label is {labels[0]!r}; at least two different labels are needed")
     return NliSet(data_name(path), labels, premises, hypotheses)
 
 
@@ -95,9 +95,9 @@ def evaluate_nli(
 
 
 def check_nli(model: TextModel, data: NliSet, *, train: NliSet | None = None, head: Any = None) -> None:
-    """Raise the errors of ``evaluate_nli`` before anything is encoded, also MissingExtraError without scikit-learn."""
+    """Raise the errors of ``evaluate_nli`` before anything is encoded, and MissingExtraError without scikit-learn."""
     if train is not None:
-        _head()  # is scikit-learn installed?
+        _head()  # raises if scikit-learn is not installed
         _check_labels(data, train.labels, train.name)
     elif head is not None:
         _check_labels(data, head.labels, f"the head of {model.name}")
@@ -115,11 +115,11 @@ def _check_labels(data: NliSet, known: Sequence[str], where: str) -> None:
     unknown = sorted(set(data.labels) - set(known))
     if unknown:
         labels = listed([repr(label) for label in sorted(set(known))], _SHOWN)
-        raise InputError(f"{data.name}: {where} does not know the label {unknown[0]!r}; it knows {labels}")
+        raise InputError(f"{data.name}: {where} has no label {unknown[0]!r}; its labels are {labels}")
 
 
 def _folds(data: NliSet) -> list[tuple[Any, Any]]:
-    """Return the rows to fit on and those to predict, for each fold."""
+    """Return (rows to fit on, rows to predict) for each fold."""
     selection = import_extra("sklearn.model_selection", "eval", "the head for inference")
     if len(set(data.premises)) < FOLDS:
         raise InputError(f"{data.name}: fewer than {FOLDS} premises; {_GIVE_TRAIN}")

@@ -1,4 +1,4 @@
-"""Pairs and triplets, decided by cosine: paraphrases, the nearer of two texts, the right answer among all."""
+"""Pairs, triplets and questions, measured by cosine: equal meaning, the nearer of two texts, the right answer."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def evaluate_pairs(
     """Measure how well the cosine separates pairs with the same meaning from the others.
 
     Figures: ``average_precision`` with its interval, ``rows``, and the best ``accuracy`` and ``f1``, each with its
-    threshold: a pair counts as the same at or above it.
+    threshold. A pair with a cosine at or above the threshold counts as the same.
     """
     sklearn = import_sklearn_metrics()
     cosines = _cosines(model, data.first, data.second, progress)

@@ -43,7 +43,9 @@ def find_reranker(name: str, encoder: Any) -> Reranker:
     if name != "maxsim":
         return open_reranker(name)
     if not isinstance(encoder, Encoder):
-        raise ConfigurationError(f"maxsim compares token states, and {getattr(encoder, 'name', encoder)} has none")
+        raise ConfigurationError(
+            f"maxsim compares token states, and {getattr(encoder, 'name', encoder)} has none; name a cross-encoder"
+        )
     return open_reranker(name, encoder=encoder)
 
 

@@ -1,4 +1,4 @@
-"""The quality of what is served: collections as they answer, and vectors in the forms in which they can be stored.
+"""The quality of served searches: of collections, and of the forms in which vectors can be stored.
 
 A collection is measured through ``search``, with its own index or with others. Forms of stored vectors (float16, 8-bit
 integers, single bits, fewer dimensions) are compared on arrays, with float32 queries.
@@ -68,13 +68,15 @@ class StorageVariant:
 
 
 def evaluate_collection(collection: Any, data: BeirSet, **options: Any) -> IrResult:
-    """Measure a ``twinvec_qdrant.Collection`` as it answers; ``options`` and errors are as for ``evaluate_served``.
+    """Measure the searches of a ``twinvec_qdrant.Collection``; ``options`` and errors are those of ``evaluate_served``.
 
-    Figures, besides the measures: ``neighbours@10``, the share of the exact nearest vectors that a dense search finds;
-    ``ms_p50``, ``ms_p95`` and ``ms_p99``, percentiles of the milliseconds of a search, including the query's encoding;
-    and ``bytes``, what a search reads for each vector: its copy in the index and its edges in the graph, or the vector
-    itself if it is not in the index; the mean over all vectors. ``bytes`` leaves out the original vectors, which lie on
-    the disk and rescore the best hits. A sparse search reads no vectors: its ``bytes`` are 0.
+    The figures are the measures and:
+
+    - ``neighbours@10``: the share of the exact nearest vectors that a dense search finds.
+    - ``ms_p50``, ``ms_p95``, ``ms_p99``: percentiles of the milliseconds of a search, including the query's encoding.
+    - ``bytes``: the mean number of bytes of a vector that a search reads. For an indexed vector they are its copy in
+      the index and its edges in the graph; for any other vector, the vector itself. The original vectors that rescore
+      the best hits are not counted. A sparse search reads no vectors: 0.
     """
     result, times = evaluate_served(collection, data, **options)
     served = {f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
@@ -114,11 +116,11 @@ def evaluate_reranked(
     progress: bool = False,
     **options: Any,
 ) -> Reranked:
-    """Measure a collection with a reranker and its gain over ``before``; ``options`` as for ``evaluate_served``.
+    """Measure a collection with a reranker, and the gain over ``before``; ``options`` are those of ``evaluate_served``.
 
-    As in a search for few hits, the best ``candidates`` hits are reranked, whatever the measures need: the hits behind
-    them follow in their order. All queries are reranked together, so that token states are computed once for a text;
-    the latencies are those of ``TIMED`` searches by themselves.
+    The best ``candidates`` hits are reranked, even if the measures need more; the other hits follow in their order. All
+    queries are reranked together, so that the token states of a text are computed once. Latencies are measured on
+    ``TIMED`` single searches.
     """
     data = before.data
     depth = deepest(list(before.measured.per_query)) + 1
@@ -137,7 +139,7 @@ def timed_searches(
     retriever: Retriever, queries: Sequence[str], limit: int = 10, *, progress: bool = False, **options: Any
 ) -> tuple[list[list[Hit]], FloatArray]:
     """Search for each query, one after another; return the hits, and the seconds of each search: shape (queries,)."""
-    retriever.search(queries[0], limit, **options)  # load what the first search loads
+    retriever.search(queries[0], limit, **options)  # the first search loads models and indexes, which takes longer
     found, times = [], []
     with progress_bar("searching", len(queries), "queries", shown=progress) as advance:
         for query in queries:
@@ -157,7 +159,7 @@ def evaluate_served(
     progress: bool = False,
     **options: Any,
 ) -> tuple[IrResult, FloatArray]:
-    """Search a retriever that holds the set's documents under their ids, query by query; ``options`` go to the search.
+    """Measure a retriever that holds the set's documents under their ids, query by query; ``options`` go to the search.
 
     Returns the measures, and the seconds of each search without passages, (queries,). Raises InputError if all hits lie
     outside the set.
@@ -241,5 +243,5 @@ def _int8(vectors_ND: FloatArray) -> FloatArray:
 
 
 def _binary(vectors_ND: FloatArray) -> FloatArray:
-    """Store one bit for each dimension: above 0 or not. Scored by float32 queries, as Yamada et al. 2021 rescore."""
+    """Store one bit for each dimension: above 0 or not. float32 queries score them, as in Yamada et al. 2021."""
     return np.where(vectors_ND > 0, np.float32(1), np.float32(-1))

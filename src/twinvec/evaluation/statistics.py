@@ -21,18 +21,19 @@ SEED = 20190827
 """Seed of everything random in evaluation."""
 
 ERROR = 0.02
-"""The share of samples in which chance alone may make some setting seem better: for n items, sqrt(n) times this.
+"""Error rate of ``assured_gains`` over sqrt(n), for n items.
 
-A wrong choice harms by about a standard error, which shrinks with that root: so the harm to be expected stays the same,
-below a tenth of a point with cross-validation (``benchmarks/TUNING.md``).
+The error rate is the share of samples in which chance alone makes some setting seem better. A wrong choice costs about
+a standard error, which shrinks with sqrt(n). If the rate grows with sqrt(n), the expected cost stays the same: below a
+tenth of a point with cross-validation (``benchmarks/TUNING.md``).
 """
 
 MOST_ERROR = 0.2
-"""The largest such share, from a hundred items on."""
+"""Largest error rate of ``assured_gains``, from a hundred items on."""
 
 _SAMPLES = 999
 _NUMBERS_AT_ONCE = 1 << 21  # 16 MB
-_LEAST_VARIANCE = 1e-9  # of the mean square: equal gains for all queries are no division by 0
+_LEAST_VARIANCE = 1e-9  # share of the mean square: equal gains for all queries then do not divide by 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +86,13 @@ def interval(*samples: Values, statistic: Callable[..., Any] = np.mean, resample
 
 
 def share(chosen: npt.NDArray[np.bool_]) -> tuple[float, Interval]:
-    """Return a share in percent, and its interval (Wilson 1927), which also holds if all items are chosen, or none."""
+    """Return the share of chosen items in percent, and its interval (Wilson 1927), which is valid also at 0 and 100."""
     bounds = import_scipy_stats().binomtest(int(chosen.sum()), len(chosen)).proportion_ci(method="wilson")
     return 100 * float(chosen.mean()), Interval(100 * float(bounds.low), 100 * float(bounds.high))
 
 
 def with_interval(figures: Mapping[str, float], bounds: Interval | None) -> dict[str, Any]:
-    """Return figures, and the interval of the first one."""
+    """Return figures with the interval of the first figure."""
     return {**figures, f"{next(iter(figures))}_interval": bounds.bounds} if bounds else dict(figures)
 
 
@@ -109,7 +110,7 @@ def paired_test(
     Raises ConfigurationError if the arrays differ in length or hold fewer than two items.
     """
     if any(len(each) != len(first) for each in (second, *shared)):
-        raise ConfigurationError(f"the systems were measured on {len(first)} and {len(second)} items")
+        raise ConfigurationError(f"a paired test needs the same items, got {len(first)} and {len(second)} items")
 
     def difference(a: Values, b: Values, *rest: Values, axis: int = -1) -> Any:
         rest = tuple(np.broadcast_to(each, a.shape) for each in rest or shared)
@@ -129,16 +130,17 @@ def paired_test(
 
 
 def assured_gains(gains_SN: Values) -> Values:
-    """Return for each of S settings the mean of its gains less what chance explains; -inf for one that clearly loses.
+    """Return for each of S settings its mean gain minus the part that chance explains; -inf for a clear loser.
 
-    Among many settings the best mean is mostly luck. The means are therefore corrected for their number, as in the test
-    for superior predictive ability (Hansen 2005, after White 2000, "A reality check for data snooping"). Each setting's
-    gains, item by item, have a studentised mean t. If no setting gained, either sign of an item's gains would be as
-    likely as the other, so random signs, the same for all settings, show how large the greatest t becomes by chance
-    (Westfall and Young 1993, Romano and Wolf 2005). They keep the settings' correlation, so that similar ones cost
-    little. Settings that clearly lose take no part, as Hansen advises: they cannot be the best, and would hide it.
+    The best mean of many settings is mostly luck. The means are therefore corrected for the number of settings, as in
+    the test for superior predictive ability (Hansen 2005, after White 2000, "A reality check for data snooping"). The
+    gains of a setting, item by item, have a studentised mean t. If no setting gained, the gains of an item would be
+    equally likely with the opposite sign. Random signs, the same for all settings, therefore show how large the
+    greatest t becomes by chance (Westfall and Young 1993, Romano and Wolf 2005). They keep the correlation of the
+    settings, so that similar settings cost little. Clear losers are left out, as Hansen advises: they cannot be the
+    best setting, and they would hide it.
 
-    All true means are at least the returned ones, except in a share of all samples; see ``ERROR``.
+    Each true mean is at least the returned mean, except in a small share of all samples (``ERROR``).
     """
     count = gains_SN.shape[1]
     squares_S = np.mean(gains_SN**2, axis=1)
@@ -163,7 +165,7 @@ def _batch(samples: tuple[Values, ...]) -> int:
 def import_scipy_stats() -> Any:
     """Import scipy.stats; errors as for ``import_extra``.
 
-    Long work that ends with an interval calls this at its start, so that a missing scipy is told before the work.
+    Long work that ends with an interval calls this function first, so that a missing scipy is reported before the work.
     """
     return import_extra("scipy.stats", "eval", "evaluation")
 
@@ -183,7 +185,7 @@ def _greatest_by_chance(gains_SN: Values, squares_S1: Values) -> Values:
 def _standard_errors(means: Values, squares: Values, count: int) -> Values:
     """Return the standard errors of means of ``count`` values.
 
-    ``squares`` are the means of the squared values. They stay the same when values change their sign.
+    ``squares`` are the means of the squared values, which do not change with the signs of the values.
     """
     variances = np.maximum(squares - means**2, _LEAST_VARIANCE * squares)
     errors: Values = np.sqrt(np.maximum(variances, np.finfo(np.float64).tiny) / max(count - 1, 1))

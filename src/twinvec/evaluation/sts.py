@@ -79,7 +79,10 @@ def evaluate_sts(model: TextModel, data: StsSet, *, resamples: int = RESAMPLES, 
 
 
 def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPLES) -> PairedTest:
-    """Test two models on the same pairs by Spearman of the cosines; swaps exchange ranks, which share a scale."""
+    """Test two models on the same pairs by Spearman of the cosines.
+
+    The test swaps ranks between the models, because their cosines have different scales.
+    """
     from scipy.stats import rankdata
 
     ranks = [rankdata(result.similarities["cosine"]) for result in (first, second)]

@@ -67,7 +67,7 @@ class Tasks:
 
     @property
     def needs_vectors(self) -> bool:
-        """Whether some task needs more than the words of the texts."""
+        """Whether a task needs vectors."""
         return bool(self.sts or self.nli or self.pairs or self.triplets or self.winogender or self.winobias)
 
 
@@ -90,10 +90,10 @@ def load_tasks(
 ) -> Tasks:
     """Read the files of all ``Tasks`` before anything is encoded; ``corpus_optional`` is as for ``load_beir``.
 
-    Raises InputError for a file, ConfigurationError for a measure, MissingExtraError for a package that is not
-    installed.
+    Raises InputError for an unusable file, ConfigurationError for an unknown measure, and MissingExtraError for a
+    package that is not installed.
     """
-    deepest(measures)  # refuses what is no measure
+    deepest(measures)  # raises for an unknown measure
     tasks = Tasks(
         sts=_named(sts, load_sts),
         ir=_named(ir, lambda path: load_beir(path, split, corpus_optional=corpus_optional)),
@@ -194,7 +194,9 @@ def prepare(
         return partial(_evaluate_model, system, tasks, reranker, options)
     if system == BM25:
         if not (tasks.ir or tasks.questions):
-            raise ConfigurationError("bm25 compares words and has no vectors: it takes part in retrieval only")
+            raise ConfigurationError(
+                "bm25 compares words and has no vectors: it takes part in retrieval only (--ir, --questions)"
+            )
         return partial(_evaluate_words, tasks, _find_reranker(tasks, system), options)
     run = _read_run(system, tasks)
     return partial(_evaluate_run, system, run, tasks, _find_reranker(tasks, system), options)
@@ -264,9 +266,9 @@ def _evaluate_words(tasks: Tasks, reranker: Reranker | None, options: dict[str, 
 
 
 def _read_run(system: str, tasks: Tasks) -> dict[str, dict[str, float]]:
-    """Return the hits of the judged queries."""
+    """Return the hits of a run for the judged queries."""
     if len(tasks.ir) != 1:
-        raise ConfigurationError(f"{system}: a run is of one retrieval set: give --ir once")
+        raise ConfigurationError(f"{system}: a run is of one retrieval set; give --ir exactly once")
     ((name, data),) = tasks.ir.items()
     found = read_run(system.removeprefix(RUN))
     run = {query: hits for query, hits in found.items() if query in data.qrels}

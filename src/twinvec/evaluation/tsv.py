@@ -16,7 +16,7 @@ from twinvec.text import check_text
 
 @long_fields()
 def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the wanted ``columns`` of each row of a TSV file, after its place ("file:line").
+    """Return ("file:line", texts of ``columns``) for each row of a TSV file.
 
     The first line names the columns, in any order; other columns and blank lines are skipped. A ``"`` is part of the
     text. Raises InputError if the file cannot be read, is empty, lacks a column or rows, or a row is malformed.

@@ -1,8 +1,9 @@
 """Tuning: the best way to search a collection, chosen on judged queries or pseudo-queries.
 
-A setting is a mode, the weight of words against vectors in hybrid search, and optionally feedback or MaxSim reranking.
-Plain hybrid search stays the choice unless a setting beats it, query by query, beyond what chance explains among so
-many settings (``statistics.assured_gains``), and in cross-validation: on queries that did not take part in the choice.
+A setting is a mode, the weight of sparse against dense scores in hybrid search, and optionally feedback or MaxSim
+reranking. The choice is plain hybrid search, unless another setting passes two tests. Its gain, query by query, must be
+larger than chance explains among so many settings (``statistics.assured_gains``). The same way of choosing must gain in
+cross-validation, on queries that were left out of the choice.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CANDIDATE_COUNTS = (20, 50, 100)
 MIXES = (0.25, 0.5, 0.75)
 FEEDBACK_COUNTS = (2, 5)
 FEEDBACK_WORDS = (0.5, 1.0, 2.0)
-"""Weights of words to try with feedback, which is tried without MaxSim only: the two together gain no more than one."""
+"""Sparse weights to try with feedback. Feedback is not tried with MaxSim: the two gain no more than one of them."""
 
 PSEUDO_DOCUMENTS = 2000
 PLAIN = Setting("hybrid")
@@ -45,17 +46,17 @@ _TIMED = 10  # searches, for the milliseconds of a setting
 
 @dataclass(frozen=True)
 class Tuning:
-    """The chosen setting, and what it is worth.
+    """The chosen setting and its gain.
 
     Attributes:
         measure: The measure that the setting was chosen by.
-        expected: The figure of settings chosen in this way, on queries that did not take part in the choice.
-        single: The better one of the single stages.
+        expected: The mean measure in cross-validation, on queries that were left out of the choice.
+        single: The better one of dense and sparse search alone.
         gain: Gain of ``expected`` over ``single``: difference, interval, p.
         figures: Setting -> its mean over all queries.
         pseudo: Whether the queries are pseudo-queries.
-        gain_over_plain: Gain of ``expected`` over plain hybrid search, which decides.
-        milliseconds: Median of a search: "plain", and "chosen".
+        gain_over_plain: Gain of ``expected`` over plain hybrid search; the choice depends on this gain.
+        milliseconds: Median time of a search: "plain" for plain hybrid search, "chosen" for the setting.
     """
 
     setting: Setting
@@ -89,7 +90,7 @@ def tune(
         retriever: A collection, or a ``MemoryIndex``.
         data: The judged queries.
         encoder: Encoder for MaxSim; default: settings with MaxSim are not tried.
-        measure: As in ``twinvec.evaluation.measures``.
+        measure: Name of the measure, as in ``twinvec.evaluation.measures``.
         resamples: Number of resamples for the interval of the gain.
         progress: Show progress: bars on a terminal, a line a minute elsewhere.
 
@@ -147,7 +148,9 @@ def measure_settings(
     """Return setting -> the measure for each query; errors are as for ``tune``."""
     depth = max(*CANDIDATE_COUNTS, cutoff(measure))
     if len(data.qrels) < 2 * FOLDS:
-        raise InputError(f"{data.name}: {len(data.qrels)} judged queries; choosing needs at least {2 * FOLDS}")
+        raise InputError(
+            f"{data.name}: {len(data.qrels)} judged queries; choosing a setting needs at least {2 * FOLDS}"
+        )
     search = getattr(retriever, "search_many", retriever.search)
     stages = first_stages(feedback="feedback" in inspect.signature(search).parameters)
     found: dict[Setting, dict[str, list[Hit]]] = {}
@@ -209,7 +212,7 @@ def _maxsim(
 
 
 def _mixed(found: Sequence[Hit], candidates: int, maxsim: Mapping[str, float], mix: float) -> list[Hit]:
-    """Return the hits, the best ``candidates`` of them by both scores, and the others behind them in their order."""
+    """Return the best ``candidates`` hits ordered by the mix of both scores, then the other hits in their order."""
     hits = found[:candidates]
     before = np.array([hit.score for hit in hits])
     scores = mixed_scores(before, np.array([maxsim[hit.text] for hit in hits]), mix)
@@ -225,10 +228,9 @@ def _values(found: Mapping[str, Sequence[Hit]], data: BeirSet, measure: str) -> 
 def choose(values: Mapping[Setting, Values]) -> Setting:
     """Return the best setting if it beats plain hybrid search beyond chance, else plain hybrid search.
 
-    The best setting has the largest assured gain: the mean gain, less as many standard errors as the greatest t of all
-    settings reaches by chance. It must be positive, and the same choice must gain on the left-out queries of a
-    cross-validation (``cross_validated``). ``values`` holds the measure for each of two or more queries, also for
-    ``PLAIN``.
+    The best setting has the largest assured gain (``assured_gains``). This gain must be positive, and the same way of
+    choosing must gain on the left-out queries of a cross-validation (``cross_validated``). ``values`` has the measure
+    of each setting, ``PLAIN`` included, for each of two or more queries.
     """
     setting = _best(values)
     if setting != PLAIN and float((cross_validated(values) - values[PLAIN]).mean()) <= 0:
@@ -237,7 +239,7 @@ def choose(values: Mapping[Setting, Values]) -> Setting:
 
 
 def cross_validated(values: Mapping[Setting, Values]) -> Values:
-    """Return for each query the figure of the setting that the other folds find best."""
+    """Return for each query the measure of the setting that is best on the other folds."""
     count = len(values[PLAIN])
     fold = np.random.default_rng(SEED).permutation(count) % FOLDS
     expected = np.zeros(count)
@@ -250,9 +252,9 @@ def cross_validated(values: Mapping[Setting, Values]) -> Values:
 def by_passages(values: Mapping[Setting, Values]) -> dict[Setting, Values]:
     """Return the settings that pseudo-queries may choose from.
 
-    Passages share more words with their documents than questions do, so they cannot show that words weigh too little,
-    nor what MaxSim is worth, which compares words in their contexts. Each has one answer, so they cannot show what
-    feedback is worth either.
+    Passages share more words with their documents than questions do. They cannot show that sparse scores weigh too
+    little, nor the gain of MaxSim, which compares words in their contexts. Each passage has one answer, so passages
+    cannot show the gain of feedback either.
     """
     return {
         setting: each

@@ -1,12 +1,12 @@
-"""Export a model: a copy of its folder with a graph in ``openvino/`` or ``onnx/``, as ``twinvec export`` makes.
+"""Exports a model (``twinvec export``): copies its folder and adds a graph in ``openvino/`` or ``onnx/``.
 
-``twinvec.json`` records the hashes of weights and graphs, what each graph was made of, how close it comes to the
-original, and the value ranges that int8 storage needs. ``onnx/`` is also a model for FastEmbed.
+``twinvec.json`` records the hashes of weights and graphs, the origin and the quality of each graph, and the value
+ranges that int8 storage needs. ``onnx/`` is also a model for FastEmbed.
 
-A killed export leaves what was there before intact: the export is built in a temporary folder next to the output, and
-one rename creates a new output. An existing output may be a mount, which no rename from outside can reach, so its
-temporary folder is a hidden one inside it, and files are moved one by one. A graph gets a new file name; the manifest,
-which makes it valid, is moved last.
+A killed export leaves an existing output intact. Every export is built in a temporary folder. For a new output, this
+folder is next to the output, and one rename creates the output. An existing output may be a mount, so its temporary
+folder is hidden inside the output, and files are moved one by one. Each graph gets a new file name, and the manifest,
+which makes the graph valid, is moved last.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ class ExportReport:
         engine: "openvino" or "onnx".
         precision: "float32" or "int8".
         passed: Whether ``precision="auto"`` uses the graph.
-        quality: For int8, measured on held-out texts: "cosine_mean", "cosine_worst" (cross-encoders: "correlation") and
-            "top10_overlap"; of encoders also "unusual_mean" and "unusual_worst", the cosines of texts unlike the
-            sample, which do not decide ``passed``. For float32 "difference", the largest on texts of all kinds.
+        quality: For int8, the closeness to float32 on held-out texts: "cosine_mean", "cosine_worst" (cross-encoders:
+            "correlation") and "top10_overlap". Encoders also have "unusual_mean" and "unusual_worst", the cosines of
+            texts unlike the sample; ``passed`` ignores these. For float32, "difference": the largest difference from
+            the model, on probe texts.
         calibrated_on: Number of texts that int8 was calibrated on.
         measured_on: Number of held-out texts that int8 was measured on.
     """
@@ -94,15 +95,15 @@ def export_model(
         output: A new folder, or one that holds the same model, to which the graph is added.
         engine: Engine that computes the graph.
         precision: Precision of the graph.
-        calibrate: Texts of the kind that will be encoded, of which a few hundred are sampled. int8 needs them. For an
-            encoder they also give the value ranges of int8 storage, in either precision.
-        dims: Truncated sizes, as in ``Encoder(folder, dim=...)``, to measure value ranges for as well.
+        calibrate: Texts of the kind that will be encoded; a few hundred of them are sampled. An int8 graph needs them.
+            For an encoder they also give the value ranges of int8 storage, in either precision.
+        dims: Numbers of leading dimensions, as in ``Encoder(folder, dim=...)``, to measure value ranges for as well.
 
     Raises:
         ConfigurationError: int8 or ``dims`` without texts, a dim that the model does not have, or an output that cannot
             be written or holds something else.
         InputError: fewer than ``LEAST_TEXTS`` distinct texts that are not blank.
-        TextError: the input gate refuses a text.
+        TextError: a text is invalid.
         MissingExtraError: the engine's package or NNCF is not installed.
         ModelError: the model is not found, damaged or not supported.
         EngineError: the model cannot be converted or quantised, or its float32 graph is not exact.
@@ -111,7 +112,7 @@ def export_model(
     check_choice(precision, ExportPrecision, "precision")
     if precision == "int8" and calibrate is None:
         raise ConfigurationError(
-            f"an int8 export is calibrated on texts of the kind that will be encoded: pass some ({_CALIBRATE})"
+            f"an int8 export needs texts to calibrate on, of the kind that will be encoded: pass some ({_CALIBRATE})"
         )
     if dims and calibrate is None:
         raise ConfigurationError(f"the value ranges for dims are measured on texts: pass some ({_CALIBRATE})")
@@ -147,7 +148,7 @@ def export_model(
 
 
 def sample_texts(texts: Iterable[str]) -> list[str]:
-    """Draw up to 600 distinct texts that are not blank, with a fixed seed; refuse fewer than ``LEAST_TEXTS``."""
+    """Draw up to 600 distinct texts that are not blank, with a fixed seed; raise InputError for fewer than 32."""
     check_list(texts)
     rng = random.Random(0)
     kept: dict[int, str] = {}
@@ -163,7 +164,8 @@ def sample_texts(texts: Iterable[str]) -> list[str]:
             kept[place] = text
     if len(kept) < LEAST_TEXTS:
         raise InputError(
-            f"{len(kept)} distinct texts that are not blank; expected at least {LEAST_TEXTS}, half to measure on"
+            f"got {len(kept)} distinct texts that are not blank; expected at least {LEAST_TEXTS}, of which half are "
+            "held out to measure on"
         )
     sample = [kept[place] for place in sorted(kept)]
     rng.shuffle(sample)
@@ -200,7 +202,7 @@ def _add_graph(
         "texts": {"calibrated": 0, "measured": 0},
     }
     exports = read_exports(folder) | {export_key(engine, precision): entry}
-    _update_manifest(folder, {EXPORTS: exports})  # an encoder then loads the graph, and its quality is measured
+    _update_manifest(folder, {EXPORTS: exports})  # so that an encoder loads the graph to measure its quality
     if precision == "int8":
         entry |= {"made_by": f"{entry['made_by']}, nncf {version('nncf')}", "weight_bits": bits}
         entry["quality"] = subject.quality(folder, engine, sample[size:])
@@ -211,7 +213,7 @@ def _add_graph(
 
 
 def _add_tokenizer(folder: Path, tokenizer: TextTokenizer) -> None:
-    """For FastEmbed, write the tokenizer as the encoder uses it to ``onnx/``, and its limit to the model's settings."""
+    """Write the encoder's tokenizer to ``onnx/`` for FastEmbed, and its token limit to the model's own settings."""
     limit = {"model_max_length": tokenizer.max_tokens}
     _write_json(
         folder / "onnx" / _TOKENIZER_SETTINGS,
@@ -234,7 +236,7 @@ def _update_manifest(folder: Path, extra: dict[str, Any]) -> None:
 
 
 def _copy_model(subject: Subject, target: Path) -> None:
-    """Copy what a model needs and the graphs of its present weights, without checkpoints and other formats."""
+    """Copy the files of a model and the graphs of its present weights, without checkpoints and other formats."""
     root = subject.model.root
     exports = {key: entry for key, entry in read_exports(root).items() if entry.get("network") == subject.model.graph}
     homes = {root, *(root / name for name in RUNTIMES), *(home for _, home in read_modules(root))}
@@ -282,12 +284,12 @@ def _move_into_place(made: Path, output: Path) -> None:
     graphs = (f"{name}/{precision}-????????.*" for name in RUNTIMES for precision in get_args(ExportPrecision))
     for path in chain.from_iterable(map(output.glob, graphs)):
         if path.name not in kept:
-            path.unlink()  # of an earlier export that this one replaces
+            path.unlink()  # graph of an earlier export that this export replaces
 
 
 @contextmanager
 def _temporary_folder(output: Path) -> Iterator[Path]:
-    """Make a temporary folder, and lock the output against other exports; errors of writing name the output."""
+    """Make a temporary folder, and lock the output against other exports. Errors of the disk name the output."""
     exists = output.is_dir()
     home, name = (output, _HIDDEN) if exists else (output.parent, f".{output.name}")
     prefix = f"{name}.export-"
@@ -295,7 +297,7 @@ def _temporary_folder(output: Path) -> Iterator[Path]:
     try:
         home.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(home / f"{name}.lock", busy):
-            if output.is_dir() != exists:  # another export has made the folder, and it has another lock
+            if output.is_dir() != exists:  # another export has made the output meanwhile, which has another lock
                 raise ConfigurationError(busy)
             for left_over in home.glob(f"{prefix}*/"):  # of a killed export
                 shutil.rmtree(left_over, ignore_errors=True)

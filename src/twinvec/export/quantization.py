@@ -28,9 +28,9 @@ from twinvec.tokens.batching import Batch
 
 TOP = 10
 BOUNDS = {"cosine_mean": 0.99, "cosine_worst": 0.95, "correlation": 0.99, "top10_overlap": 0.85}
-"""Smallest figures of an int8 export that ``precision="auto"`` uses."""
+"""Smallest quality of an int8 export with which ``precision="auto"`` uses it."""
 
-_SMOOTHING = 0.8  # worst cosine on MiniLM-L6: 0.996, with NNCF's default of 0.95: 0.993
+_SMOOTHING = 0.8  # worst cosine on MiniLM-L6: 0.996; it is 0.993 with 0.95, NNCF's default
 
 
 def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target: Path, *, weight_bits: int) -> None:
@@ -48,7 +48,7 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
             import_onnxruntime().set_default_logger_severity(ERRORS_ONLY)  # of the sessions that NNCF opens
             model = import_onnx().load(graph)
             names = [port.name for port in model.graph.input]
-        with progress_bar("Quantising", None, ""), contextlib.redirect_stdout(io.StringIO()):  # of NNCF's own bars
+        with progress_bar("Quantising", None, ""), contextlib.redirect_stdout(io.StringIO()):  # hides NNCF's own bars
             made = nncf.quantize(
                 model,
                 nncf.Dataset(batches, lambda batch: {name: batch.inputs[name] for name in names}),
@@ -96,7 +96,10 @@ def score_quality(exact_QN: FloatArray, found_QN: FloatArray) -> dict[str, float
 
 
 def top_overlap(exact_QN: FloatArray, found_QN: FloatArray) -> float:
-    """Return the share of the exact ten best that are still among the ten best; with N < 20, of the best half."""
+    """Return the share of the ten best texts by exact scores that are also among the ten best found.
+
+    With N < 20, the best half is compared.
+    """
     top = max(1, min(TOP, exact_QN.shape[1] // 2))
     exact, found = (np.argpartition(-scores_QN, top - 1, axis=1)[:, :top] for scores_QN in (exact_QN, found_QN))
     shared = [len(np.intersect1d(a, b)) for a, b in zip(exact, found, strict=True)]

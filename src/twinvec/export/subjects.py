@@ -1,7 +1,7 @@
 """Subjects of an export: encoders and cross-encoders.
 
-A subject knows its float32 graph, the inputs to calibrate an int8 graph on, and how to measure the loss of that graph
-on held-out texts, through ``Encoder`` and ``CrossEncoderReranker``.
+A subject makes the inputs that an int8 graph is calibrated on, and measures the quality of the graph on held-out texts,
+through ``Encoder`` and ``CrossEncoderReranker``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from twinvec.storage import measure_ranges
 from twinvec.tokens.batching import Batch
 
 QUERY_WORDS = 8
-"""Number of leading words of a text that stand for a query, since users' texts are mostly passages."""
+"""Number of leading words of a text that serve as a query, because users give mostly passages."""
 
 _QUERIES = 200
 _PAIR_QUERIES = 20
@@ -47,7 +47,7 @@ class EncoderSubject:
         self._exact_vectors: dict[tuple[str, str], FloatArray] = {}
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """Return one input for each text, every other one a query, and inputs of all kinds, to cover wide ranges."""
+        """Return one input for each text, every other one cut to a query, and probes of all kinds, for wide ranges."""
         tokenizer, prompts = self.model.tokenizer, self.model.spec.prompts
         query, document = prompts["query"], prompts["document"]
         inputs = [f"{query}{_beginning(text)}" if row % 2 else f"{document}{text}" for row, text in enumerate(texts)]
@@ -79,7 +79,7 @@ class EncoderSubject:
         return tables
 
     def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
-        """Return how close the int8 graph for a runtime comes to float32, also for texts of no usual kind."""
+        """Return how close the int8 graph of a runtime comes to float32, on ``texts`` and on unusual texts."""
         encoder = Encoder(copy, engine=runtime, precision="int8")
         exact, found = self._exact(copy, runtime, texts), encoder.encode_document(texts)
         quality = cosine_quality(exact, found, min(_QUERIES, len(texts)))
@@ -88,7 +88,7 @@ class EncoderSubject:
         return quality | {"unusual_mean": unusual["cosine_mean"], "unusual_worst": unusual["cosine_worst"]}
 
     def _exact(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], prompt: str = "document") -> FloatArray:
-        """Return the float32 vectors with a prompt, each text computed once."""
+        """Return the float32 vectors with a prompt; each text is computed once."""
         new = [(prompt, text) for text in texts if (prompt, text) not in self._exact_vectors]
         encoder = Encoder(copy, engine=runtime, precision="float32")
         self._exact_vectors.update(zip(new, encoder.encode([text for _, text in new], prompt=prompt), strict=True))

@@ -1,7 +1,7 @@
-"""Texts unlike any that an export is calibrated on: tokens that repeat, lists of digits, code, and other scripts.
+"""Texts unlike those that an export is calibrated on: repeated tokens, lists of digits, code, and other scripts.
 
-int8 loses most on them, since their activations leave the ranges that were calibrated. Most are longer than a model
-reads.
+int8 loses most on these texts, because their activations leave the calibrated ranges. Most texts exceed the token limit
+of a model.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         """Return the scores of pairs (query, text), float32 of shape (n,). A repeated pair is computed once.
 
         Raises:
-            TextError: the input gate refuses a text; the error names its index.
+            TextError: a text is invalid; the error names its index.
             InputError: ``pairs`` is not a list, or an item is not a pair.
             BadVectorError: the engine returned a score that is not finite.
         """
@@ -101,8 +101,8 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
     def relevance_counted(self, pairs: Sequence[tuple[str, str]]) -> tuple[FloatArray, IntArray, BoolArray]:
         """Return three arrays of shape (n,): the relevance of each pair, its number of tokens, whether it is truncated.
 
-        The relevance is the logistic function of the logit. The tokens are those that the model read. Errors
-        are as for ``score``.
+        The relevance is the logistic function of the logit. Tokens are counted after truncation. The errors
+        are those of ``score``.
         """
         scores, tokens, truncated = self._score(_checked_pairs(pairs))
         return self._model.spec.probabilities(scores), tokens, truncated

@@ -1,4 +1,4 @@
-"""Lists of hits, as rerankers take them: their checks, and their order by new scores."""
+"""Checks of the lists of hits that rerankers get, and their new order by new scores."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ def checked_hit_lists(
     checked = check_texts(queries)
     lists = [as_list(hits, f"hits of query {row}") for row, hits in enumerate(as_list(hits_lists, "lists of hits"))]
     if len(lists) != len(checked):
-        raise InputError(f"{len(checked)} queries, but {len(lists)} lists of hits")
+        raise InputError(
+            f"expected one list of hits for each query, got {len(checked)} queries, but {len(lists)} lists of hits"
+        )
     for row, hits in enumerate(lists):
         check_hits(hits, f"query {row}")
         for hit in hits:
             if not np.isfinite(hit.score):
-                raise InputError(f"query {row}, hit {hit.id!r}: its score is {hit.score}")
+                raise InputError(f"query {row}, hit {hit.id!r}: its score is {hit.score}; expected a finite number")
     return checked, lists
 
 
@@ -40,7 +42,7 @@ def reordered(
     limit: int | None,
     relevance: Sequence[float | None],
 ) -> list[Hit]:
-    """Return new hits with this relevance, best ``final`` score first; hits of equal scores keep their order."""
+    """Return hits with new scores and relevance, best ``final`` score first; hits of equal scores keep their order."""
     new = [
         replace(hit, score=float(score), scores={**hit.scores, stage: float(of_stage)}, relevance=relevant)
         for hit, of_stage, score, relevant in zip(hits, scores, final, relevance, strict=True)

@@ -31,12 +31,12 @@ class MaxSimReranker(BatchReranker):
 
     ``(1 - mix) * z(before) + mix * z(maxsim)``
 
-    The relevance of a hit joins that of the stage before and that of MaxSim, where the model's MaxSim is known.
+    If the landmarks of the model's MaxSim are known, the relevance of a hit combines its relevance before and MaxSim.
 
     Args:
         encoder: The encoder that found the candidates, such as an ``Encoder``.
         mix: Weight of MaxSim, from 0 (the order of the stage before) to 1 (MaxSim alone).
-        analyzer: The analysis of words of the hits' index, which marks matches in passages. Default: English.
+        analyzer: The analysis of words that marks matches in passages; use that of the hits' index. Default: English.
 
     Raises:
         ConfigurationError: ``mix`` lies outside 0 to 1.
@@ -60,8 +60,8 @@ class MaxSimReranker(BatchReranker):
     ) -> list[list[Hit]]:
         """Rerank the hits of each query.
 
-        The states of a text are computed once for all queries, or once for some thousands of them if there are more.
-        Memory holds those of these queries, and of 256 texts.
+        Queries are processed in blocks of up to 16,384. The token states of a text are computed once for each block.
+        Memory holds the states of the block's queries and of 256 texts.
         """
         queries, lists = checked_hit_lists(queries, hits_lists, limit)
         reranked: list[list[Hit]] = []
@@ -85,18 +85,18 @@ class MaxSimReranker(BatchReranker):
         return reranked
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
-        """Rerank the hits of one query; those that have a passage get the one that answers best by token states."""
+        """Rerank the hits of one query, and replace their passages as ``with_passages`` does."""
         return self.with_passages(query, super().rerank(query, hits, limit))
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits of one query; those that have a passage get the one that answers best by token states.
+        """Return the hits of one query, each passage replaced by the best passage of its text by token states.
 
-        The states of the first 20 of them are computed for it, some 10 ms a text.
+        Only the first 20 hits with a passage get a new one. Their token states take some 10 ms a text.
         """
         return with_state_passages(query, hits, self.encoder, self._analyzer)
 
     def landmarks(self) -> Calibration | None:
-        """Return the landmarks of MaxSim for the encoder's model. A subclass may know those of its collection."""
+        """Return the landmarks of MaxSim for the encoder's model; a subclass may return those of its collection."""
         return states_calibration(self.encoder)
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
@@ -130,7 +130,7 @@ def mixed_scores(before: ScoreArray, maxsim: ScoreArray, mix: float) -> ScoreArr
 
 
 def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:
-    """Return MaxSim of a query with each of n texts, from their token states of length 1: shape (n,).
+    """Return MaxSim of a query with each of n texts, from their token states, which have length 1: shape (n,).
 
     MaxSim is the mean over the query's tokens of the best cosine with a token of the text; 0 if either has no tokens.
     """
@@ -138,7 +138,9 @@ def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:
     scores = np.zeros(len(texts), dtype=np.float32)
     filled = lengths > 0
     if len(query_QD) and filled.any():
-        cosines_SQ = np.concatenate([states_TD for states_TD in texts if len(states_TD)]) @ query_QD.T  # S: all tokens
+        cosines_SQ = (
+            np.concatenate([states_TD for states_TD in texts if len(states_TD)]) @ query_QD.T
+        )  # S: tokens of all texts
         starts = (np.cumsum(lengths) - lengths)[filled]
         scores[filled] = np.maximum.reduceat(cosines_SQ, starts, axis=0).mean(axis=1)
     return scores

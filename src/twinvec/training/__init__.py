@@ -1,5 +1,5 @@
-"""Training: objectives, batches, and the command that turns pairs into a model folder.
+"""Training: objectives, losses, batches, hard negatives, and the runs that turn pairs into a model folder.
 
-``settings`` has the sections of a configuration, and ``run`` trains. ``objectives`` has the formulas and ``losses``
-their modules; ``data`` reads rows and draws batches; ``mining`` finds hard negatives.
+``info_nce`` and ``objectives`` have the formulas, and ``losses`` the modules that compute them. ``settings`` has the
+sections of a configuration, ``run`` trains, ``data`` reads rows and draws batches, and ``mining`` finds hard negatives.
 """

@@ -1,7 +1,8 @@
-"""The objectives of training as pure functions of tensors: what to minimise, given the vectors of the texts.
+"""The objectives of training as pure functions: each returns a loss, given the vectors of the texts.
 
+``info_nce`` is defined in a module of its own.
 Each function returns a scalar, the mean over its rows unless its docstring says otherwise.
-Shapes: B rows of a batch, N candidates, D dimensions, F features, K classes.
+Shapes: B rows of a batch, D dimensions, F features, K classes.
 """
 
 from __future__ import annotations
@@ -12,93 +13,18 @@ from twinvec.errors import ConfigurationError
 from twinvec.support.extras import require_training
 
 require_training()
-import torch  # noqa: E402 - after the check, whose error says how to install it
+import torch  # noqa: E402 - after require_training, whose error says how to install torch
 from torch import Tensor  # noqa: E402 - as above
 from torch.nn import functional  # noqa: E402 - as above
 
-Similarity = Literal["cosine", "dot"]
+from twinvec.training.info_nce import Similarity as Similarity  # noqa: E402 - as above
+from twinvec.training.info_nce import info_nce as info_nce  # noqa: E402 - as above
+
 Distance = Literal["cosine", "euclidean", "manhattan"]
 
 CONCATENATIONS = ("u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v")
 """The seven concatenations of Reimers and Gurevych 2019, table 6."""
 _PARTS = ("u", "v", "|u-v|", "u*v")
-
-
-def info_nce(
-    anchors_BD: Tensor,
-    candidates_ND: Tensor,
-    *,
-    scale: float = 20.0,
-    similarity: Similarity = "cosine",
-    symmetric: bool = False,
-    excluded_BN: Tensor | None = None,
-    false_negative_margin: float | None = None,
-) -> Tensor:
-    """Cross-entropy of picking each anchor's positive among all candidates (van den Oord et al. 2018, equation 4;
-    with in-batch negatives Henderson et al. 2017, section 4.4).
-
-        loss = 1/B sum_i  -log( exp(s_ii) / sum_j exp(s_ij) ),    s_ij = scale * similarity(anchor_i, candidate_j)
-
-    Args:
-        anchors_BD: One vector for each row.
-        candidates_ND: Candidates 0..B-1 are the positives of the anchors, in order; the rest are hard negatives.
-        scale: 1 / temperature.
-        similarity: "cosine", or "dot" for the product of the vectors as they are.
-        symmetric: Average with the reverse direction, which picks each positive's anchor among all anchors.
-        excluded_BN: True for a pair that must not count as a negative (equal texts, for example); ignored for an
-            anchor and its own positive. The reverse direction leaves out the same pairs.
-        false_negative_margin: Leave out negatives whose similarity, unscaled, exceeds the positive's by more than this;
-            None keeps all.
-
-    Raises:
-        ConfigurationError: shapes do not fit, there are fewer candidates than anchors, or a setting is invalid.
-    """
-    check_info_nce(anchors_BD, candidates_ND, scale, similarity)
-    rows = len(anchors_BD)
-    if similarity == "cosine":
-        anchors_BD = functional.normalize(anchors_BD, dim=-1)
-        candidates_ND = functional.normalize(candidates_ND, dim=-1)
-    scores_BN = anchors_BD @ candidates_ND.T * scale
-    if excluded_BN is not None:
-        if excluded_BN.shape != scores_BN.shape or excluded_BN.dtype != torch.bool:
-            raise ConfigurationError(
-                f"excluded_BN must be boolean of shape {tuple(scores_BN.shape)}, "
-                f"got {excluded_BN.dtype} of shape {tuple(excluded_BN.shape)}"
-            )
-        own_BN = torch.eye(*scores_BN.shape, dtype=torch.bool, device=scores_BN.device)
-        scores_BN = scores_BN.masked_fill(excluded_BN & ~own_BN, float("-inf"))
-    margin = None if false_negative_margin is None else scale * false_negative_margin
-    loss = _pick_diagonal(scores_BN, margin)
-    if symmetric:
-        loss = (loss + _pick_diagonal(scores_BN[:, :rows].T, margin)) / 2
-    return loss
-
-
-def _pick_diagonal(scores_BN: Tensor, margin: float | None) -> Tensor:
-    positives_B = scores_BN.diagonal()
-    if margin is not None:
-        own_BN = torch.eye(*scores_BN.shape, dtype=torch.bool, device=scores_BN.device)
-        too_similar_BN = scores_BN.detach() > (positives_B.detach() + margin).unsqueeze(1)
-        scores_BN = scores_BN.masked_fill(too_similar_BN & ~own_BN, float("-inf"))
-    return (scores_BN.logsumexp(dim=1) - positives_B).mean()
-
-
-def check_info_nce(anchors_BD: Tensor, candidates_ND: Tensor, scale: float, similarity: str) -> None:
-    """Raise ConfigurationError if the arguments of ``info_nce`` are invalid."""
-    if anchors_BD.dim() != 2 or candidates_ND.dim() != 2 or anchors_BD.shape[1] != candidates_ND.shape[1]:
-        raise ConfigurationError(
-            f"info_nce: expected anchors (B, D) and candidates (N, D), got {tuple(anchors_BD.shape)} and "
-            f"{tuple(candidates_ND.shape)}"
-        )
-    if not 1 <= len(anchors_BD) <= len(candidates_ND):
-        raise ConfigurationError(
-            f"info_nce: {len(anchors_BD)} anchors and {len(candidates_ND)} candidates; expected at least one anchor, "
-            "and the positive of each at the start of the candidates"
-        )
-    if not 0 < scale < float("inf"):
-        raise ConfigurationError(f"info_nce: scale must be positive and finite, got {scale}")
-    if similarity not in ("cosine", "dot"):
-        raise ConfigurationError(f"info_nce: similarity must be 'cosine' or 'dot', got {similarity!r}")
 
 
 def contrastive(
@@ -128,8 +54,9 @@ def online_contrastive(
 ) -> Tensor:
     """``contrastive`` over only the hard pairs of the batch, as a **sum** (as in sentence-transformers).
 
-    A positive pair is hard if it is farther apart than the closest negative pair, and a negative pair if it is closer
-    than the farthest positive pair. In a batch of one kind, the pairs beyond its mean are hard. Labels are 0 or 1.
+    A positive pair is hard if it is farther apart than the closest negative pair. A negative pair is hard if it is
+    closer than the farthest positive pair. If all pairs of the batch are of one kind, their mean distance is
+    the limit. Labels are 0 or 1.
     """
     _check_pairs("online_contrastive", u_BD, v_BD, labels_B)
     distances_B = _distance(u_BD, v_BD, distance, eps=1e-6)
@@ -173,7 +100,7 @@ def cosine_regression(u_BD: Tensor, v_BD: Tensor, targets_B: Tensor) -> Tensor:
 
 
 def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") -> Tensor:
-    """Return the classifier's features of pairs: (B, F), F = D times the parts (Reimers and Gurevych 2019, table 6).
+    """Return the classifier's features of pairs: (B, F) with F = D x parts (Reimers and Gurevych 2019, table 6).
 
     Args:
         u_BD: The first text of each pair.
@@ -218,7 +145,7 @@ def _check_pairs(name: str, u_BD: Tensor, v_BD: Tensor, labels_B: Tensor) -> Non
 
 
 def _distance(u_BD: Tensor, v_BD: Tensor, distance: str, eps: float = 0.0) -> Tensor:
-    """Return distances; norms are of the difference plus ``eps``: pairs of sentence-transformers have 1e-6."""
+    """Return distances. ``eps`` is added to each difference: sentence-transformers' losses for pairs add 1e-6."""
     if distance == "cosine":
         return 1 - functional.cosine_similarity(u_BD, v_BD)
     orders = {"euclidean": 2, "manhattan": 1}

@@ -27,7 +27,7 @@ class Section(BaseModel):
 
 
 class InfoNCE(Section):
-    """In-batch and hard negatives: ``objectives.info_nce``."""
+    """``objectives.info_nce``, with in-batch negatives and hard negatives."""
 
     name: Literal["info_nce"]
     scale: float = Field(default=20.0, gt=0)
@@ -78,7 +78,7 @@ class Softmax(Section):
 
 
 class Binary(Section):
-    """For cross-encoders: tell the positive of an anchor from the row's negatives."""
+    """For cross-encoders: distinguish the positive of an anchor from the row's negatives."""
 
     name: Literal["binary"]
 
@@ -96,7 +96,7 @@ Objective = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The roles that every row must have, those that it may have, and the lowest and highest score."""
+    """The needed and the optional roles of an objective's rows, and the lowest and highest score."""
 
     needed: tuple[Role, ...]
     optional: tuple[Role, ...] = ()
@@ -115,8 +115,8 @@ ROLES: dict[str, Roles] = {
     "pairs": Roles(("anchor", "positive")),
     "sts": Roles(("sentence1", "sentence2", "score"), scores=(-math.inf, math.inf)),
 }
-"""Objective -> its roles; "pairs" and "sts" are for measuring. ``negatives`` is any number of texts in a row, a list or
-several columns; ``label`` is 0 or 1 (for softmax any text or whole number); ``score`` is a number."""
+"""Objective -> its roles; "pairs" and "sts" are for measuring. ``negatives`` is any number of texts: a list, or several
+columns; ``label`` is 0 or 1 (for softmax any text or whole number); ``score`` is a number."""
 
 
 class Source(Section):
@@ -130,12 +130,12 @@ class Source(Section):
     """Role -> column of the file; default: the column with the role's name. ``negatives`` may be several columns, or
     none (``[]``)."""
     score_range: tuple[float, float] | None = (0.0, 1.0)
-    """Lowest and highest score of the file, scaled to 0..1. None leaves scores as they are: -1 to 1 for
-    cosine_regression, 0 to 1 for graded."""
+    """Lowest and highest score of the file; scores are scaled from this range to 0..1. None leaves scores unchanged:
+    they must be from -1 to 1 for cosine_regression, from 0 to 1 for graded."""
     weight: float | None = Field(default=None, gt=0)
-    """Share of this dataset; give it to all datasets or to none."""
+    """Share of the batches that this dataset gets, relative to the others; give all datasets a weight, or none."""
     limit: int | None = Field(default=None, ge=1)
-    """Use only this many rows, from the first."""
+    """Use only the first rows of the file, up to this number."""
 
     @field_validator("score_range")
     @classmethod
@@ -153,11 +153,11 @@ class Batches(Section):
     datasets: int = Field(default=1, ge=1)
     """Number of datasets that each batch draws from."""
     power: float = Field(default=1.0, ge=0)
-    """Datasets are drawn by size to this power: 1 is by size, 0 draws all alike."""
+    """Draw a dataset in proportion to its size to this power: 1 by size, 0 all datasets equally often."""
     cap: int | None = Field(default=None, ge=1)
-    """Largest size at which a dataset counts."""
+    """Draw a larger dataset as if it had this size."""
     unique_texts: bool = True
-    """Keep each anchor and each positive to one row of a batch (info_nce only)."""
+    """Draw each anchor and each positive at most once in a batch (info_nce only)."""
     token_budget: int | None = Field(default=None, ge=1)
     """Padded tokens that go through the model at a time; default: by device."""
     kept_tokens: int | None = Field(default=None, ge=0)
@@ -180,7 +180,7 @@ class Schedule(Section):
     """Precision of the computation (autocast); weights are float32."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     checkpoint_every: int = Field(default=200, ge=1)
-    """Steps between checkpoints; a run of one process also writes one when the last is five minutes old."""
+    """Steps between checkpoints; a run of one process also writes a checkpoint five minutes after the last one."""
     log_every: int = Field(default=10, ge=1)
     """Steps between two points of the loss curve."""
     report_to: list[Literal["tensorboard", "wandb"]] = []
@@ -193,13 +193,13 @@ class Schedule(Section):
 
 
 class Evaluation(Section):
-    """What to measure during training; the checkpoint with the best first score is kept."""
+    """Measurements during training; the checkpoint with the best first score is kept."""
 
     pairs: Path | None = None
-    """Pairs (anchor, positive): how well each anchor's positive is found among all positives (a cross-encoder: among
-    the row's negatives)."""
+    """File of pairs (anchor, positive), to measure how well each anchor's positive is found among all positives (for a
+    cross-encoder: among the anchor's negatives)."""
     sts: Path | None = None
-    """Scored pairs (score, sentence1, sentence2): the correlation of cosine and score."""
+    """File of scored pairs (score, sentence1, sentence2), to measure how the model's scores correlate with them."""
     every: int | None = Field(default=None, ge=1)
     """Steps between measurements, each with a checkpoint; default: measure only before and after training."""
     patience: int | None = Field(default=None, ge=1)
@@ -209,7 +209,7 @@ class Evaluation(Section):
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out empty ``columns``: earlier versions had none, and their unfinished runs keep their digest."""
+        """Leave out empty ``columns``: unfinished runs of earlier versions, which had none, then keep their digest."""
         return {name: value for name, value in dump(self).items() if name != "columns" or value}
 
     @model_validator(mode="after")
@@ -228,7 +228,7 @@ class Evaluation(Section):
 
 
 class Lora(Section):
-    """Train low-rank adapters (Hu et al. 2021) in place of all weights; they are merged at the end. Needs peft."""
+    """Train low-rank adapters (Hu et al. 2021), which are merged into the weights at the end. Needs peft."""
 
     rank: int = Field(default=8, ge=1)
     alpha: int = Field(default=16, ge=1)

@@ -40,7 +40,7 @@ def refused(done, said):
         ("--sts", STS.encode() + b"3\t\xff\tb\n", "f.tsv:4: not UTF-8"),
         ("--sts", gzip.compress(STS.encode(), mtime=0), "f.tsv: compressed by gzip; decompress it first"),
         ("--nli", NLI + " \ta\tb\n", "f.tsv:4: the label is empty"),
-        ("--nli", NLI.replace("no", "yes"), "f.tsv: every label is 'yes'; at least two are needed"),
+        ("--nli", NLI.replace("no", "yes"), "f.tsv: every label is 'yes'; at least two different labels are needed"),
         ("--pairs", LABELLED + "2\ta\tb\n", "f.tsv:4: label '2' is neither 0 nor 1"),
         ("--pairs", LABELLED.replace("0\tc", "1\tc"), "f.tsv: every label is 1"),
         ("--triplets", TRIPLETS + "a\tb\n", "f.tsv:3: 2 fields, expected 3"),

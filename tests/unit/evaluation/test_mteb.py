@@ -146,7 +146,7 @@ def test_prompts_are_those_of_the_side_and_of_the_task(tiny_model):
 
 
 def test_other_kinds_of_data_are_refused(model):
-    with pytest.raises(InputError, match="Pictures: batches of image; only text is encoded"):
+    with pytest.raises(InputError, match="Pictures: its batches hold image; expected 'text'"):
         model.encode([{"image": [1]}], task_metadata=SimpleNamespace(name="Pictures"), hf_split="", hf_subset="")
 
 

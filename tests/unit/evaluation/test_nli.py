@@ -96,7 +96,7 @@ def test_a_label_that_the_head_does_not_know_is_named(table_model):
     vectors, data = separable(30)
     strange = NliSet("strange", ["maybe", *data.labels[1:]], data.premises, data.hypotheses)
     for options in ({"head": Head()}, {"train": data}):
-        with pytest.raises(InputError, match=r"strange: .* does not know the label 'maybe'; it knows '"):
+        with pytest.raises(InputError, match=r"strange: .* has no label 'maybe'; its labels are '"):
             evaluate_nli(table_model(vectors), strange, **options)
 
 

@@ -270,7 +270,7 @@ def test_an_unknown_measure_is_wrong_usage(twinvec, tmp_path):
 
 
 def test_too_few_queries_are_refused(beir):
-    with pytest.raises(InputError, match="small: 3 judged queries; choosing needs at least 10"):
+    with pytest.raises(InputError, match="small: 3 judged queries; choosing a setting needs at least 10"):
         tune(Ranks(), load_beir(beir))
 
 

@@ -65,7 +65,7 @@ def test_train_prints_scores_before_and_after(twinvec, folder):
     [
         ({"matryoshka": [64]}, r"matryoshka: 64 is more than the model's 32 dimensions"),
         ({"max_tokens": 5000}, r"max_tokens is 5000, but the model has 66 positions"),
-        ({"lora": {"targets": ["nowhere"]}}, r"lora: the model has no layer 'nowhere'"),
+        ({"lora": {"targets": ["nowhere"]}}, r"lora.targets: the model has no layer 'nowhere'"),
         ({"data": [{"path": "pairs.jsonl"}] * 2}, r"data: two datasets are called 'pairs'"),
         ({"evaluation": {"sts": "same.jsonl"}}, r"evaluation\.sts: .*same\.jsonl: sts\.spearman is not a number"),
     ],
@@ -321,7 +321,7 @@ def test_mine_says_what_it_reads(folder, tiny_model, suffix):
     (folder / f"pairs{suffix}").write_text("anchor,positive\na,b\n")
     arguments = ["mine", folder / f"pairs{suffix}", "-o", folder / "rows.jsonl", "--model", tiny_model("bert")]
     with pytest.raises(
-        InputError, match=rf"pairs{suffix}: a table; mining reads one JSON object a line, with 'anchor'"
+        InputError, match=rf"pairs{suffix}: is a table; mining reads one JSON object a line, with 'anchor'"
     ):
         CliRunner().invoke(build_app(), list(map(str, arguments)), catch_exceptions=False)
     assert not list(folder.glob("rows.jsonl*"))

@@ -1,8 +1,8 @@
 """The baselines of the SBERT paper as models (Reimers and Gurevych 2019, table 1), through sentence-transformers.
 
 ``glove:FILE``   the average of static word vectors, read from a GloVe text file
-``mean:MODEL``   the mean of an encoder's last states, whatever pooling and head the model has
-``cls:MODEL``    its first state
+``mean:MODEL``   the mean of an encoder's last token states, without the model's own pooling and head
+``cls:MODEL``    the first of these states
 
 For BM25 see ``twinvec.evaluation.ir.bm25_index``.
 """
@@ -41,12 +41,12 @@ def load_model(name: str) -> TextModel:
 
 
 def is_baseline(name: str) -> bool:
-    """Return whether ``load_model`` takes a name for that of a baseline."""
+    """Return whether a name has the prefix of a baseline."""
     return bool(_parts(name)[0])
 
 
 def check_model(name: str) -> None:
-    """Check without loading it that a model exists; errors as for ``find_model`` and ``average_of_words``."""
+    """Check that a model exists, without loading it; errors are those of ``find_model`` and ``average_of_words``."""
     kind, rest = _parts(name)
     if kind == "glove":
         _check_head(Path(rest))
@@ -80,7 +80,7 @@ def average_of_words(path: str | Path) -> Baseline:
     Each line of the file holds a word and its numbers. Raises InputError on any other file.
     """
     path = Path(path)
-    _check_head(path)  # the reader of sentence-transformers skips lines like these, and downloads a missing file
+    _check_head(path)  # the reader of sentence-transformers skips malformed lines, and downloads a missing file
     try:
         words = _modules().WordEmbeddings.from_text_file(str(path))
     except ValueError as error:
@@ -105,7 +105,7 @@ def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Return the prefix of a baseline and the rest of its name; for another model no prefix, and its whole name."""
+    """Return the prefix of a baseline and the rest of its name; for another model, "" and its whole name."""
     kind, _, rest = name.partition(":")
     return (kind, rest) if kind in ("glove", "mean", "cls") and rest else ("", name)
 

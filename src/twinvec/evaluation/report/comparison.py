@@ -63,9 +63,9 @@ class Comparison:
 
 
 def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Comparison:
-    """Measure two or more different systems, else raise ConfigurationError; test each against the first.
+    """Measure two or more different systems, and test each other system against the first.
 
-    Raises what ``prepare`` raises for any system before the first is measured.
+    Raises ConfigurationError for fewer or equal systems. Errors of ``prepare`` come before any measurement.
     """
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
@@ -134,8 +134,8 @@ def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
 
 def _tested(differences: Sequence[Difference]) -> Iterator[str]:
     yield (
-        "An interval that contains 0 means that these data do not tell the two apart. p: how often swapping outputs at "
-        "random gives a difference this large (approximate randomisation).\n"
+        "If an interval contains 0, these data do not show which of the two models is better. p is the share of random "
+        "swaps of outputs that give a difference this large (approximate randomisation).\n"
     )
     yield from _rows(
         ("data", "measure", "model", "difference", "95% interval", "p"),
@@ -200,7 +200,7 @@ def _ir_examples(first: IrResult, second: IrResult, *systems: str) -> Iterator[s
 
 
 def _most_different(one: Values, two: Values) -> list[int]:
-    """Return the rows that differ most, largest first, without those that rounding would show as equal."""
+    """Return the rows that differ most, largest first, without rows that are equal after rounding."""
     apart = np.abs(one - two)
     order = np.argsort(-apart, kind="stable")[:_EXAMPLES]
     return [int(row) for row in order if apart[row] >= 0.5]
@@ -234,7 +234,7 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _searched(first: SystemResults, second: SystemResults) -> list[tuple[str, IrResult, IrResult]]:
-    """Return the results of both systems on each set for retrieval or of questions, with its name."""
+    """Return (name, result of the first, result of the second) for each set of retrieval or questions."""
     one, two = {**first.ir, **first.questions}, {**second.ir, **second.questions}
     return [(name, one[name], two[name]) for name in one if name in two]
 

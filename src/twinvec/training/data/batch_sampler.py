@@ -1,4 +1,4 @@
-"""Draws batches without equal texts from weighted datasets; seed and epoch alone decide, also in a resumed run."""
+"""Draws batches without equal texts from weighted datasets; the batches depend on seed and epoch only."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from twinvec.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
-_LONG_RUN = 64  # of rows that wait; numpy finds the end of longer ones
+_LONG_RUN = 64  # after so many rows that had to wait, numpy looks for the next row that fits
 _TEXTS = ("anchors", "positives")
 
 
 def dataset_weights(
     sizes: Sequence[int], *, power: float = 1.0, cap: int | None = None, given: Sequence[float] | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return the share of each dataset, summing to 1: as given, else min(size, ``cap``) to a power."""
+    """Return the share of each dataset, in proportion to ``given``, else to min(size, ``cap``) ** ``power``."""
     counted = np.minimum(sizes, cap) if cap is not None else np.array(sizes)
     weights = np.array(given, dtype=np.float64) if given is not None else counted.astype(np.float64) ** power
     if len(weights) != len(sizes) or not np.isfinite(weights).all() or (weights <= 0).any():
-        raise ConfigurationError(f"{len(sizes)} datasets need as many positive weights, got {weights.tolist()}")
+        raise ConfigurationError(
+            f"expected {len(sizes)} positive weights, one for each dataset, got {weights.tolist()}"
+        )
     normalised: npt.NDArray[np.float64] = weights / weights.sum()
     return normalised
 
@@ -35,11 +37,18 @@ def dataset_weights(
 class BatchPlan:
     """A batch sampler for a data loader: yields lists of row numbers, counted through all datasets in order.
 
-    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. Every batch draws equal parts from
-    ``datasets`` of all datasets, chosen by smooth weighted round-robin, so that any stretch of batches keeps the shares
-    in ``weights``. With ``unique_texts``, a row that would repeat one of its ``hashes``, (rows, texts), in a batch
-    waits for the next batch, and may be left out of the epoch. The next iteration draws ``epoch``; ``drawn`` holds the
-    numbers of rows of the batches that it has drawn. ``names`` of the datasets are for warnings.
+    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up.
+
+    Attributes:
+        hashes: For each dataset, the hashes of the texts of its rows: (rows, texts).
+        weights: Share of each dataset. Smooth weighted round-robin chooses datasets, so any stretch of batches keeps
+            the shares.
+        datasets: Number of datasets that a batch draws equal parts from.
+        unique_texts: Let no text occur twice in a batch. A row that would repeat a text waits for the next batch, and
+            may be left out of the epoch.
+        epoch: The epoch that the next iteration draws.
+        names: Names of the datasets, for warnings.
+        drawn: Number of rows of each batch that the last iteration has drawn.
     """
 
     hashes: Sequence[npt.NDArray[np.int64]]
@@ -51,12 +60,14 @@ class BatchPlan:
     seed: int = 0
     epoch: int = 0
     names: Sequence[str] = ()
-    drop_last = False  # what loaders of batches ask for
+    drop_last = False  # data loaders read this attribute of a batch sampler
 
     def __post_init__(self) -> None:
-        if not 1 <= self.datasets <= len(self.hashes) or self.batch_size < self.datasets:
+        if not 1 <= self.datasets <= len(self.hashes):
+            raise ConfigurationError(f"datasets must lie between 1 and {len(self.hashes)}, got {self.datasets}")
+        if self.batch_size < self.datasets:
             raise ConfigurationError(
-                f"a batch of {self.batch_size} rows cannot draw from {self.datasets} of {len(self.hashes)} datasets"
+                f"batch_size must be at least {self.datasets}, a row for each dataset of a batch, got {self.batch_size}"
             )
         self._has_warned = False
         self.drawn: list[int] = []
@@ -84,20 +95,20 @@ class BatchPlan:
         if alone and streams[0].left and not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "rows left out of this epoch, as their texts repeat too often: %d; smaller batches have room for more "
-                "(logged once)",
+                "rows left out of this epoch, because their texts repeat too often: %d; smaller batches leave out "
+                "fewer rows (logged once)",
                 streams[0].left,
             )
 
     def _warn_of_repeats(self, rows: int, repeating: Sequence[int]) -> None:
-        """Warn once of a batch with few rows, if texts that repeat are the reason."""
+        """Warn once that a batch has few rows, if the reason is repeated texts."""
         if self._has_warned or not repeating:
             return
         self._has_warned = True
         logger.warning(
-            "a batch has %d of %d rows, as no text comes twice in a batch, and texts repeat: %s. Without hard "
-            "negatives, a batch of few rows teaches little, and one of a single row nothing. 'batches: {unique_texts: "
-            "false}' fills the batches; mask_texts keeps equal texts from being each other's negatives (logged once)",
+            "a batch has %d of %d rows, because no text may occur twice in a batch, and texts repeat: %s. Without hard "
+            "negatives, a batch of few rows teaches little, and a batch of one row nothing. 'batches: {unique_texts: "
+            "false}' fills the batches; mask_texts keeps equal texts from being negatives of each other (logged once)",
             rows,
             self.batch_size,
             "; ".join(map(self._distinct_texts, repeating)),
@@ -121,7 +132,7 @@ class BatchPlan:
 
 
 class _Stream:
-    """The rows of one dataset in random order, over and over; rows that had to wait come first."""
+    """The rows of one dataset in random order, in repeated passes; rows that had to wait come first."""
 
     def __init__(self, size: int, seed: tuple[int, ...]) -> None:
         self._generator = np.random.default_rng(seed)
@@ -130,15 +141,18 @@ class _Stream:
         self._order = self._generator.permutation(size)
         self._next = 0
         self.had_repeats = False
-        """Whether a row had to wait in the last ``take``, as one of its texts was in the batch."""
+        """Whether a row had to wait in the last ``take``, because one of its texts was in the batch."""
 
     @property
     def left(self) -> int:
-        """Number of rows of this turn that were not taken yet."""
+        """Number of rows of this pass that were not taken yet."""
         return len(self._waiting) + len(self._order) - self._next
 
     def take(self, count: int, hashes: npt.NDArray[np.int64] | None, seen: set[int], *, once: bool) -> Iterator[int]:
-        """Yield up to ``count`` distinct rows without a text in ``seen``, adding theirs; ``once``: only this turn's."""
+        """Yield up to ``count`` distinct rows without a text in ``seen``, and add their texts to ``seen``.
+
+        With ``once``, stop at the end of this pass.
+        """
         waiting: list[int] = []
         taken: set[int] = set()
         refilled = waiting_in_a_row = 0

@@ -1,4 +1,4 @@
-"""The classes that softmax learns, of which every value of the label is one: their rows, and what looks wrong."""
+"""The classes that softmax learns, one for each value of the label: their counts, and warnings of doubtful labels."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _SHOWN = 10
 
 
 def classes_shown(classes: Mapping[str, int]) -> str:
-    """Return how many classes there are, and the first ten with their numbers of rows, in one line."""
+    """Return one line: the number of classes, and the first ten classes with their numbers of rows."""
     counted = [f"{label!r} {rows:,}" for label, rows in classes.items()]
     return f"{len(classes):,} classes: {listed(counted, _SHOWN)}"
 
 
 def log_classes(classes: Mapping[str, int]) -> None:
-    """Log the classes, label -> rows, and warn of labels that may not be meant as classes."""
+    """Log the classes, label -> number of rows, and warn of labels that may not be meant as classes."""
     logger.warning("data: softmax learns %s", classes_shown(classes))
     for doubt in _doubts(classes):
         logger.warning("data: %s", doubt)
 
 
 def _doubts(classes: Mapping[str, int]) -> Iterator[str]:
-    """Yield what looks wrong about the labels."""
+    """Yield warnings of labels that look wrong."""
     if _NO_GOLD in classes:
         yield (
-            f"rows with the label '-1': {classes[_NO_GOLD]:,}. In data for inference it says that a row has no gold "
-            "label; here it is a class of its own: leave these rows out"
+            f"rows with the label '-1': {classes[_NO_GOLD]:,}. In NLI data this label marks rows without a gold label, "
+            "but softmax learns it as a class; leave these rows out"
         )
     alike: dict[str, list[str]] = {}
     for label in classes:
         alike.setdefault(normalised(label), []).append(label)
     twice = [", ".join(map(repr, labels)) for labels in alike.values() if len(labels) > 1]
     if twice:
-        yield f"labels that differ in blanks or case only are classes of their own: {'; '.join(twice[:_SHOWN])}"
+        yield f"labels that differ only in blanks or case are learned as different classes: {'; '.join(twice[:_SHOWN])}"
     words = [label for label in classes if not _NUMBER.fullmatch(label)]
     numbers = [label for label in classes if label != _NO_GOLD and _NUMBER.fullmatch(label)]
     if numbers and words:

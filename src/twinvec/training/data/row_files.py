@@ -1,7 +1,7 @@
-"""Files of rows -> tables of ``datasets``, memory-mapped: .jsonl, .csv, .tsv (no quoting) and .parquet.
+"""Opens .jsonl, .csv, .tsv (no quoting) and .parquet files as memory-mapped tables of the library ``datasets``.
 
-The library guesses and repairs. This module refuses ragged rows, keeps words such as "NA" and dates as texts, and takes
-values of any type in a column of a .jsonl file.
+By itself the library guesses types and repairs rows. This module refuses ragged rows, keeps words such as "NA" and
+dates as texts, and allows values of different types in a column of a .jsonl file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 _AT_ONCE = 1000
 _DIALECTS: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
 """Suffix -> separator and quoting."""
-_NOT_UTF8 = re.compile(r"[\udc80-\udcff]+")  # as "surrogateescape" reads the bytes
+_NOT_UTF8 = re.compile(r"[\udc80-\udcff]+")  # "surrogateescape" stands for invalid bytes by these characters
 
 
 def open_table(path: Path, cache: Path) -> Any:
@@ -64,7 +64,7 @@ def open_table(path: Path, cache: Path) -> Any:
 
 @contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    """Show no bars of the library, nor the errors that it logs before it raises them."""
+    """Silence the library's progress bars, and its log, which repeats the errors that it raises."""
     log = datasets.utils.logging
     bars, verbosity = log.is_progress_bar_enabled(), log.get_verbosity()
     datasets.disable_progress_bars()
@@ -78,7 +78,7 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 
 def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, Any]:
-    """Return options by which the reader keeps columns and words as text; raise DocumentError if it cannot."""
+    """Return options that make the library read all fields as texts; raise DocumentError if a row is malformed."""
     import datasets
 
     with long_fields(), path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -87,7 +87,7 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
         names = [name or f"(column {number})" for number, name in enumerate(next(rows, []), 1)]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise DocumentError(f"{path}: two columns are called {twice!r}")
+            raise DocumentError(f"{path}: two columns are called {twice!r}; rename one of them")
         number = 0
         for number, fields in enumerate(rows, 1):
             if len(fields) != len(names):
@@ -182,6 +182,6 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def unreadable(path: Path, error: Exception) -> DocumentError:
-    """Return the error for a file that the library fails on."""
+    """Return the error for a file that the library cannot read."""
     reason = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
     return DocumentError(f"{path}: cannot be read: {reason}")

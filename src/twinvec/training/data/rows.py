@@ -1,6 +1,6 @@
 """Rows of the files that ``row_files`` opens, all checked on opening; memory holds 8 bytes for each text and each row.
 
-A row is a dict of texts by role (``columns``); ``negatives`` is a list, ``label`` an int and ``score`` a float in 0..1.
+A row is a dict from role (``settings.Role``) to text; ``negatives`` is a list, ``label`` an int, ``score`` a float.
 Row numbers in errors count from 1, without the header line and blank lines.
 """
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 1000
 _SHOWN = 10
 _NEGATIVES = re.compile(r"(hard[ _-]?)?neg(ative)?s?[ _-]?\d*", re.IGNORECASE)
-"""Names that columns of hard negatives have elsewhere, such as sentence-transformers' ``negative_1``."""
+"""Names of columns of hard negatives in files of other tools, such as ``negative_1`` (sentence-transformers)."""
 
 Row = dict[str, Any]
 
@@ -39,9 +39,12 @@ Row = dict[str, Any]
 class Rows:
     """The checked rows of one file.
 
-    ``hashes``, (n, texts) int64, covers all texts but the negatives, which ``negatives``, (n,), counts;
-    ``negative_hashes``, (negatives,) int64, covers the negatives of "binary". ``labels`` names softmax's classes in
-    their order, and ``classes`` has the number of rows of each class of the file.
+    Attributes:
+        hashes: Hashes of all texts but the negatives: (n, texts), int64.
+        negatives: Number of negatives of each row: (n,).
+        negative_hashes: For "binary", hashes of all negatives: (negatives,), int64.
+        labels: For softmax, the names of the classes, in their order.
+        classes: For softmax, class -> number of rows in this file.
     """
 
     name: str
@@ -72,9 +75,9 @@ class Rows:
 
 
 class PairRows:
-    """Pairs for a cross-encoder; a row of "binary" becomes a pair with label 1, and one with label 0 a negative.
+    """Pairs for a cross-encoder: of a row of "binary", one with label 1, and one with label 0 for each negative.
 
-    A negative whose text is a positive of the anchor, in any row, is left out.
+    A negative is left out if its text is a positive of the anchor in any row.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -104,7 +107,7 @@ class PairRows:
 
 
 def _known_positives(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Mask of the negatives, (negatives,), whose text is a positive of their anchor in any row."""
+    """Return a mask, (negatives,): True if the text of a negative is a positive of its anchor in any row."""
     distinct, numbers = np.unique(np.concatenate([rows.hashes.ravel(), rows.negative_hashes]), return_inverse=True)
     anchors, positives = numbers[: rows.hashes.size].reshape(-1, 2).T
     owners = np.repeat(anchors, rows.negatives)
@@ -164,12 +167,12 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
 
 
 def _warn_of_class_names(features: Mapping[str, Any], path: Path, objective: str) -> None:
-    """Warn if the file itself has names for numbers that softmax takes as labels (a ``ClassLabel`` of ``datasets``)."""
+    """Warn if softmax learns numbers for which the file has names (a ``ClassLabel`` of ``datasets``)."""
     for column, feature in features.items() if objective == "softmax" else ():
         if names := getattr(feature, "names", None):
             logger.warning(
-                "%s: the file names the numbers of %r, but softmax learns the numbers: %s. To learn the names, write "
-                "them to a column of texts",
+                "%s: the file has names for the numbers in %r, but softmax learns the numbers: %s. To learn the names, "
+                "write them to a column of texts",
                 path,
                 column,
                 ", ".join(f"{number} is {name!r}" for number, name in enumerate(names[:_SHOWN])),
@@ -178,7 +181,7 @@ def _warn_of_class_names(features: Mapping[str, Any], path: Path, objective: str
 
 def _warn_of_own_negatives(rows: Sequence[int], path: Path) -> None:
     logger.warning(
-        "%s: rows with a negative that is their positive: %d, the first is row %d. Such a negative teaches nothing, or "
+        "%s: rows whose positive is also a negative: %d, the first is row %d. Such a negative teaches nothing, or "
         "something wrong; replace it, or leave it out",
         path,
         len(rows),
@@ -187,7 +190,7 @@ def _warn_of_own_negatives(rows: Sequence[int], path: Path) -> None:
 
 
 class _Reader:
-    """Turns rows of the file into checked rows by role."""
+    """Checks rows of a file and maps their columns to roles."""
 
     def __init__(self, source: Source, objective: str, columns: Sequence[str]) -> None:
         roles = ROLES[objective]
@@ -265,7 +268,7 @@ class _Reader:
 
 
 def _require_no_other_negatives(source: Source, objective: str, columns: Sequence[str]) -> None:
-    """Raise ConfigurationError if hard negatives have another name than 'negatives', under which they are read."""
+    """Raise ConfigurationError if a column of hard negatives is neither called 'negatives' nor mapped to it."""
     mapped = [name for names in source.columns.values() for name in ([names] if isinstance(names, str) else names)]
     others = [column for column in columns if _NEGATIVES.fullmatch(column) and column not in mapped]
     if not others:

@@ -12,5 +12,5 @@ def normalised(text: str) -> str:
 
 
 def text_hash(text: str) -> int:
-    """Return the signed 64-bit hash of a ``normalised`` text."""
+    """Return a signed 64-bit hash of the ``normalised`` form of a text."""
     return int.from_bytes(blake2b(normalised(text).encode(), digest_size=8).digest(), "big", signed=True)

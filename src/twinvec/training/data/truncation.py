@@ -1,4 +1,4 @@
-"""Says once in a run that texts are truncated, as an ``Encoder`` does when it serves them."""
+"""Warns once in a training run that texts are truncated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 class TruncationNotice:
-    """Watches what a SentenceTransformer or a CrossEncoder reads, until it has truncated a text or a pair."""
+    """Checks the inputs of a SentenceTransformer or CrossEncoder, and warns of the first truncated ones."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -19,11 +19,11 @@ class TruncationNotice:
     def warn_if_truncated(
         self, inputs: Sequence[str] | Sequence[tuple[str, str]], features: dict[str, Any], prompt: str
     ) -> None:
-        """Warn if ``features``, which the model made of ``inputs`` behind ``prompt``, lack some of their tokens."""
+        """Warn if the model truncated ``inputs``, given their ``features``; ``prompt`` was put before each input."""
         if self._said:
             return
         limit = self._model.max_seq_length
-        # only what fills the limit can be truncated, so that little is tokenized again
+        # an input shorter than the limit is not truncated, so few inputs are tokenized again
         full = [each for each, tokens in zip(inputs, features["attention_mask"].sum(1), strict=True) if tokens >= limit]
         if not full:
             return

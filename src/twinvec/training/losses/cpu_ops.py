@@ -1,8 +1,8 @@
-"""Faster versions of operations that torch is slow at when it trains on a CPU; their meaning is the same.
+"""Faster versions of torch operations that are slow when training on a CPU; the mathematics is the same.
 
-- Dropout, alone and in attention: torch draws 64 random bits for each activation, in one thread; this version draws
-  16, from torch's own generator, so the masks of a chunk can be replayed.
-- Embeddings: torch's gradient adds a row for each word of the vocabulary; this version only the rows looked up.
+- Dropout, alone and in attention. torch draws 64 random bits for each activation, in one thread. This version draws
+  16 bits. They come from torch's generator, so the masks of a chunk can be replayed.
+- Embeddings. torch adds a gradient to every row of the table. This version adds it only to the rows looked up.
 
 Shapes: B texts, H heads, Q queries, K keys, D dimensions.
 """
@@ -22,9 +22,10 @@ _VALUES = 2**16
 
 
 class FastCpuOps(TorchFunctionMode):
-    """While active, replaces dropout, attention and embeddings of ``torch.nn.functional`` by those of this module.
+    """While active, replaces dropout and attention of ``torch.nn.functional`` by the functions of this module.
 
-    Leave ``sparse``, which replaces embeddings, off under DistributedDataParallel: it needs dense gradients.
+    With ``sparse`` it replaces the embedding too. DistributedDataParallel needs dense gradients, so ``sparse`` must be
+    False there.
     """
 
     def __init__(self, *, sparse: bool) -> None:
@@ -43,7 +44,7 @@ class FastCpuOps(TorchFunctionMode):
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Dropout (Srivastava et al. 2014) with ``p``, from 0 to 1, rounded to a multiple of 1/65,536."""
+    """Dropout (Srivastava et al. 2014); the probability ``p`` is rounded to a multiple of 1/65,536."""
     dropped = round(p * _VALUES) if 0 <= p <= 1 else 0
     if input.device.type != "cpu" or not training or inplace or dropped in (0, _VALUES):
         return functional.dropout(input, p, training, inplace)
@@ -71,7 +72,7 @@ def attention(
     scale = options.get("scale")
     scores_BHQK = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if attn_mask is not None:
-        least = torch.finfo(scores_BHQK.dtype).min  # not infinity: a row of padding may attend to nothing
+        least = torch.finfo(scores_BHQK.dtype).min  # finite, since softmax is NaN for a row without any key
         boolean = attn_mask.dtype == torch.bool
         scores_BHQK = (
             scores_BHQK.masked_fill(~attn_mask, least) if boolean else scores_BHQK + attn_mask.clamp(min=least)
@@ -98,7 +99,7 @@ def embedding(
 
 
 class _Lookup(torch.autograd.Function):
-    """Rows of a table whose dense gradient exists before a sparse one is added to it."""
+    """Looks up rows of a table. The backward pass makes a dense gradient if there is none, then adds a sparse one."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:

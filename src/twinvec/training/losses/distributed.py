@@ -1,6 +1,7 @@
-"""The vectors of all processes in one place, for objectives that compare every row with every other.
+"""Communication between the processes of a training run, which share each batch.
 
-Every process differentiates the loss of the whole batch by its own vectors, so nothing is sent back.
+For an objective that compares all rows, each process gathers the vectors of the whole batch. It differentiates the loss
+by its own vectors only, so no gradients of vectors are sent.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ def world_size() -> int:
 
 
 def is_main_process() -> bool:
-    """Return whether this process writes files; ``torchrun`` says so even before the processes are connected."""
+    """Return whether this process writes files. ``torchrun`` sets the rank before the processes are connected."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def wait_for_all() -> None:
-    """Wait until every process gets here."""
+    """Wait until every process has called this function."""
     if world_size() > 1:
         dist.barrier()
 
@@ -51,7 +52,7 @@ def mean_of_all(value: float, device: torch.device) -> float:
 
 
 def share_of_batch(rows: int, device: torch.device) -> float:
-    """Return the factor for the mean over this process' rows that makes the processes' mean that over all rows."""
+    """Return the weight of this process' mean loss, so that the mean over processes is the mean over all rows."""
     if world_size() == 1:
         return 1.0
     total = torch.tensor(rows, device=device)
@@ -60,7 +61,10 @@ def share_of_batch(rows: int, device: torch.device) -> float:
 
 
 def gather(local: Tensor) -> Tensor:
-    """Return the rows of all processes, in order of rank; their numbers may differ. Gradients flow to local rows."""
+    """Return the rows of all processes, in order of rank; processes may have different numbers of rows.
+
+    Gradients flow to this process' rows only.
+    """
     counts = _gather_equal(torch.tensor([len(local)], device=local.device))
     padded = local.new_zeros(max(int(count) for count in counts), *local.shape[1:])
     padded[: len(local)] = local.detach()
@@ -70,7 +74,7 @@ def gather(local: Tensor) -> Tensor:
 
 
 def _gather_equal(local: Tensor) -> list[Tensor]:
-    """Return the tensors of all processes, which have one shape."""
+    """Return the tensors of all processes; all have the same shape."""
     received = [torch.empty_like(local) for _ in range(world_size())]
     dist.all_gather(received, local)
     return received

@@ -1,9 +1,10 @@
-"""Batches larger than memory: gradient caching (Gao et al. 2021) that keeps a part of the graph.
+"""Gradient caching (Gao et al. 2021): train on batches that are larger than memory.
 
-A batch is cut into chunks of similar length under a token budget. The first pass computes all vectors for the
-objective; the second computes the chunks again with gradients, one at a time. Dropout is replayed bit for bit, so the
-gradients equal those of a single pass. Chunks that fit in ``kept_tokens`` are computed once.
-Shapes: M texts of all arms together, T tokens, D dimensions.
+A batch has columns of texts, such as anchors and positives. All texts are split into chunks of similar length under a
+token budget. The first pass computes the vectors of all chunks for the objective. The second pass computes each chunk
+again, with gradients. Dropout is replayed bit for bit, so the gradients equal those of a single pass. The first chunks,
+up to ``kept_tokens`` tokens, keep their graph and need no second pass.
+Shapes: M texts of all columns together, T tokens, D dimensions.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from twinvec.tokens.batching import token_budget_batches
 from twinvec.training.losses.cpu_ops import FastCpuOps
 
 Features = dict[str, Any]
-"""What a model's ``preprocess`` returns for the texts of one arm: tensors such as ``input_ids`` and ``attention_mask``,
+"""Output of a model's ``preprocess`` for one column of texts: tensors such as ``input_ids`` and ``attention_mask``,
 each (rows, T), and settings that are not tensors."""
 
 
 def embed_in_two_passes(
     model: nn.Module,
-    arms: Sequence[Features],
+    columns: Sequence[Features],
     objective: Callable[[Tensor], Tensor],
     *,
     token_budget: int,
     kept_tokens: int,
 ) -> Tensor:
-    """Return ``objective`` of the vectors of all arms, (M, D) in order; its backward pass fills the model's gradients.
+    """Return ``objective`` of the vectors of all columns, (M, D) in order; backward adds the model's gradients.
 
     ``model`` maps features to a dict with ``sentence_embedding``, (rows, D). ``token_budget`` limits the padded size of
     a chunk, and ``kept_tokens`` the padded tokens whose activations are held until the backward pass.
     """
-    chunks = _Chunks(model, arms, token_budget)
+    chunks = _Chunks(model, columns, token_budget)
     vectors = list(chunks.first_pass(kept_tokens if torch.is_grad_enabled() else 0))
     kept = {index: each for index, each in enumerate(vectors) if each.requires_grad}
-    vectors_MD = torch.cat([each.detach() for each in vectors])[chunks.places()]
+    vectors_MD = torch.cat([each.detach() for each in vectors])[chunks.positions()]
     if not torch.is_grad_enabled():
         return objective(vectors_MD)
     vectors_MD.requires_grad_()
@@ -60,18 +61,18 @@ def embed_in_two_passes(
 
 
 class _Chunks:
-    """The texts of all arms in chunks of similar length, and what it takes to compute a chunk again."""
+    """The texts of all columns in chunks of similar length, with the random state of each chunk's first pass."""
 
-    def __init__(self, model: nn.Module, arms: Sequence[Features], token_budget: int) -> None:
+    def __init__(self, model: nn.Module, columns: Sequence[Features], token_budget: int) -> None:
         self._model = model
-        self._features = _concatenate(arms)
+        self._features = _concatenate(columns)
         mask_MT = self._features["attention_mask"]
         lengths_M = mask_MT.sum(1).clamp(min=1).cpu().numpy()
         self._device = mask_MT.device
         self._chunks: list[Tensor] = []
         self._widths: list[int] = []
         self._settings: list[dict[str, Any]] = []
-        for settings, rows in _groups(arms):
+        for settings, rows in _groups(columns):
             for part in token_budget_batches(lengths_M[rows], token_budget):
                 self._chunks.append(rows[part].to(self._device))
                 self._widths.append(int(lengths_M[rows[part]].max()))
@@ -82,8 +83,8 @@ class _Chunks:
         self._autocast = torch.get_autocast_dtype(self._device.type)
         self._autocasts = torch.is_autocast_enabled(self._device.type)
 
-    def places(self) -> Tensor:
-        """Return the place of each text in the concatenated chunks: (M,)."""
+    def positions(self) -> Tensor:
+        """Return the index of each text in the concatenated chunks: (M,)."""
         return torch.cat(self._chunks).argsort()
 
     def first_pass(self, kept_tokens: int) -> Iterator[Tensor]:
@@ -91,7 +92,7 @@ class _Chunks:
         spent = 0
         for index, rows in enumerate(self._chunks):
             spent += len(rows) * self._widths[index]
-            # with several processes the last chunk always waits for the second pass, which averages with it
+            # with several processes the last chunk needs a second pass, whose backward averages the gradients
             keep = spent <= kept_tokens and not (self._distributed and index == len(self._chunks) - 1)
             self._states.append(
                 None if keep else (torch.get_rng_state(), *get_device_states(self._features["input_ids"]))
@@ -101,7 +102,7 @@ class _Chunks:
             yield vectors
 
     def second_pass(self, grads_MD: Tensor, kept: dict[int, Tensor]) -> None:
-        """Propagate the gradients of all vectors to the model's parameters; ``kept`` has vectors with their graph."""
+        """Propagate the gradients of all vectors to the parameters; ``kept`` has the vectors that kept their graph."""
         if kept:
             with self._unsynchronised():
                 torch.autograd.backward(list(kept.values()), [grads_MD[self._chunks[index]] for index in kept])
@@ -145,12 +146,12 @@ def _replayed(cpu_state: Tensor, devices: list[int], device_states: list[Tensor]
         yield
 
 
-def _groups(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
-    """Return settings and text numbers of each group that may share chunks: the texts of arms with equal settings."""
+def _groups(columns: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
+    """Group columns with equal settings, whose texts may share chunks; return settings and text numbers of each."""
     groups: list[tuple[dict[str, Any], list[Tensor]]] = []
-    sizes = [len(arm["input_ids"]) for arm in arms]
-    for arm, numbers in zip(arms, torch.split(torch.arange(sum(sizes)), sizes), strict=True):
-        settings = {name: value for name, value in arm.items() if not isinstance(value, Tensor)}
+    sizes = [len(column["input_ids"]) for column in columns]
+    for column, numbers in zip(columns, torch.split(torch.arange(sum(sizes)), sizes), strict=True):
+        settings = {name: value for name, value in column.items() if not isinstance(value, Tensor)}
         same = next((rows for known, rows in groups if known == settings), None)
         if same is not None:
             same.append(numbers)
@@ -159,15 +160,15 @@ def _groups(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
     return [(settings, torch.cat(rows)) for settings, rows in groups]
 
 
-def _concatenate(arms: Sequence[Features]) -> dict[str, Tensor]:
-    """Return the features of all texts, each padded on the right, as an ``Encoder`` pads it, to the longest arm."""
-    width = max(arm["input_ids"].shape[1] for arm in arms)
+def _concatenate(columns: Sequence[Features]) -> dict[str, Tensor]:
+    """Return the features of all texts, padded on the right (as an ``Encoder`` pads) to the widest column."""
+    width = max(column["input_ids"].shape[1] for column in columns)
 
-    def padded(arm: Features, name: str) -> Tensor:
-        tokens_first_MT = arm["attention_mask"].argsort(dim=1, descending=True, stable=True)
-        values_MT = arm[name].gather(1, tokens_first_MT)
-        # zeros are right for every key: the mask is 0 there, and the model ignores what it hides
+    def padded(column: Features, name: str) -> Tensor:
+        tokens_first_MT = column["attention_mask"].argsort(dim=1, descending=True, stable=True)
+        values_MT = column[name].gather(1, tokens_first_MT)
+        # zeros suit every feature: the mask is 0 there too, so the model ignores these tokens
         return functional.pad(values_MT, (0, width - values_MT.shape[1]))
 
-    names = [name for name, value in arms[0].items() if isinstance(value, Tensor)]
-    return {name: torch.cat([padded(arm, name) for arm in arms]) for name in names}
+    names = [name for name, value in columns[0].items() if isinstance(value, Tensor)]
+    return {name: torch.cat([padded(column, name) for column in columns]) for name in names}

@@ -1,8 +1,8 @@
 """The objectives as modules that sentence-transformers' trainers can use; the formulas are in ``objectives``.
 
-A batch is a list of feature dicts, one for each arm: anchors, positives and any hard negatives, or the two sides of
-labelled pairs. Each may carry ``text_hash``, (rows,) int64, for the mask of ``info_nce``.
-Shapes: B rows, N candidates, M texts of all arms, D dimensions.
+A batch is a list of feature dicts, one for each column: anchors, positives and any hard negatives, or the two sides of
+labelled pairs. A dict may have ``text_hash``, (rows,) int64, for the mask of ``info_nce``.
+Shapes: B rows, N candidates, M texts of all columns, D dimensions.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from twinvec.training.objectives import Distance
 
 _ON_CPU = (1024, 6144)  # token budget, kept tokens; a CPU is fastest while a chunk fits in its cache
 _ELSEWHERE = (16384, 16384)
-_GPU_TOKENS = 65536  # token budget of a large GPU, which is faster than Python launches smaller chunks
-_KEPT_BYTES = 16  # of activations that a token keeps, for each output of a linear layer
+_GPU_TOKENS = 65536  # token budget of a large GPU, which would wait for Python with smaller chunks
+_KEPT_BYTES = 16  # estimate: bytes of activations for each token and output of a linear layer
 
 
 class VectorLoss(nn.Module):
-    """An objective with its settings; ``whole_batch``: it compares rows, so it needs those of all processes."""
+    """An objective with its settings. With ``whole_batch`` it compares rows, and needs the rows of all processes."""
 
     whole_batch = False
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
-        """Return the loss over the vectors of each arm, (rows, D)."""
+        """Return the loss; ``vectors`` has a tensor (rows, D) for each column."""
         raise NotImplementedError
 
 
 class InfoNCELoss(VectorLoss):
-    """``objectives.info_nce``, in tiles; every arm after the second holds hard negatives for the whole batch."""
+    """``info_nce``, computed in tiles; columns after the second hold hard negatives, which all anchors share."""
 
     whole_batch = True
 
@@ -70,7 +70,7 @@ class ContrastiveLoss(VectorLoss):
 
 
 class TripletLoss(VectorLoss):
-    """``objectives.triplet`` over three arms with the same number of rows."""
+    """``objectives.triplet`` over three columns with the same number of rows."""
 
     def __init__(self, distance: Distance = "euclidean", margin: float = 1.0) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class TripletLoss(VectorLoss):
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
         if len(vectors) != 3:
-            raise ConfigurationError(f"triplet: expected anchors, positives and negatives, got {len(vectors)} columns")
+            raise ConfigurationError(f"triplet: expected 3 columns (anchors, positives, negatives), got {len(vectors)}")
         return objectives.triplet(*vectors, distance=self.distance, margin=self.margin)
 
 
@@ -91,7 +91,7 @@ class CosineRegressionLoss(VectorLoss):
 
 
 class SoftmaxLoss(VectorLoss):
-    """``objectives.softmax_classification`` with its linear layer; ``labels`` name the classes by their numbers."""
+    """``objectives.softmax_classification`` with its linear layer; ``labels[k]`` is the name of class k."""
 
     def __init__(self, dim: int, labels: Sequence[str], concatenation: str = "u,v,|u-v|") -> None:
         super().__init__()
@@ -106,10 +106,9 @@ class SoftmaxLoss(VectorLoss):
 
 
 class MatryoshkaLoss(VectorLoss):
-    """The sum of a loss over the leading dimensions of the vectors (Kusupati et al. 2022, equation 1).
+    """The sum of a loss over several numbers of leading dimensions (Kusupati et al. 2022, equation 1).
 
-    ``normalizes``: the model normalises its vectors. Truncated vectors are then normalised again, as when they are
-    served.
+    With ``normalizes``, truncated vectors are normalised again, as in an ``Encoder`` of a model that normalises.
     """
 
     def __init__(self, loss: VectorLoss, dims: Sequence[int], *, normalizes: bool = False) -> None:
@@ -120,17 +119,22 @@ class MatryoshkaLoss(VectorLoss):
         self.whole_batch = loss.whole_batch
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
-        parts = ([truncated(arm, dim, self.normalizes) for arm in vectors] for dim in self.dims)
+        parts = ([truncated(column, dim, self.normalizes) for column in vectors] for dim in self.dims)
         return torch.stack([self.loss(part, labels, hashes) for part in parts]).sum()
 
 
 class EmbeddingLoss(nn.Module):
-    """The loss of ``model``, a SentenceTransformer or a wrapper of one, for batches of any size.
+    """The loss of a model for batches of any size.
 
-    ``token_budget`` padded tokens go through the model at a time (default: 1,024 on a CPU, up to 65,536 on CUDA, 16,384
-    elsewhere). The activations of ``kept_tokens`` padded tokens are held for the backward pass (default: 6,144, what
-    half of the GPU's memory is estimated to hold, and 16,384); the rest is computed twice. Fewer save memory, more save
-    time. ``truncate`` maps the model's vectors to those that it is served with (default: they are the same).
+    Args:
+        model: A SentenceTransformer, or a wrapper of one.
+        loss: The objective.
+        token_budget: Padded tokens that go through the model at a time. Default: 1,024 on a CPU, up to 65,536 on CUDA,
+            16,384 elsewhere.
+        kept_tokens: Padded tokens whose activations are held for the backward pass; other tokens are computed twice.
+            A smaller number saves memory, a larger one time. Default: 6,144 on a CPU, on CUDA as many as half of the
+            memory is estimated to hold, 16,384 elsewhere.
+        truncate: Function from the model's vectors to the vectors that it serves. Default: no change.
     """
 
     def __init__(
@@ -152,9 +156,9 @@ class EmbeddingLoss(nn.Module):
             parameter.register_hook(average)  # type: ignore[no-untyped-call]
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        arms = [dict(features) for features in sentence_features]
-        hashes = [arm.pop("text_hash") for arm in arms if "text_hash" in arm]
-        rows = [len(arm["input_ids"]) for arm in arms]
+        columns = [dict(features) for features in sentence_features]
+        hashes = [column.pop("text_hash") for column in columns if "text_hash" in column]
+        rows = [len(column["input_ids"]) for column in columns]
         gathered = self.loss.whole_batch and world_size() > 1 and torch.is_grad_enabled()
 
         def objective(vectors_MD: Tensor) -> Tensor:
@@ -165,13 +169,13 @@ class EmbeddingLoss(nn.Module):
                 return loss if self.loss.whole_batch else loss * share_of_batch(rows[0], loss.device)
             all_labels = None if labels is None else gather(labels)
             whole: Tensor = self.loss(list(map(gather, vectors)), all_labels, list(map(gather, hashes)) or None)
-            # the processes' gradients are averaged, but each holds only its own part: multiply by their number
+            # each process has its own part of the gradient, and the parts are averaged: multiply by their number
             return whole + (whole - whole.detach()) * (world_size() - 1)
 
-        budget, kept = _chunk_tokens(self.model, arms[0]["input_ids"].device)
+        budget, kept = _chunk_tokens(self.model, columns[0]["input_ids"].device)
         return embed_in_two_passes(
             self.model,
-            arms,
+            columns,
             objective,
             token_budget=budget if self.token_budget is None else self.token_budget,
             kept_tokens=kept if self.kept_tokens is None else self.kept_tokens,
@@ -179,7 +183,7 @@ class EmbeddingLoss(nn.Module):
 
 
 def _chunk_tokens(model: nn.Module, device: torch.device) -> tuple[int, int]:
-    """Return how many tokens a device computes at a time, and of how many it keeps the activations."""
+    """Return the default token budget and number of kept tokens for a device."""
     if device.type != "cuda":
         return _ON_CPU if device.type == "cpu" else _ELSEWHERE
     outputs = sum(module.out_features for module in model.modules() if isinstance(module, nn.Linear))
@@ -189,7 +193,7 @@ def _chunk_tokens(model: nn.Module, device: torch.device) -> tuple[int, int]:
 
 
 class PairScoreLoss(nn.Module):
-    """Binary cross-entropy of a cross-encoder's scores; each process counts by its number of rows.
+    """Binary cross-entropy of a cross-encoder's scores; each process is weighted by its number of rows.
 
     sentence-transformers' own loss wraps the features in a class that DistributedDataParallel does not look into.
     """
@@ -200,7 +204,7 @@ class PairScoreLoss(nn.Module):
         self._notice = TruncationNotice(model)
 
     def forward(self, inputs: Sequence[Sequence[str]], labels: Tensor, **reading: str | None) -> Tensor:
-        """Return the loss over two columns of texts and labels from 0 to 1; ``reading`` goes to ``preprocess``."""
+        """Return the loss over two columns of texts and labels from 0 to 1; ``reading``: options of ``preprocess``."""
         pairs: list[tuple[str, str]] = list(zip(*inputs, strict=True))
         features = self.model.preprocess(pairs, **reading)
         self._notice.warn_if_truncated(pairs, features, "")
@@ -221,7 +225,7 @@ def truncated(vectors_MD: Tensor, dim: int, normalizes: bool) -> Tensor:
 
 def _pair(vectors: list[Tensor]) -> tuple[Tensor, Tensor]:
     if len(vectors) != 2:
-        raise ConfigurationError(f"this objective takes pairs of texts, got {len(vectors)} columns")
+        raise ConfigurationError(f"this objective needs 2 columns of texts, got {len(vectors)}")
     return vectors[0], vectors[1]
 
 

@@ -1,6 +1,6 @@
 """Which pairs of a batch must not count as negatives, decided by 64-bit hashes of their normalised texts.
 
-Near-copies in other words are left to the ``false_negative_margin`` of the objective.
+Paraphrases have different hashes; the ``false_negative_margin`` of the objective can exclude them.
 Shapes: B rows, N candidates (the first B are the positives, in order), R rows and C columns of a tile.
 """
 
@@ -16,31 +16,31 @@ from twinvec.training.data.text_hash import text_hash
 
 
 def text_hashes(texts: Iterable[str]) -> Tensor:
-    """``text_hash`` of each text: (n,) int64."""
+    """Return the ``text_hash`` of each text: (n,) int64."""
     return torch.tensor([text_hash(text) for text in texts], dtype=torch.int64)
 
 
 class PairTexts:
     """The texts of a batch, given as int64 hashes; the candidates are the positives in order, then the hard negatives.
 
-    Candidate j (j != i) is excluded for anchor i if its text is that of anchor i, of positive i, or of the positive of
-    another anchor with the same text as anchor i.
+    Candidate j (j != i) is excluded for anchor i if its text equals anchor i, positive i, or the positive of another
+    anchor that has the text of anchor i.
     """
 
     def __init__(self, anchors_B: Tensor, candidates_N: Tensor) -> None:
         if anchors_B.dim() != 1 or candidates_N.dim() != 1 or len(anchors_B) > len(candidates_N):
             raise ConfigurationError(
-                f"expected hashes of B anchors and of N >= B candidates, got {tuple(anchors_B.shape)} and "
+                f"expected hashes of shape (B,) and (N,) with N >= B, got {tuple(anchors_B.shape)} and "
                 f"{tuple(candidates_N.shape)}"
             )
         rows, count = len(anchors_B), len(candidates_N)
         distinct, inverse, counts = torch.unique(
             torch.cat([candidates_N, anchors_B]), return_inverse=True, return_counts=True
         )
-        self.candidates_N, self.anchors_B = inverse[:count], inverse[count:]  # texts, numbered below ``distinct``
+        self.candidates_N, self.anchors_B = inverse[:count], inverse[count:]  # each text as a number
         self._distinct = len(distinct)
         again = counts > 1
-        self._repeated_N = again[self.candidates_N]  # whether the candidate's text, or its anchor's, is there again
+        self._repeated_N = again[self.candidates_N]  # whether the text of the candidate or of its anchor is repeated
         self._repeated_N[:rows] |= again[self.anchors_B]
         self._pairs_B = self._pair_numbers(self.anchors_B, self.candidates_N[:rows]).sort().values
 

@@ -1,8 +1,8 @@
-"""InfoNCE in tiles: the value and the gradients of ``objectives.info_nce`` without the whole matrix of similarities.
+"""InfoNCE in tiles: the value and the gradients of ``training.info_nce`` without the whole matrix of similarities.
 
-Each row keeps its log-sum-exp while tiles come and go (online softmax, Milakov and Gimelshein 2018); the backward pass
-computes each tile again (Dao et al. 2022, Cheng et al. 2024). Memory is O((B + N) D) and one tile; the cost is four
-products of B x N x D.
+The forward pass updates the log-sum-exp of each row tile by tile (online softmax, Milakov and Gimelshein 2018). The
+backward pass computes each tile again (Dao et al. 2022, Cheng et al. 2024). Memory is O((B + N) D) plus one tile; the
+cost is four matrix products of B x N x D.
 Shapes: B anchors, N candidates, D dimensions, R rows and C columns of a tile.
 """
 
@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from twinvec.training.info_nce import Similarity, check_info_nce
 from twinvec.training.losses.negatives_mask import PairTexts
-from twinvec.training.objectives import Similarity, check_info_nce
 
 _TILE_CPU = (512, 1024)
 _TILE_GPU = (4096, 8192)
@@ -25,7 +25,7 @@ _TILE_GPU = (4096, 8192)
 
 @dataclass(frozen=True, slots=True)
 class InfoNCESettings:
-    """The settings of ``objectives.info_nce``, except for the excluded pairs."""
+    """The settings of ``info_nce``, except for the excluded pairs."""
 
     scale: float = 20.0
     similarity: Similarity = "cosine"
@@ -41,9 +41,10 @@ def tiled_info_nce(
     texts: PairTexts | None = None,
     tile: tuple[int, int] | None = None,
 ) -> Tensor:
-    """``objectives.info_nce`` in bounded memory, exact, on any device, with its arguments and errors.
+    """Return exactly ``info_nce``, with its arguments and errors, in bounded memory.
 
-    The pairs that ``texts`` exclude do not count; ``tile`` rows and columns are computed at a time; default: by device.
+    Pairs that ``texts`` exclude are not negatives. ``tile`` is the number of rows and columns that are computed at a
+    time (default: by device).
     """
     check_info_nce(anchors_BD, candidates_ND, settings.scale, settings.similarity)
     if settings.similarity == "cosine":
@@ -67,7 +68,7 @@ class _Options:
 
 
 class _TiledInfoNCE(torch.autograd.Function):
-    """(anchors times scale, candidates, options) -> loss; both passes go over the same tiles."""
+    """Autograd function: (anchors times scale, candidates, options) -> loss. Both passes use the same tiles."""
 
     @staticmethod
     def forward(ctx: Any, anchors_BD: Tensor, candidates_ND: Tensor, options: _Options) -> Tensor:
@@ -133,7 +134,7 @@ def _tiles(rows: int, columns: int, size: tuple[int, int], like: Tensor) -> Iter
 def _tile_scores(
     anchors_BD: Tensor, candidates_ND: Tensor, positives_B: Tensor, at: _Tile, options: _Options
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the scores of a tile and its part of the reverse direction; minus infinity marks excluded pairs."""
+    """Return a tile's scores for both directions (``_reverse`` for the second); minus infinity marks excluded pairs."""
     scores_RC = torch.mm(anchors_BD[at.rows], candidates_ND[at.columns].T, out=at.buffer_RC)
     found = options.texts.tile(at.rows, at.columns) if options.texts is not None else None
     if found is not None:
@@ -148,7 +149,7 @@ def _tile_scores(
 
 
 def _reverse(scores_RC: Tensor, positives_B: Tensor, at: _Tile, margin: float | None) -> Tensor | None:
-    """Return the columns of a tile that are positives, scored from positive to anchors; None if it has none."""
+    """Return the scores from a tile's positives to its anchors; None if no column of the tile is a positive."""
     width = min(at.columns.stop, len(positives_B)) - at.columns.start
     if width <= 0:
         return None
@@ -159,6 +160,6 @@ def _reverse(scores_RC: Tensor, positives_B: Tensor, at: _Tile, margin: float | 
 
 
 def _fill_but_own(scores_RC: Tensor, left_out_RC: Tensor, at: _Tile) -> None:
-    """Write minus infinity in place, except where a row meets its own positive."""
+    """Write minus infinity to the pairs left out, in place, except to an anchor and its own positive."""
     left_out_RC.diagonal(at.rows.start - at.columns.start)[:] = False
     scores_RC.masked_fill_(left_out_RC, float("-inf"))

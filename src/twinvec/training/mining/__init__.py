@@ -1,4 +1,4 @@
-"""Mining: hard negatives that any retriever finds."""
+"""Mining: hard negatives among the hits of any retriever."""
 
 from twinvec.support.lazy import lazy_names
 

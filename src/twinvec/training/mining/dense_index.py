@@ -1,6 +1,7 @@
-"""Exact dense search over the positives of a file of pairs, whose texts and scores may be larger than memory.
+"""Exact dense search over the positives of a file of pairs; texts and scores may be larger than memory.
 
-The vectors lie in a memory-mapped file, from which an interrupted run continues; texts are read when they are found.
+The vectors are in a memory-mapped file, which a second run continues after an interruption. The texts of hits are read
+from the file of pairs.
 Shapes: Q queries, N texts, D dimensions, K hits.
 """
 
@@ -33,9 +34,13 @@ _WINDOW = 4096
 class DenseIndex:
     """The positives of a .jsonl file of pairs, each text once, searched by cosine.
 
-    An existing file ``vectors`` (.npy) is used unchecked, so its name must identify source and model; it ends in
-    ".partial" until it is complete. Raises InputError for a bad or empty ``source``, TextError for a text that the
-    input gate refuses, and ConfigurationError if another process is encoding into ``vectors``.
+    An existing file ``vectors`` (.npy) is used without a check, so its name must identify source and model. The name of
+    an incomplete file ends in ".partial".
+
+    Raises:
+        InputError: ``source`` is empty, or one of its lines is not a pair.
+        TextError: a text is invalid.
+        ConfigurationError: another process is encoding into ``vectors``.
     """
 
     def __init__(self, encoder: Encoder, source: Path, vectors: Path, *, progress: bool = False) -> None:
@@ -104,7 +109,7 @@ class DenseIndex:
         put_in_place(partial, path)
 
     def _kept(self, file: BinaryIO) -> int:
-        """Return how many vectors of whole windows an interrupted file holds, and truncate the file behind them."""
+        """Truncate the file of an interrupted run to whole windows; return the number of vectors that remain."""
         header = io.BytesIO()
         settings = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
         np.lib.format.write_array_header_1_0(header, {**settings, "shape": (len(self), self._encoder.dim)})

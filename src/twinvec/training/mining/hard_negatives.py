@@ -1,9 +1,10 @@
-"""Hard negatives: hits of any retriever for an anchor that are close to its positives but are not positives.
+"""Hard negatives: texts that any retriever finds for an anchor and that are not positives of the anchor.
 
-Negatives come from a range of ranks, without the texts that some pair judges positive for the anchor. Where a row's
-positive is not among the hits, as it was cut in another way than the collection, hits of mostly its words count as it.
-Negatives may have to score below the positive by a margin (Moreira et al. 2024), or a cross-encoder may have to reject
-them (RocketQA, Qu et al. 2021). Memory holds hashes of the pairs and one window of anchors.
+Negatives come from a range of ranks, without the known positives of the anchor. If the positive of a row is not among
+the hits, because the collection splits documents in another way, then hits with mostly the same words are left out too.
+Two options leave out more: a margin by which negatives must score below the positive (Moreira et al. 2024), and a
+cross-encoder that must reject negatives (RocketQA, Qu et al. 2021). Memory holds hashes of the pairs and one window of
+anchors.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class PairScorer(Protocol):
-    """Scores pairs to denoise negatives, as ``CrossEncoderReranker`` does."""
+    """A model that scores pairs (query, text), such as a ``CrossEncoderReranker``, to denoise negatives."""
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Any:
         """Return (n,) scores for n pairs (query, text)."""
@@ -60,14 +61,14 @@ class ProbabilityScorer:
 
 @dataclass(frozen=True, slots=True)
 class MiningOptions:
-    """Which hits become negatives; ranks, counts or scores that cannot work raise ConfigurationError.
+    """The choice of hits that become negatives; a value out of range raises ConfigurationError.
 
     Attributes:
         negatives: Largest number of negatives for a row.
         first_rank: First rank that may become a negative, counted from 1 without the positives.
         last_rank: Last rank that may become a negative.
-        margin: Keep only hits whose cosine is at least this much below that of the row's positive; a row whose positive
-            is not found gets none. None keeps any score. Hits without a score "dense" compare by ``score``.
+        margin: Keep only hits whose cosine is at least this much below the cosine of the row's positive. A row whose
+            positive is not found gets no negatives. None: no margin. Hits without a score "dense" compare by ``score``.
         denoise_above: With a scorer, leave out hits that it scores higher than this (RocketQA uses 0.1).
     """
 
@@ -81,8 +82,8 @@ class MiningOptions:
         integer(self.negatives, "negatives", least=1)
         if not 1 <= self.first_rank <= self.last_rank:
             raise ConfigurationError(
-                "ranks count from 1, and first_rank must not exceed last_rank (1 <= first_rank <= last_rank), got "
-                f"{self.first_rank} and {self.last_rank}"
+                f"expected ranks with 1 <= first_rank <= last_rank, got first_rank {self.first_rank} and "
+                f"last_rank {self.last_rank}"
             )
         for name in ("margin", "denoise_above"):
             value = getattr(self, name)
@@ -92,9 +93,9 @@ class MiningOptions:
 
 @dataclass(frozen=True, slots=True)
 class MiningJob:
-    """A .jsonl file of pairs to mine, and the file for the same rows with ``negatives``.
+    """The mining of a .jsonl file of pairs (``source``); ``output`` gets its rows with ``negatives`` added.
 
-    ``identity`` names the retriever's model and content, and the model of ``scorer``, which denoises the negatives.
+    ``identity`` is a digest of the retriever's model and content and of the scorer's model. ``scorer`` denoises.
     """
 
     source: Path
@@ -104,7 +105,7 @@ class MiningJob:
     scorer: PairScorer | None = None
 
     def open(self) -> MinedFile:
-        """Return the file that the rows go to, after a check that they can be written."""
+        """Return the output file, after a check that it can be written."""
         denoised = str(self.scorer is not None)
         return MinedFile(self.source, self.output, json.dumps(asdict(self.options)), self.identity, denoised)
 
@@ -140,9 +141,10 @@ def mine_negatives(
     *,
     scorer: PairScorer | None = None,
 ) -> Iterator[Mined]:
-    """Yield the negatives of each pair (anchor, positive), in order; each anchor of a window of pairs is searched once.
+    """Yield the negatives of each pair (anchor, positive), in order.
 
-    ``known`` has the positives of all pairs; ``scorer`` denoises the negatives.
+    An anchor is searched once in each window of pairs. ``known`` has the positives of all pairs; ``scorer`` denoises
+    the negatives.
     """
     chosen = options or MiningOptions()
     stream = iter(pairs)
@@ -160,9 +162,9 @@ def mine_negatives(
 
 
 def reserve_output(job: MiningJob) -> None:
-    """Begin the partial file of ``job.output``, which keeps other jobs away while this one prepares its search.
+    """Begin the partial file of ``job.output``, so that no other job uses it while this job prepares its search.
 
-    Raises what ``mine_file`` raises.
+    The errors are those of ``mine_file``.
     """
     file = job.open()
     with file.locked():
@@ -171,14 +173,14 @@ def reserve_output(job: MiningJob) -> None:
 
 
 def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -> MiningReport:
-    """Write the rows of ``job.source`` with ``negatives`` to ``job.output``; other fields of a row stay.
+    """Write the rows of ``job.source`` to ``job.output``, with ``negatives`` added to their other fields.
 
     A partial file next to ``output`` becomes ``output`` at the end. A second call continues a partial file of the same
-    pairs, options and ``identity``, and ends with the bytes of an uninterrupted run.
+    pairs, options and ``identity``; its output equals the output of an uninterrupted run.
 
     Raises:
         InputError: ``source`` has no pairs, or a line is not a pair; the message names file and row.
-        ConfigurationError: as for ``MinedFile``, or another process is mining into ``output``.
+        ConfigurationError: the errors of ``MinedFile``, or another process is mining into ``output``.
     """
     file = job.open()
     with file.locked():
@@ -201,7 +203,7 @@ def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -
 
 
 class _Candidates:
-    """The hits for an anchor, and which of them are known positives."""
+    """The hits for an anchor, with marks for known positives."""
 
     def __init__(self, anchor: str, hits: Sequence[Hit], known: KnownPositives) -> None:
         self._hits = hits
@@ -211,7 +213,7 @@ class _Candidates:
         self._scores = [hit.scores["dense"] if dense else hit.score for hit in hits]
 
     def of_positive(self, positive: str) -> float | None:
-        """Return the positive's own score, else the best of the hits that it contains or that contain it."""
+        """Return the positive's score, else the best score of a hit that lies within it or contains it, else None."""
         wanted = normalised(positive)
         found = list(zip(self._variants, self._scores, strict=True))
         same = [score for texts, score in found if wanted in texts]
@@ -220,8 +222,8 @@ class _Candidates:
     def chosen(self, own: str, of_positive: float | None, options: MiningOptions) -> list[str]:
         """Return the texts that may be negatives, hardest first.
 
-        A chunk has its heading only if ``own``, the row's positive, is a chunk with one: else headings would tell
-        negatives apart.
+        Chunks keep their headings only if ``own``, the row's positive, is a chunk with a heading. Otherwise a model
+        could recognise negatives by their headings.
         """
         wanted = normalised(own)
         headed = any(len(variants) > 1 and wanted == variants[0] for variants in self._variants)
@@ -248,34 +250,34 @@ def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, abo
 
 
 def _warn(report: MiningReport, job: MiningJob, *, searched_positives: bool) -> None:
-    """Warn if many positives were not found: the rows then have no negatives, or false ones.
+    """Warn if many positives were not found, so that rows may have no or false negatives, or if no row has a negative.
 
-    ``searched_positives`` is whether the candidates are the positives themselves.
+    ``searched_positives``: the candidates are the positives of the file, not documents of a collection.
     """
     options = job.options
     many = report.unfound > _FEW * report.rows
     if options.margin is not None and many:
         logger.warning(
             "%s: %d of %d rows have no negatives, because their positive was not found among the candidates and the "
-            "margin needs its score: raise the last rank (--last-rank), leave the margin out, or search where the "
-            "positives are",
+            "margin needs its score. Raise the last rank (--last-rank), mine without a margin, or search a collection "
+            "that holds the positives",
             job.output,
             report.unfound,
             report.rows,
         )
     elif many and report.negatives and not searched_positives:
         logger.warning(
-            "%s: the positives of %d of %d rows were not found among the candidates, whole or in part, so that their "
-            "negatives may answer the anchor in other words: cut the positives as the collection cuts its documents, "
-            "or search the positives of all rows (twinvec mine without --collection)",
+            "%s: the positives of %d of %d rows were not found among the candidates, whole or in part. The negatives "
+            "of these rows may be false: they may answer the anchor in other words. Split the positives as the "
+            "collection splits its documents, or search the positives of all rows (twinvec mine without --collection)",
             job.output,
             report.unfound,
             report.rows,
         )
     elif not report.negatives:
         logger.warning(
-            "%s: no row has a negative: ranks %d to %d hold only positives, or the margin and the cross-encoder leave "
-            "out all other hits",
+            "%s: no row has a negative: ranks %d to %d hold only positives, or the margin or the cross-encoder rejects "
+            "all other hits. Raise the last rank (--last-rank), or mine with a smaller margin",
             job.output,
             options.first_rank,
             options.last_rank,

@@ -1,7 +1,8 @@
-"""The texts that the pairs of a file judge positive for an anchor; memory holds hashes of the pairs.
+"""The known positives of each anchor, from the pairs of a file; memory holds hashes of the pairs.
 
-A known positive is the anchor or a positive of it, lies within such a positive (a chunk), or contains one (a document).
-Case, spacing and Unicode form do not count. A short text must match whole words: "rain" does not match "train".
+A text is a known positive of an anchor if it equals the anchor, equals or lies within a positive of the anchor (a
+chunk), or contains one (a document). Case, spacing and Unicode form are ignored. A short text must match whole words:
+"rain" does not match "train".
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ def contains_either_way(variants: Sequence[str], positive: str) -> bool:
 
 
 def overlaps(variants: Sequence[str], positive: str) -> bool:
-    """Return whether a text, given by its ``text_variants``, and the normalised ``positive`` are mostly the same words.
+    """Return whether a text, given by its ``text_variants``, shares most of its words with the normalised ``positive``.
 
-    They are if at least half of the shorter text's sequences of four words occur in the other text.
+    At least half of the shorter text's sequences of four words must occur in the other text.
     """
     wanted = _sequences(positive)
     return any(2 * len(wanted & there) >= min(len(wanted), len(there)) > 0 for there in map(_sequences, variants))

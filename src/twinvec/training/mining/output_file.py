@@ -1,6 +1,6 @@
-"""A file that a long job writes, by way of a partial file next to it whose first line identifies the job.
+"""The output file of a long job, and the partial file next to it, from which a killed run continues.
 
-Each further line of the partial file holds a piece of finished work, from which a killed run continues: for ``mine`` a
+The first line of the partial file identifies the job. Each further line holds a finished piece of work: for ``mine`` a
 row, and whether its positive was found.
 """
 
@@ -25,13 +25,13 @@ _DIGITS = 16
 
 
 class JobFile:
-    """The work of one job on its way to ``output``, one piece a line.
+    """The partial file of a job, with one finished piece of work on each line.
 
     Args:
-        output: The file that the job makes.
-        job: Digest of everything that decides the work.
-        other: How the work of another job may differ, for the error about its partial file.
-        doing: What a run does with the output, for the error that another process does it too.
+        output: The file that the job writes.
+        job: Digest of the inputs and settings of the job.
+        other: What another job's partial file belongs to, for the error about such a file.
+        doing: The activity of a run, such as "mining into it", for the error that another process does the same.
 
     Raises:
         ConfigurationError: the partial file belongs to another job.
@@ -51,7 +51,7 @@ class JobFile:
         return _first_line(self.partial) == self._header
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other runs from writing the file; raise ConfigurationError if one is doing so."""
+        """Lock the file against other processes; raise ConfigurationError if another process has locked it."""
         busy = f"{self._output}: another process is {self._doing}"
         return exclusive_lock(self.partial.with_suffix(".lock"), busy)
 
@@ -101,16 +101,16 @@ class JobFile:
             self.partial.replace(kept)
 
     def take(self, kept: Path) -> None:
-        """Begin with the pieces that an earlier run has kept, if it was of this job."""
+        """Begin with the pieces in ``kept``, the partial file of an earlier run, if it belongs to this job."""
         if kept.is_file() and _first_line(kept) == self._header:
             atomic_write(self.partial, kept.read_bytes())
 
 
 class MinedFile(JobFile):
-    """The rows of one job on their way to ``output``; ``source`` and ``job`` hold everything that decides them.
+    """The partial file of mining ``source`` into ``output``; ``job`` has the settings that identify the job.
 
-    The hits of a query may depend on the window that it is searched in, by the last bit of a score or by depth: only
-    whole windows are resumed.
+    The hits of a query may depend on the other queries of its window, by the last bit of a score or by the depth of the
+    search. A run therefore resumes after whole windows only.
 
     Raises ConfigurationError as ``check_output`` does, or if the partial file belongs to another job.
     """
@@ -121,7 +121,7 @@ class MinedFile(JobFile):
         super().__init__(output, file_digest(source, *job), other, "mining into it")
 
     def write(self, rows: Iterable[tuple[dict[str, Any], bool]]) -> Iterator[dict[str, Any]]:
-        """Add rows, each with whether its positive was found; yield after each."""
+        """Add rows, each with a flag: its positive was found. Yield each when it is written."""
         return self.add({"found": found, "row": row} for row, found in rows)
 
     def finish(self) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -135,7 +135,7 @@ class MinedFile(JobFile):
 def check_output(source: Path, output: Path) -> None:
     """Make the folder of ``output``; raise ConfigurationError if that fails or ``output`` is ``source`` or a folder.
 
-    An output that exists is refused too, unless its partial file is there: then a run of the job was killed at its end.
+    An existing output is refused too, unless its partial file also exists: then a run was killed at its end.
     """
     check_output_file(output)
     check_overwrites(output, source, *_beside(output))
@@ -144,7 +144,7 @@ def check_output(source: Path, output: Path) -> None:
 
 
 def vectors_path(output: Path, source: Path, space: str) -> Path:
-    """Return the file for the vectors of ``source``'s positives in a space, next to ``output``."""
+    """Return the path for the vectors of ``source``'s positives in a space, next to ``output``."""
     return output.with_name(f"{output.name}.{file_digest(source, space)[:_DIGITS]}.npy")
 
 
@@ -187,5 +187,5 @@ def _first_line(path: Path) -> bytes:
 
 
 def _beside(output: Path) -> tuple[Path, Path]:
-    """Return the files for the rows so far, and for all rows before they become the output."""
+    """Return the paths of the partial file, and of the complete file before it becomes the output."""
     return partial_path(output), output.with_name(output.name + ".new")

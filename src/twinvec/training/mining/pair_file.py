@@ -1,4 +1,4 @@
-"""A .jsonl file of pairs: rows with ``anchor`` and ``positive``, read on demand; memory holds where they begin."""
+"""A .jsonl file of pairs: rows with ``anchor`` and ``positive``, read on demand; memory holds their offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PairFile:
         self.path = path
         self._offsets = array("q", (offset for offset, _ in numbered_rows(path)))
         if not self._offsets:
-            raise InputError(f"{path}: has no pairs")
+            raise InputError(f"{path}: has no pairs; {_EXPECTED}")
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -42,12 +42,12 @@ class PairFile:
 
 
 def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a file of pairs from ``offset`` on, each after its offset.
+    """Yield (offset, row) for each row of a file of pairs, from ``offset`` on.
 
-    Raise InputError for a table, and for a bad row.
+    Raise InputError if the file is a table, or a row is not a pair.
     """
     if is_table_file(path):
-        raise InputError(f"{path}: a table; {_EXPECTED}")
+        raise InputError(f"{path}: is a table; {_EXPECTED}")
     try:
         with path.open("rb") as lines:
             lines.seek(offset)

@@ -1,4 +1,4 @@
-"""The model that a configuration trains, its loss, and what else differs between the two kinds of models."""
+"""Builds the model, the loss and the trainer of a configuration, for a bi-encoder or a cross-encoder."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document",
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What differs between training a bi-encoder and training a cross-encoder."""
+    """The parts of a run that differ between a bi-encoder and a cross-encoder."""
 
     model: Any
     loss: Any
@@ -62,8 +62,8 @@ class Parts:
 
 
 def build_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
-    """Return what a run trains, on what, and by what it is measured; ``cache`` is for copies of the data."""
-    set_seed(config.schedule.seed)  # a new head is random
+    """Return a run's model, loss, data and measurement; ``cache`` is a folder for copies of the data."""
+    set_seed(config.schedule.seed)  # a new head has random weights
     return (_encoder_parts if config.kind == "bi-encoder" else _cross_encoder_parts)(config, sources, cache)
 
 
@@ -78,7 +78,7 @@ def _encoder_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Par
 
 
 def _cross_encoder_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
-    rows = [PairRows(each) for each in sources]  # before a model is loaded: they may have no negatives
+    rows = [PairRows(each) for each in sources]  # before a model is loaded: raises if the rows have no negatives
     model = _build_cross_encoder(config)
     collator = CrossEncoderDataCollator(preprocess_fn=model.preprocess)
     measure = None if config.evaluation is None else cross_encoder_measure(model, config.evaluation, cache)
@@ -109,7 +109,7 @@ def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: Ba
 def _build_encoder(config: TrainConfig) -> SentenceTransformer:
     with _naming_the_field():
         folder = find_model(config.model).path
-        read_spec(folder)  # what an Encoder refuses is not trained
+        read_spec(folder)  # raises for a model that an Encoder refuses
         limit = _input_limit(config, folder)
     model = SentenceTransformer(
         str(folder), device=config.device, local_files_only=True, model_kwargs={"dtype": torch.float32}
@@ -128,21 +128,21 @@ def _build_encoder(config: TrainConfig) -> SentenceTransformer:
 
 
 def _warn_of_unused_prompts(prompts: dict[str, str], objective: str, default: str | None) -> None:
-    """Warn of prompts that are saved with the model and that the objective puts before none of its texts."""
+    """Warn of prompts that are saved with the model although training does not use them."""
     roles = settings.ROLES[objective]
     used = {default, *(_PROMPT_OF.get(role) for role in (*roles.needed, *roles.optional))}
     if unused := sorted(name for name, text in prompts.items() if text and name not in used):
         logger.warning(
             "prompts: training does not use %s; %s",
             ", ".join(map(repr, unused)),
-            "its prompts are 'query', 'document' and the model's default prompt"
+            "it uses 'query', 'document' and the model's default prompt"
             if "anchor" in roles.needed
             else f"{objective} puts only the model's default prompt before its sentences",
         )
 
 
 def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[str, Any]]:
-    """Return a function from texts and their role to features, which puts the model's prompt before the texts.
+    """Return a function (texts, role) -> features that puts the model's prompt for the role before the texts.
 
     The prompt is ``query`` for anchors, ``document`` for positives and negatives, the default prompt for other roles.
     """
@@ -155,7 +155,7 @@ def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[
         features = dict(model.preprocess(texts, prompt=prompt))
         notice.warn_if_truncated(texts, features, prompt or "")
         if pooled:
-            features.pop("prompt_length", None)  # arms with different lengths could not share a chunk
+            features.pop("prompt_length", None)  # columns with prompts of different lengths could not share a chunk
         return features
 
     return preprocess
@@ -180,13 +180,15 @@ def _build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[s
 
 
 def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
-    """Return a cross-encoder with one output as it is, or any other model's backbone with a new classifier."""
+    """Return a cross-encoder with one output unchanged; give the backbone of any other model a new classifier."""
     with _naming_the_field():
         folder = find_model(config.model).path
         described = read_object(read_modules(folder)[0][1] / "config.json")
-        other_head = is_classifier(described) and len(described.get("id2label") or (0, 1)) != 1  # 2: library's default
+        other_head = (
+            is_classifier(described) and len(described.get("id2label") or (0, 1)) != 1
+        )  # the library's default is 2
         if is_classifier(described) and not other_head:
-            read_classifier(folder)  # what a CrossEncoderReranker refuses is not trained
+            read_classifier(folder)  # raises for a model that a CrossEncoderReranker refuses
         limit = _input_limit(config, folder)
     model: CrossEncoder = CrossEncoder(
         str(folder),
@@ -202,7 +204,7 @@ def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
 
 @contextmanager
 def _naming_the_field() -> Iterator[None]:
-    """Let errors of the model begin with the name of its field in the configuration."""
+    """Put the name of the configuration's field, 'model', before the errors of a model."""
     try:
         yield
     except ModelError as error:
@@ -236,23 +238,23 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
     before, after = old.get_embedding_dimension(), new.get_embedding_dimension()
     if before != after and any(isinstance(module, Dense) for module in list(model)[place + 1 :]):
         raise FieldError(
-            f"pooling: {mode!r} gives {after} values, but the model's dense layer takes {before}, as "
-            f"{old.pooling_mode!r} gives"
+            f"pooling: {mode!r} gives {after} values, but the model's dense layer takes the {before} values of "
+            f"{old.pooling_mode!r}; leave 'pooling' out"
         )
     model[place] = new
 
 
 def _input_limit(config: TrainConfig, folder: Path) -> int:
-    """Return the token limit: as configured, or as the model is served."""
+    """Return the token limit of the configuration (default: the limit of the model as an ``Encoder`` serves it)."""
     transformer = read_modules(folder)[0][1]
     backbone = read_backbone(transformer, read_transformer_config(transformer))
     if config.max_tokens is None:
         return backbone.max_tokens
     if config.max_tokens > backbone.positions:
-        raise FieldError(f"max_tokens is {config.max_tokens}, but the model has {backbone.positions} positions")
+        raise FieldError(f"max_tokens is {config.max_tokens}, but the model has {backbone.positions} positions at most")
     if config.max_tokens < backbone.max_tokens:
         logger.warning(
-            "max_tokens: the trained model will read %d tokens of a text; %s, its base, reads %d",
+            "max_tokens: the trained model will truncate texts to %d tokens; its base model, %s, reads %d tokens",
             config.max_tokens,
             config.model,
             backbone.max_tokens,
@@ -266,7 +268,8 @@ def _add_adapters(model: SentenceTransformer, lora: settings.Lora) -> None:
     layers = {name.rpartition(".")[2] for name, _ in backbone.named_modules()}
     unknown = sorted({target.rpartition(".")[2] for target in lora.targets} - layers)
     if unknown:
-        raise FieldError(f"lora: the model has no layer {unknown[0]!r}, one of 'targets'")
+        linear = {name.rpartition(".")[2] for name, module in backbone.named_modules() if isinstance(module, nn.Linear)}
+        raise FieldError(f"lora.targets: the model has no layer {unknown[0]!r}; it has {', '.join(sorted(linear))}")
     try:
         model.add_adapter(
             peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=lora.targets)

@@ -1,4 +1,4 @@
-"""The configuration of a training run, as ``CONFIG.yaml`` holds it, checked before anything is loaded."""
+"""The configuration of a training run (``CONFIG.yaml``), checked before data and model are loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRAINS_ON = ("cpu", "cuda", "mps", "xpu")
 
 
 class FieldError(ConfigurationError):
-    """A field does not fit the data or the model; its name is in the message, and the command adds the file's."""
+    """A field does not fit the data or the model. The message names the field; the command adds the file's name."""
 
 
 class TrainConfig(settings.Section):
@@ -40,24 +40,27 @@ class TrainConfig(settings.Section):
     max_tokens: int | None = Field(default=None, ge=3)
     """Truncate texts to this many tokens, now and in the saved model; default: the model's own limit."""
     prompts: dict[str, str] | None = None
-    """Name -> text put before an input. Replaces the model's own prompts and is saved with the model: ``query`` is for
-    anchors, ``document`` for positives and negatives."""
+    """Name -> text to put before an input. The prompts replace the model's own and are saved with the model; ``query``
+    is for anchors, ``document`` for positives and negatives."""
     objective: settings.Objective
     matryoshka: list[int] = Field(default_factory=list)
-    """Leading dimensions that must work alone; the whole vector always counts as one of them."""
+    """Numbers of leading dimensions that must be usable alone; the whole vector is always trained too."""
     data: list[settings.Source] = Field(min_length=1)
     batches: settings.Batches = settings.Batches()
     schedule: settings.Schedule = settings.Schedule()
     evaluation: settings.Evaluation | None = None
     lora: settings.Lora | None = None
     device: str | None = None
-    """"cpu", "cuda", "mps" or "xpu", the first of its kind; default: a GPU if there is one."""
+    """"cpu", "cuda", "mps" or "xpu" (the first such device); default: a GPU if there is one."""
 
     @model_validator(mode="after")
     def _fits(self) -> TrainConfig:
         cross = isinstance(self.objective, (settings.Binary, settings.Graded))
         if cross != (self.kind == "cross-encoder"):
-            raise ValueError(f"objective {self.objective.name!r} is not for a {self.kind}")
+            raise ValueError(
+                f"objective {self.objective.name!r} is not for a {self.kind}; 'binary' and 'graded' are for a "
+                "cross-encoder, all others for a bi-encoder"
+            )
         if cross:
             self._fits_cross_encoder()
         if self.matryoshka and isinstance(self.objective, settings.Softmax):
@@ -75,7 +78,9 @@ class TrainConfig(settings.Section):
         if self.batches.datasets > len(self.data):
             raise ValueError(f"batches.datasets is {self.batches.datasets}, but there are {len(self.data)} datasets")
         if self.batches.size < self.batches.datasets:
-            raise ValueError("batches.size is smaller than batches.datasets")
+            raise ValueError(
+                f"batches.size is {self.batches.size}, smaller than batches.datasets, {self.batches.datasets}"
+            )
         if self.objective.name == "info_nce" and self.batches.size < 2:
             raise ValueError(
                 "batches.size: info_nce takes negatives from the other rows of a batch, which needs at least 2 rows"
@@ -83,7 +88,7 @@ class TrainConfig(settings.Section):
         given = self.batches.model_fields_set
         if (unused := sorted(given & {"power", "cap"})) and (any(weights) or len(self.data) == 1):
             reason = "the datasets have weights" if any(weights) else "there is one dataset"
-            raise ValueError(f"batches.{unused[0]} draws datasets by size, but {reason}")
+            raise ValueError(f"batches.{unused[0]} draws datasets by size, but {reason}; leave it out")
         if self.objective.name != "info_nce" and "unique_texts" in given:
             raise ValueError("batches.unique_texts is for info_nce only")
 
@@ -117,7 +122,7 @@ _SECTIONS: dict[str, tuple[type[settings.Section], ...]] = {
     "schedule.": (settings.Schedule,),
     "": (TrainConfig,),
 }
-"""Prefix of the fields of a section -> its classes; of fields with one name, the last one is meant."""
+"""Prefix of the fields of a section -> its classes. If sections share the name of a field, the last section wins."""
 
 _OTHER_NAMES = {
     "batch_size": "batches.size",
@@ -141,7 +146,7 @@ _OTHER_NAMES = {
     "matryoshka_dims": "matryoshka",
     "train_dataset": "data",
 }
-"""Names that settings have in sentence-transformers -> fields."""
+"""Name of a setting in sentence-transformers -> field."""
 
 _LOSSES = {
     "MultipleNegativesRankingLoss": "info_nce",
@@ -163,18 +168,18 @@ _LOSSES = {
 _HINTS = {
     ("info_nce", "temperature"): "scale is 1 / temperature",
     ("data", "objective"): (
-        "all datasets of a run share its objective; train on the others in a second run, whose 'model' is the folder "
-        "of the first"
+        "all datasets of a run share its objective; for another objective, start a second run whose 'model' is the "
+        "folder of the first run"
     ),
 }
-"""Section and name of a field that is not known -> what there is in its place."""
+"""Section and name of an unknown field -> hint for the error."""
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Read and check a YAML file, which may be JSON; relative paths count from its folder.
+    """Read and check a YAML or JSON file; relative paths are relative to its folder.
 
     Raises:
-        ConfigurationError: the message names the file and the field.
+        ConfigurationError: the file or a field is unusable; the message names both.
     """
     if path.suffix == ".toml":
         raise ConfigurationError(f"{path}: a training configuration is YAML or JSON, not TOML")
@@ -190,7 +195,7 @@ def read_config(path: Path) -> TrainConfig:
             return super().construct_mapping(node, deep)
 
     try:
-        with path.open(encoding="utf-8") as file:  # whose name is in YAML's errors
+        with path.open(encoding="utf-8") as file:  # YAML's errors name this file
             values = yaml.load(file, Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
@@ -202,10 +207,10 @@ def read_config(path: Path) -> TrainConfig:
 
 
 def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
-    """Check settings. Relative paths count from ``root``; errors name ``origin`` and the field.
+    """Check settings. Relative paths are relative to ``root``; errors begin with ``origin`` and the field.
 
     Raises:
-        ConfigurationError: a field is unknown, missing or unusable, or a file, a package or the device is.
+        ConfigurationError: a field is unknown, missing or invalid, or a file, a package or the device is missing.
     """
     root = Path(root)  # which may be a str, too
     if not isinstance(values, dict):
@@ -230,7 +235,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
 
 
 def _fault(error: Any) -> str:
-    """Return the field and what is wrong with it; a fault of several fields names them itself."""
+    """Return the name of a field and its fault; the text of a fault of several fields names them itself."""
     place = [part for part in error["loc"] if part != "[key]"]
     if place[:1] == ["objective"]:
         del place[1:2]  # the objective's name, by which pydantic has chosen its fields
@@ -249,7 +254,7 @@ def _fault(error: Any) -> str:
 
 
 def _hint(error: Any) -> str:
-    """Return what is wrong with a name that sentence-transformers knows and what there is in its place, or ""."""
+    """Return the fault and the replacement of a name that sentence-transformers uses; "" for any other name."""
     if error["type"] == "union_tag_invalid" and (objective := _LOSSES.get(error["ctx"]["tag"])):
         return f"name {error['ctx']['tag']!r} is not known; did you mean {objective}?"
     named = tuple(part for part in error["loc"] if isinstance(part, str))[-2:]
@@ -259,7 +264,7 @@ def _hint(error: Any) -> str:
 
 
 def _known_fields(section: str) -> dict[str, str]:
-    """Return name -> field, such as ``epochs`` -> ``schedule.epochs``; a name in several sections is ``section``'s."""
+    """Return name -> field, such as ``epochs`` -> ``schedule.epochs``; fields of ``section`` come before others."""
     fields = dict(_OTHER_NAMES)
     for prefix, classes in _SECTIONS.items():
         fields |= {name: f"{prefix}{name}" for each in classes for name in each.model_fields}
@@ -267,13 +272,13 @@ def _known_fields(section: str) -> dict[str, str]:
 
 
 def _resolved_model(name: str, root: Path, where: str) -> str:
-    """Return the path of a folder, or a name as it is; raise ConfigurationError if a name can only be a path."""
+    """Return the path of a folder, or a hub name unchanged; raise ConfigurationError for the path of no folder."""
     try:
         if (root / name).is_dir():
             return str(root / name)
         if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
             raise ConfigurationError(f"{where}: no such folder: {os.path.abspath(root / name)}")
-    except (OSError, RuntimeError):  # no path at all, or a home of nobody, as ``find_model`` says
+    except (OSError, RuntimeError):  # not a valid path, or the home of an unknown user: ``find_model`` raises
         pass
     return name
 

@@ -1,7 +1,7 @@
-"""Measurements in training, x 100; the first score chooses the checkpoint.
+"""Measurements during training, x 100; the first score chooses the checkpoint.
 
-Sentence-transformers' evaluators measure, except for a bi-encoder's correlations, which are those of ``twinvec
-evaluate --sts``.
+The evaluators are those of sentence-transformers, except for the correlations of a bi-encoder: they are computed as by
+``twinvec evaluate --sts``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from twinvec.training.settings import Evaluation, Source
 
 Measurement = Callable[[], Scores]
 _Part = tuple[str, Any, dict[str, str]]
-"""The scores' first word, a function from the model to scores, and its name for each score."""
+"""Prefix of the scores' names, function from a model to scores, and our name -> the function's name of a score."""
 
 
 def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: Path) -> Measurement:
@@ -64,7 +64,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
 def _correlations(
     first: list[str], second: list[str], scores: list[float], model: SentenceTransformer
 ) -> dict[str, float]:
-    """Return the correlations of cosines and scores; of values that are all equal, they are not a number."""
+    """Return the correlations of cosines and scores; NaN if all cosines or all scores are equal."""
     sides = [model.encode(texts, batch_size=64, show_progress_bar=False) for texts in (first, second)]
     cosines, gold = pair_similarities(*sides)["cosine"], np.array(scores)
     if np.ptp(cosines) == 0 or np.ptp(gold) == 0:
@@ -106,7 +106,7 @@ def _measure(model: Any, evaluation: Evaluation, parts: list[_Part]) -> Measurem
 
 
 def _candidates(path: Path, evaluation: Evaluation, cache: Path) -> list[dict[str, Any]]:
-    """Return the positives and negatives of anchors with negatives; DocumentError if no anchor has any."""
+    """Return the positives and negatives of anchors; raise DocumentError if no anchor has negatives."""
     positives: dict[str, dict[str, None]] = {}
     negatives: dict[str, dict[str, None]] = {}
     for row in _all_rows(path, "binary", evaluation, cache):
@@ -119,9 +119,7 @@ def _candidates(path: Path, evaluation: Evaluation, cache: Path) -> list[dict[st
         if others:
             samples.append({"query": anchor, "positive": list(own), "negative": others})
     if not samples:
-        raise DocumentError(
-            f"{path}: has no negatives, among which a cross-encoder could find the positives; 'twinvec mine' finds some"
-        )
+        raise DocumentError(f"{path}: has no negatives to rank the positives against; 'twinvec mine' finds negatives")
     return samples
 
 

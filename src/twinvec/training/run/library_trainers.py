@@ -1,4 +1,4 @@
-"""sentence-transformers' loop, optimiser and processes, with our settings, batches, checkpoints and measurements."""
+"""The trainers of sentence-transformers, with our settings, batches, checkpoints and measurements."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from twinvec.training.run.evaluators import Measurement
 from twinvec.training.run.run_folder import mark_complete
 
 _TENSORS = "tensors.safetensors"
-_UNLOGGED = "unlogged-{}.json"  # of each process
+_UNLOGGED = "unlogged-{}.json"  # one for each process
 _SCORE = "eval_"
-_CHECKPOINT_SECONDS = 300.0  # the clocks of several processes differ, so only a single one goes by time
+_CHECKPOINT_SECONDS = 300.0  # in a run of one process: several processes have different clocks
 
 
 class RowDataset(Dataset[dict[str, Any]]):
-    """Several sources as one, with rows numbered through all of them; each process reads its own part of a batch."""
+    """Several sources as one dataset; row numbers run through all sources. A process reads its part of a batch."""
 
     def __init__(self, sources: Sequence[Rows | PairRows]) -> None:
         self._sources = sources
@@ -61,7 +61,10 @@ class RowDataset(Dataset[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class TextCollator:
-    """Turns rows into labels and each arm's features, by ``preprocess(texts, role)``; ``hashed`` adds text hashes."""
+    """Turns rows into labels and the features of each column of texts.
+
+    ``preprocess(texts, role)`` returns the features; ``hashed`` adds the hashes of the texts.
+    """
 
     preprocess: Callable[[list[str], str], dict[str, Any]]
     roles: Sequence[str]
@@ -77,7 +80,7 @@ class TextCollator:
             ragged = role == "negatives"
             texts = [text for row in rows for text in row.get(role, ())] if ragged else [row[role] for row in rows]
             features = self.preprocess(texts or [""], role)
-            if not texts:  # this arm has no rows here, but other processes may have some
+            if not texts:  # no negatives in this process, but other processes may have some
                 features = {name: value[:0] if isinstance(value, Tensor) else value for name, value in features.items()}
             if self.hashed:
                 features["text_hash"] = text_hashes(texts)
@@ -91,19 +94,19 @@ class TrainerOverrides:
     def prepare_run(
         self: Any, config: TrainConfig, dataset: RowDataset, plan: BatchPlan, measure: Measurement | None
     ) -> None:
-        """Set what to train on, what to measure, and when to save and to stop; call it before ``train``."""
+        """Set the data, the measurement, and the conditions to save and to stop; call this method before ``train``."""
         self._dataset = dataset
         self._plan = plan
         self._measure = measure
         self._patience = config.evaluation.patience if config.evaluation is not None else None
         self.bar = ExitStack()
-        """Closes the progress bar that ``train`` opens, however training ends."""
+        """Closes the progress bar of ``train``, also after an error."""
         unit = "triplets" if config.objective.name == "triplet" else "pairs"
         self._watcher = _Watcher(plan, config.batches.size, unit, config.schedule.checkpoint_every, self.bar)
         self.add_callback(self._watcher)
 
     def start_counts(self: Any, checkpoint: Path | None) -> None:
-        """Count ``seconds`` and ``rows_drawn`` on from those of a checkpoint; earlier versions recorded none."""
+        """Start ``seconds`` and ``rows_drawn`` at the values of a checkpoint; earlier versions recorded none."""
         before: dict[str, Any] = {}
         if checkpoint is not None and (unlogged := checkpoint / _UNLOGGED.format(0)).is_file():
             before = json.loads(unlogged.read_text())
@@ -112,7 +115,7 @@ class TrainerOverrides:
 
     @property
     def seconds(self: Any) -> float:
-        """The training time of the run, in this process and in those before it up to their last checkpoint."""
+        """Training time of the run: of this process, and of earlier processes up to their last checkpoint."""
         return float(time.monotonic() - self._started)
 
     @property
@@ -122,9 +125,9 @@ class TrainerOverrides:
         return drawn
 
     def resume_if_finished(self: Any, checkpoint: Path) -> bool:
-        """Return whether the run had finished with its last checkpoint, and restore its end in this case.
+        """Return whether training had ended with the last checkpoint; if so, restore the state and the best weights.
 
-        The library would train one more step if the end is not the end of an epoch.
+        The library itself would train one more step, unless training ended with an epoch.
         """
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         if state.global_step < state.max_steps and not self._gains_nothing(state):
@@ -143,7 +146,7 @@ class TrainerOverrides:
             collate_fn=self.data_collator,
             pin_memory=self.args.dataloader_pin_memory,
         )
-        # one process: the plan shares the batches already, and the library would drop those that are not full
+        # num_processes=1: processes already share each batch, and the library would drop batches that are not full
         return prepare_data_loader(loader, self.args.device, num_processes=1, process_index=0, put_on_device=True)
 
     def evaluate(self: Any, *_: Any, **__: Any) -> dict[str, float]:
@@ -155,7 +158,7 @@ class TrainerOverrides:
         return scores
 
     def _gains_nothing(self: Any, state: TrainerState) -> bool:
-        """Return whether too many measurements follow the best one in the log, which a resumed run has too."""
+        """Return whether ``patience`` measurements follow the best one in the log, which a resumed run restores."""
         metric = self.args.metric_for_best_model
         scores = [entry[metric] for entry in state.log_history if metric in entry]
         return bool(self._patience and scores) and len(scores) - 1 - scores.index(max(scores)) >= self._patience
@@ -185,7 +188,7 @@ class TrainerOverrides:
     def _load_rng_state(self: Any, checkpoint: str | None) -> None:
         super()._load_rng_state(checkpoint)  # type: ignore[misc]
         unlogged = Path(checkpoint or "", _UNLOGGED.format(self.args.process_index))
-        if unlogged.is_file():  # other numbers of processes and earlier versions leave none
+        if unlogged.is_file():  # missing after a run with fewer processes or an earlier version
             stored = json.loads(unlogged.read_text())
             self._globalstep_last_logged -= stored["steps"]
             self._tr_loss += stored["loss"]
@@ -194,7 +197,7 @@ class TrainerOverrides:
         self._load_from_checkpoint(_checkpoint(self.args, self.state.best_global_step))
 
     def _tensors(self: Any) -> dict[str, torch.Tensor]:
-        """Everything that training changes, by name; the loss holds the model."""
+        """Return name -> tensor for everything that training changes; the loss contains the model."""
         return {name.replace("model.module.", "model."): value for name, value in self.loss.state_dict().items()}
 
 
@@ -208,9 +211,10 @@ class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
 
 @dataclass(eq=False)
 class _Watcher(TrainerCallback):
-    """Moves the bar and the plan, and marks checkpoints; the bar counts the rows of all processes, called ``unit``.
+    """Advances the progress bar and the batch plan, and marks complete checkpoints.
 
-    A checkpoint is due every ``checkpoint_every`` steps, and five minutes after the last one.
+    The bar counts the rows of all processes, in units named ``unit``. A checkpoint is due every ``checkpoint_every``
+    steps, and five minutes after the last one.
     """
 
     plan: BatchPlan
@@ -269,7 +273,7 @@ class _Watcher(TrainerCallback):
 
 
 def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
-    """Return the settings of sentence-transformers' trainer, which writes to ``checkpoints``, by argument name."""
+    """Return the arguments of sentence-transformers' trainer, which writes to the folder ``checkpoints``."""
     schedule, evaluation = config.schedule, config.evaluation
     device = torch_device(config.device).type
     every = evaluation.every if evaluation is not None else None
@@ -290,7 +294,9 @@ def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
         "logging_nan_inf_filter": False,  # a loss that is not finite ends the run
         "save_strategy": "steps",
         "save_steps": every or schedule.checkpoint_every,
-        "save_total_limit": 3 if every else 2,  # the best one; the previous one, until the new one is complete
+        "save_total_limit": 3
+        if every
+        else 2,  # the best, the newest, and the one before it until the newest is complete
         "eval_strategy": "steps" if every else "no",
         "eval_steps": every,
         "report_to": list(schedule.report_to) or "none",

@@ -13,7 +13,7 @@ from twinvec.training.run.config import TrainConfig
 _CURVES = "training.png"
 _CLASSES = 50  # in the table
 _MARKED = 50  # points; more would hide the curve
-_LEAST_SCALE = 2.0  # of scores x 100: a small difference looks small
+_LEAST_SCALE = 2.0  # smallest range of the plot of scores x 100: a small difference looks small
 _TEXTS = '"How do I renew a certificate?", ["Run the tool with --renew.", "Lunch is at noon."]'
 _USAGE = {
     "bi-encoder": f"""\
@@ -62,20 +62,20 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class TrainReport:
-    """What a run did.
+    """The results of a training run.
 
     Attributes:
         steps: Steps of the whole run, including those before it was resumed.
-        rows: Rows of all datasets; of a cross-encoder its pairs, one for each positive and each negative of a row.
+        rows: Rows of all datasets; for a cross-encoder, pairs: one for each positive and each negative of a row.
         before: Scores x 100 of the model before training.
         after: Scores x 100 of the saved model.
         best_step: The step whose weights were kept: the best by score, or the last if nothing is measured.
         loss: Mean loss over the last ``log_every`` steps (over all steps if fewer).
-        seconds: Training time of the whole run, measurements and checkpoints included; a resumed run adds the time up
-            to the checkpoint that it went on from (0.2 and earlier recorded none, so their part is missing).
-        rows_drawn: Rows (or pairs) of all batches together: a row counts each time that it was drawn. None if the run
+        seconds: Training time of the whole run, measurements and checkpoints included. A resumed run adds the time up
+            to its checkpoint (versions up to 0.2 did not record this time).
+        rows_drawn: Rows (or pairs) of all batches together; a row counts each time that it was drawn. None if the run
             began with a version that did not count them.
-        classes: Label -> rows of softmax's classes; of other objectives empty.
+        classes: For softmax, label -> number of rows; empty for other objectives.
     """
 
     folder: str
@@ -91,14 +91,15 @@ class TrainReport:
 
 
 def unit_of(config: TrainConfig) -> str:
-    """Return what ``TrainReport.rows`` counts."""
+    """Return the unit of ``TrainReport.rows``."""
     return "pairs" if config.kind == "cross-encoder" else "rows"
 
 
 def figures_by_step(history: list[dict[str, Any]]) -> list[dict[str, float | None]]:
-    """Return the losses, with learning rate and norm of the gradient, and the scores that the trainer's log holds.
+    """Return the entries of the trainer's log that have a loss or scores.
 
-    Each entry has its step. None stands for a number that is not finite, which JSON does not have.
+    Each entry has its step; an entry with a loss also has the learning rate and the norm of the gradient. None stands
+    for a number that is not finite, because JSON has no such numbers.
     """
     logged = [entry for entry in history if any(name == "loss" or name.startswith("eval_") for name in entry)]
     return [
@@ -153,7 +154,7 @@ def write_card(
 
 
 def _class_lines(classes: dict[str, int]) -> list[str]:
-    """Return a table of the classes, without those after the first ones, and an empty line; nothing without classes."""
+    """Return the lines of a table of the first classes and an empty line; no lines if there are no classes."""
     if not classes:
         return []
     rows = [f"| {_cell(label)} | {count:,} |" for label, count in list(classes.items())[:_CLASSES]]
@@ -169,7 +170,7 @@ def kept_step(report: TrainReport) -> str:
 
 
 def batch_rows(config: TrainConfig, report: TrainReport) -> str:
-    """Return a clause that names the rows of the batches if they had less than half of their size; otherwise ""."""
+    """Return a clause with the mean number of rows in a batch if batches were less than half full; otherwise ""."""
     if not report.steps or report.rows_drawn is None or report.rows_drawn / report.steps >= config.batches.size / 2:
         return ""
     return f"a batch had {report.rows_drawn / report.steps:,.1f} of {config.batches.size} {unit_of(config)}, on average"
@@ -217,12 +218,12 @@ def _draw(path: Path, history: list[dict[str, Any]], report: TrainReport) -> Non
 
 
 def _score_points(name: str, history: list[dict[str, Any]], report: TrainReport) -> list[tuple[int, float]]:
-    """Return a score by step: before training (step 0), during it, and that of the saved model."""
+    """Return pairs (step, score): before training (step 0), during training, and of the saved model."""
     points = {entry["step"]: entry[f"eval_{name}"] for entry in history if f"eval_{name}" in entry}
     return sorted({0: report.before[name], report.best_step: report.after[name], **points}.items())
 
 
 def _curve(axes: Any, points: Sequence[tuple[float, float]], label: str | None = None) -> None:
-    """Draw a curve; where it has few points, each has a marker, so that a single one is seen."""
+    """Draw a curve; a few points get markers, so that a single point is visible."""
     marker = "o" if len(points) <= _MARKED else None
     axes.plot([step for step, _ in points], [value for _, value in points], marker=marker, markersize=4, label=label)

@@ -1,6 +1,7 @@
 """The folder of a training run: its identity, its record, its checkpoints, and the finished model.
 
-A checkpoint counts only with its marker, which is written last and synced. A finished run has the model's manifest.
+A checkpoint is complete only with its marker file, which is written last and synced. A finished run has the model's
+manifest.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ _MARKER = "complete"
 _CHECKPOINTS = "checkpoints"
 _UNFINISHED = "model.partial"
 _LOCK = "training.lock"
-_LEAST_ROOM = 2**20  # of a disk that is not full
+_LEAST_ROOM = 2**20  # free bytes of a disk that is not full
 _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
-"""What a run may leave behind without a record if it is killed at its start."""
+"""Files that a run may leave without a record if it is killed at its start."""
 _PLACE = re.compile(r"model|data\.\d+\.path|evaluation\.(pairs|sts)")
-"""Fields whose files identify a run, not their paths."""
+"""Fields that hold a path: the content of the file identifies a run, not the path."""
 _SHOWN_CHANGES = 5
 _SHOWN_VALUE = 80  # characters
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 
 def run_fingerprint(config: TrainConfig, files: dict[str, str]) -> str:
-    """Return the digest that identifies a run: of its settings and ``files`` (``file_digests``), wherever they lie."""
+    """Return the digest of a run's settings and ``files`` (``file_digests``), without the paths of the files."""
     places: Any = {"model": True, "data": {"__all__": {"path"}}, "evaluation": {"pairs", "sts"}}
     digest = hashlib.sha256(config.model_dump_json(exclude=places).encode())
     if not Path(config.model).is_dir():
@@ -47,7 +48,7 @@ def run_fingerprint(config: TrainConfig, files: dict[str, str]) -> str:
 
 
 def file_digests(config: TrainConfig) -> dict[str, str]:
-    """Return the SHA-256 of each file of data, evaluation and model, by what it is for."""
+    """Return the SHA-256 of each file of data, evaluation and model, by a name such as "data 0"."""
     files = {f"data {number}": source.path for number, source in enumerate(config.data)}
     if config.evaluation is not None:
         named = {"pairs": config.evaluation.pairs, "sts": config.evaluation.sts}
@@ -67,7 +68,7 @@ def file_digests(config: TrainConfig) -> dict[str, str]:
 class RunFolder:
     """The folder of one run, which ``config`` and ``files`` (``file_digests``) identify.
 
-    Raise ConfigurationError if it holds something else, or another run; the error says in what the two differ.
+    Raises ConfigurationError if the folder holds something else or another run; the error names the differences.
     """
 
     def __init__(self, path: Path, config: TrainConfig, files: dict[str, str]) -> None:
@@ -85,7 +86,7 @@ class RunFolder:
             if self._record.get("digest") != digest:
                 changed = _changed_files(self._record.get("files"), files, config)
                 reason, remedy = _difference(self._record.get("config"), config, changed)
-                restore = f"{remedy} to go on with it, " if remedy and not self.finished else ""
+                restore = f"{remedy} to continue this run, " if remedy and not self.finished else ""
                 raise ConfigurationError(f"{path}: holds {reason}; {restore}choose another folder, or delete it")
         elif path.is_dir() and any(entry.name not in _BEFORE_THE_RECORD for entry in path.iterdir()):
             raise ConfigurationError(f"{path}: is not empty and holds no run of twinvec; choose another folder")
@@ -99,12 +100,12 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the finished model is there."""
+        """Whether the folder holds the finished model."""
         return (self.path / MANIFEST).is_file()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs out; raise ConfigurationError if one holds the folder, or it cannot be made."""
+        """Make and lock the folder; raise ConfigurationError if it cannot be made, or another process has locked it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -118,7 +119,7 @@ class RunFolder:
         try:
             yield
         except Exception as error:
-            # torch's writer only finds a wrong position, and leaves a file that fills the disk
+            # torch's error names a wrong position in the file, not the full disk
             is_torch = isinstance(error, RuntimeError) and shutil.disk_usage(self.path).free < _LEAST_ROOM
             if not is_torch and not is_disk_full(error):
                 raise
@@ -128,17 +129,17 @@ class RunFolder:
             ) from error
 
     def recall(self, key: str) -> Any:
-        """Return the value that ``remember`` kept under a key, in this process or an earlier one; None if nothing."""
+        """Return the value that ``remember`` stored under a key, also in an earlier process; None if there is none."""
         return self._record.get(key)
 
     def remember(self, key: str, value: Any) -> None:
-        """Keep a value with the run; it is on the disk when this returns."""
+        """Store a value under a key in the run's record, and write the record to the disk."""
         self._record[key] = value
         self.path.mkdir(parents=True, exist_ok=True)
         atomic_write(self._record_path, json.dumps(self._record, indent=2, sort_keys=True) + "\n")
 
     def last_checkpoint(self) -> Path | None:
-        """Return the newest complete checkpoint."""
+        """Return the newest complete checkpoint; None if there is none."""
         complete = (path.parent for path in self.checkpoints.glob(f"checkpoint-*/{_MARKER}"))
         return max(complete, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
 
@@ -149,7 +150,7 @@ class RunFolder:
                 shutil.rmtree(folder)
 
     def finish(self, write_model: Callable[[Path], None], manifest: dict[str, Any]) -> None:
-        """Let ``write_model(folder)`` write the model, move it into place, write the manifest, drop the checkpoints."""
+        """Call ``write_model(folder)``, move the model into place, write the manifest, and remove the checkpoints."""
         unfinished = self.path / _UNFINISHED
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
@@ -169,7 +170,7 @@ class RunFolder:
 
 
 def _changed_files(stored: Any, files: dict[str, str], config: TrainConfig) -> list[str]:
-    """Return the files whose digests are not those that a run recorded; earlier versions recorded none."""
+    """Return the files whose digests differ from the record of a run; earlier versions recorded none."""
     if not isinstance(stored, dict):
         return []
     changed = [name for name in {**stored, **files} if stored.get(name) != files.get(name)]
@@ -180,7 +181,7 @@ def _changed_files(stored: Any, files: dict[str, str], config: TrainConfig) -> l
 
 
 def _difference(stored: Any, config: TrainConfig, changed: list[str]) -> tuple[str, str]:
-    """Say how the run of a stored configuration differs from this one, and what would undo that (perhaps nothing)."""
+    """Return how a stored run differs from this one, and the remedy ("" if there is none)."""
     if not isinstance(stored, dict):
         return "a run with another configuration or other data", ""
     changes = list(_changes(stored, config.model_dump(mode="json")))
@@ -202,9 +203,9 @@ def _difference(stored: Any, config: TrainConfig, changed: list[str]) -> tuple[s
 
 
 def _changes(old: Any, new: Any, field: str = "") -> Iterator[str]:
-    """Yield each field of a configuration that differs; of paths only the last part counts, since they may move."""
+    """Yield each field of a configuration that differs. Only the last part of a path is compared: files may move."""
     if isinstance(old, dict) and isinstance(new, dict):
-        another = field == "objective" and old.get("name") != new.get("name")  # whose other fields tell nothing
+        another = field == "objective" and old.get("name") != new.get("name")  # its other fields then differ anyway
         for name in ["name"] if another else {**new, **old}:
             yield from _changes(old.get(name), new.get(name), f"{field}.{name}".removeprefix("."))
     elif field == "data" and isinstance(old, list) and isinstance(new, list):

@@ -32,7 +32,7 @@ _ROWS_AT_ONCE = 1000
 
 
 def train(config: TrainConfig, folder: Path) -> TrainReport:
-    """Train a model, or continue a run that was interrupted. A finished run is reported and stays as it is.
+    """Train a model, or continue an interrupted run. For a finished run, only return its report.
 
     Raises:
         ConfigurationError: settings do not fit the data or the model, the folder holds something else, or its disk is
@@ -52,7 +52,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     with run.with_room(), run.locked() if is_main_process() else nullcontext():
         sources = _open(config, run.checkpoints / "data")
         ready = _Run(config, run, sources)
-        if is_main_process():  # from here on the folder is this run's: its settings fit the data and the model
+        if is_main_process():  # the settings fit the data and the model, so the folder may become this run's
             run.remember("files", files)
             run.remember("config", config.model_dump(mode="json"))
         return ready.run()
@@ -107,7 +107,7 @@ class _Run:
             return self._parts.measure()
 
     def _train(self) -> float:
-        """Train to the end; return the seconds that it took, with the time before the run was resumed."""
+        """Train to the end; return the training seconds of the run, including the time before it was resumed."""
         checkpoint = self._folder.last_checkpoint()
         if is_main_process():
             self._folder.drop_incomplete()
@@ -161,7 +161,7 @@ def _warn_if_worse(report: TrainReport) -> None:
 
 
 def _open(config: TrainConfig, cache: Path) -> list[Rows]:
-    """Open and check all datasets, with the same labels."""
+    """Open and check all datasets; all get the same list of labels."""
     sources = [open_rows(source, config.objective.name, cache) for source in config.data]
     classes = _classes(sources)
     labels = tuple(classes)
@@ -184,7 +184,7 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
 
 
 def _classes(sources: list[Rows]) -> dict[str, int]:
-    """Return softmax's classes, label -> rows of all datasets, in the order of the labels."""
+    """Return softmax's classes: label -> number of rows in all datasets, sorted by label."""
     counted = sum((Counter(rows.classes) for rows in sources), Counter[str]())
     return dict(sorted(counted.items()))
 

@@ -37,7 +37,7 @@ def test_weights_follow_size_power_cap_and_what_is_given():
 
 @pytest.mark.parametrize("given", [[1, 2], [1, 2, 0], [1, 2, -1], [1, 2, float("nan")]])
 def test_weights_must_be_positive_one_a_dataset(given):
-    with pytest.raises(ConfigurationError, match="3 datasets need as many positive weights"):
+    with pytest.raises(ConfigurationError, match="expected 3 positive weights, one for each dataset"):
         dataset_weights([1, 2, 3], given=given)
 
 
@@ -97,7 +97,7 @@ def test_rows_that_find_no_place_are_said_to_be_left_out(caplog):
         left = 60 - sum(map(len, epochs))
         list(epochs)
     assert left == 10, "30 batches have room for 30 of them"
-    assert "rows left out of this epoch, as their texts repeat too often: 10" in caplog.text
+    assert "rows left out of this epoch, because their texts repeat too often: 10" in caplog.text
     assert len(caplog.records) == 1, "once a run"
 
 
@@ -117,9 +117,9 @@ def test_a_batch_far_below_its_size_is_told_at_once(caplog, datasets):
     assert len(caplog.records) == 1, "once a run"
     assert drawing.drawn == [len(first), *rest]
     whole = [
-        "a batch has 3 of 20 rows, as no text comes twice in a batch, and texts repeat: "
+        "a batch has 3 of 20 rows, because no text may occur twice in a batch, and texts repeat: "
         "30 rows have 30 different anchors and 3 different positives. ",
-        "a batch has 5 of 20 rows, as no text comes twice in a batch, and texts repeat: "
+        "a batch has 5 of 20 rows, because no text may occur twice in a batch, and texts repeat: "
         "30 rows of 'faq' have 30 different anchors and 3 different positives; "
         "30 rows of 'mail' have 30 different anchors and 2 different positives. ",
     ]

@@ -36,8 +36,11 @@ def test_labels_that_look_right_are_not_doubted(caplog, classes):
     ("classes", "doubt"),
     [
         (NLI | {"-1": 7}, "rows with the label '-1': 7. "),
-        (NLI | {"neutral ": 9}, "differ in blanks or case only are classes of their own: 'neutral', 'neutral '"),
-        (NLI | {"Neutral": 9}, "differ in blanks or case only are classes of their own: 'neutral', 'Neutral'"),
+        (
+            NLI | {"neutral ": 9},
+            "differ only in blanks or case are learned as different classes: 'neutral', 'neutral '",
+        ),
+        (NLI | {"Neutral": 9}, "differ only in blanks or case are learned as different classes: 'neutral', 'Neutral'"),
         (NLI | {"2": 9}, "some labels are numbers and some are words, such as '2' and 'contradiction'"),
         ({f"id {n}": 9 for n in range(5)}, "5 classes are many for 45 rows"),
     ],

@@ -189,10 +189,8 @@ def test_names_that_a_file_has_for_its_labels_are_told(tmp_path, caplog):
     datasets.Dataset.from_dict(rows, features=datasets.Features(features)).to_parquet(path)
     found = open_rows(Source(path=path, columns={"label": "gold"}), "softmax", tmp_path / "cache")
     assert found.labels == ("0", "1"), "what is trained stays as it is"
-    assert (
-        "rows.parquet: the file names the numbers of 'gold', but softmax learns the numbers: 0 is 'yes', 1 is 'no'"
-        in (caplog.text)
-    )
+    named = "rows.parquet: the file has names for the numbers in 'gold', but softmax learns the numbers: "
+    assert f"{named}0 is 'yes', 1 is 'no'" in caplog.text
     caplog.clear()
     open_rows(Source(path=path, columns={"label": "gold"}), "contrastive", tmp_path / "cache")
     assert not caplog.records
@@ -354,7 +352,7 @@ def test_a_negative_that_is_the_positive_of_its_row_is_told(tmp_path, caplog, ob
     rows = [{**PAIR, one: text if objective == "triplet" else ["m", text]} for text in texts]
     path = write(tmp_path / "rows.jsonl", rows)
     assert read(path, objective) == rows
-    assert "rows.jsonl: rows with a negative that is their positive: 2, the first is row 2. " in caplog.text
+    assert "rows.jsonl: rows whose positive is also a negative: 2, the first is row 2. " in caplog.text
     assert len(caplog.records) == 1
     caplog.clear()
     read(write(path, rows[::2]), objective)

@@ -113,7 +113,7 @@ WRONG = {
     ),
     "an objective of a dataset": (
         changed(data=[{"path": "rows.jsonl"}, {"path": "more.jsonl", "objective": {"name": "triplet"}}]),
-        r"data\.1\.objective: is not known; all datasets of a run share its objective; train on the others in a second",
+        r"data\.1\.objective: is not known; all datasets of a run share its objective; for another objective, start",
     ),
     "an objective without a name": (changed(objective={"scale": 3}), r"run\.yaml: objective: name is missing"),
     "an option of another objective": (

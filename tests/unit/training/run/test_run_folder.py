@@ -90,7 +90,7 @@ def refusal(request, tmp_path):
 
 
 ANOTHER = "with another configuration: "
-AGAIN = "; restore this value to go on with it, choose another folder, or delete it"
+AGAIN = "; restore this value to continue this run, choose another folder, or delete it"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_refusal_names_several_changes_and_counts_the_rest(refusal):
     schedule = {"steps": 40, "seed": 1, "warmup": 0, "log_every": 1, "decay": "cosine"}
     told = refusal(schedule=schedule, batches={"size": 8}, max_tokens=9)
     assert "max_tokens was null and is 9, batches.size was 64 and is 8, schedule.steps was null" in told
-    assert told.endswith(", and 2 more; restore these values to go on with it, choose another folder, or delete it")
+    assert told.endswith(", and 2 more; restore these values to continue this run, choose another folder, or delete it")
 
 
 @pytest.mark.parametrize("refusal", ["files"], indirect=True)
@@ -124,7 +124,7 @@ def test_a_refusal_names_the_files_that_have_changed(refusal, tmp_path):
         f"{tmp_path / name}.jsonl ({field})" for name, field in (("rows", "data.0.path"), ("dev", "evaluation.pairs"))
     )
     (tmp_path / "rows.jsonl").write_text('{"anchor": "a", "positive": "another"}\n')
-    again = " to go on with it, choose another folder, or delete it"
+    again = " to continue this run, choose another folder, or delete it"
     assert refusal() == f"of this configuration, but {rows} has changed since; restore the file{again}"
     (tmp_path / "dev.jsonl").write_text('{"anchor": "a", "positive": "another"}\n')
     assert refusal() == f"of this configuration, but {rows}, {dev} have changed since; restore the files{again}"
@@ -136,7 +136,7 @@ def test_a_refusal_names_data_that_has_changed(refusal, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"anchor": "a", "positive": "another"}\n')
     assert refusal() == (
         "of this configuration, but a file of its data, of its evaluation or of its model has changed since; restore "
-        "the file to go on with it, choose another folder, or delete it"
+        "the file to continue this run, choose another folder, or delete it"
     )
     (tmp_path / "run" / "twinvec.json").write_text("{}")
     assert refusal().endswith("has changed since; choose another folder, or delete it"), "the run has finished"

@@ -442,7 +442,7 @@ def test_prompts_that_training_does_not_use_are_told(run, tmp_path, caplog):
     run(PAIRS, "one", prompts={"query": QUERY, "document": DOCUMENT, "any": QUERY}, **settings)
     assert "prompts" not in caplog.text
     run(PAIRS, "two", prompts={"querry": QUERY, "passage": DOCUMENT}, **settings)
-    assert "prompts: training does not use 'passage', 'querry'; its prompts are 'query', 'document'" in caplog.text
+    assert "prompts: training does not use 'passage', 'querry'; it uses 'query', 'document'" in caplog.text
     assert Encoder(tmp_path / "two").prompts["passage"] == DOCUMENT
 
 
@@ -609,7 +609,7 @@ def test_several_datasets_in_a_batch_with_weights(run, tmp_path):
     [
         ({"max_tokens": 600}, "max_tokens is 600, but the model has 66 positions"),
         ({"matryoshka": [64]}, "64 is more than the model's 32 dimensions"),
-        ({"lora": {"targets": ["query", "nowhere"]}}, "lora: the model has no layer 'nowhere'"),
+        ({"lora": {"targets": ["query", "nowhere"]}}, "lora.targets: the model has no layer 'nowhere'"),
         ({"lora": {"targets": ["LayerNorm"]}}, "lora: .* not supported"),
     ],
 )
@@ -621,9 +621,9 @@ def test_what_the_model_cannot_do_is_refused(run, settings, message):
 @pytest.mark.parametrize("settings", [BI_ENCODER, CROSS_ENCODER], ids=["bi-encoder", "cross-encoder"])
 def test_a_limit_below_that_of_the_base_is_told(run, tmp_path, tiny_model, settings, caplog):
     model, rows = str(tiny_model("bert")), [{**row, "negatives": ["nothing"]} for row in PAIRS]
-    message = "the trained model will read 20 tokens of a text"
+    message = "the trained model will truncate texts to 20 tokens"
     run(rows, "short", model=model, max_tokens=20, **settings, schedule={"steps": 1})
-    assert f"{message}; {model}, its base, reads {LONGEST['bert']}" in caplog.text
+    assert f"{message}; its base model, {model}, reads {LONGEST['bert']} tokens" in caplog.text
     caplog.clear()
     run(rows, "long", model=model, max_tokens=LONGEST["bert"], **settings, schedule={"steps": 1})
     assert "its base" not in caplog.text
