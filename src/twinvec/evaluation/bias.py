@@ -211,7 +211,9 @@ def _read_winobias(folder: Path, kind: str, split: str) -> list[_Pair | None]:
         for path in paths
     )
     if len(pro) != len(anti) or not pro:
-        raise InputError(f"{paths[0]}: {len(pro)} lines, {paths[1].name} has {len(anti)}; lines must come in pairs")
+        raise InputError(
+            f"{paths[0]}: has {len(pro)} lines, but {paths[1].name} has {len(anti)}; expected as many, in the same order"
+        )
     for place, line in (*pro, *anti):
         if not re.match(r"\d+ ", line) or not _pronouns(line):
             raise InputError(f"{place}: expected a number and a sentence with a gendered pronoun in [ ]")

@@ -93,7 +93,7 @@ def measure_ir(
     depth: int = 0,
     resamples: int = RESAMPLES,
 ) -> IrResult:
-    """Measure a run, such as one from a file, by the judgements of ``data``; ``depth`` is as for ``evaluate_ir``."""
+    """Measure a run, such as one from a file, by the judgements of ``data``; ``depth`` as in ``evaluate_ir``."""
     cut = without_own(run, data, max(depth, deepest(measures)))
     return as_result(measure_run(cut, data.qrels, measures), cut, data, resamples=resamples)
 
@@ -164,7 +164,7 @@ def run_of_rows(data: BeirSet, scores: Any, rows: Any) -> dict[str, dict[str, fl
 
 
 def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:
-    """Return hits as a run in the same order: a score that is not below the one before is lowered just below it."""
+    """Return hits as a run in the same order: a score that is not below the previous score is lowered just below it."""
     run: dict[str, dict[str, float]] = {}
     for query, hits in found.items():
         scores: dict[str, float] = {}

@@ -78,7 +78,7 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
 
 
 def deepest(measures: Sequence[str]) -> int:
-    """Return the largest k of measures; raise ConfigurationError if one is unknown or none is named."""
+    """Return the largest k of measures; raise ConfigurationError if a measure is unknown, or no measure is named."""
     if not measures:
         raise ConfigurationError(f"no measure is named; the default is {', '.join(MEASURES)}")
     return max(map(cutoff, measures))
@@ -144,5 +144,5 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
 
 
 def import_ir_measures() -> Any:
-    """Import ir_measures; errors as for ``import_extra``."""
+    """Import ir_measures; errors are those of ``import_extra``."""
     return import_extra("ir_measures", "eval", "measuring retrieval")

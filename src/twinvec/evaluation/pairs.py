@@ -31,7 +31,7 @@ class LabelledPairs:
 
 @dataclass(frozen=True, slots=True)
 class Triplets:
-    """Anchors, each with a text that should be nearer and one that should be farther."""
+    """Anchors, each with a positive, which should be nearer, and a negative, which should be farther."""
 
     name: str
     anchors: list[str]
@@ -90,7 +90,7 @@ def evaluate_pairs(
     rise, hits, levels = sklearn.roc_curve(data.labels, cosines, drop_intermediate=False)
     positives = float(data.labels.sum())
     negatives = len(data.labels) - positives
-    accuracy = (hits * positives + (1 - rise) * negatives)[1:] / len(data.labels)  # [0] is a threshold of infinity
+    accuracy = (hits * positives + (1 - rise) * negatives)[1:] / len(data.labels)  # the first threshold is infinity
     precision, recall, thresholds = sklearn.precision_recall_curve(data.labels, cosines)
     f1 = (2 * precision * recall / np.maximum(precision + recall, 1e-12))[:-1]
     bounds = interval(cosines, data.labels, statistic=_average_precision, resamples=resamples)
@@ -147,5 +147,5 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def import_sklearn_metrics() -> Any:
-    """Import sklearn.metrics; errors as for ``import_extra``."""
+    """Import sklearn.metrics; errors are those of ``import_extra``."""
     return import_extra("sklearn.metrics", "eval", "judging labelled pairs")

@@ -19,7 +19,7 @@ from twinvec.retrieval.retrieve_rerank import rerank_many
 
 @dataclass(frozen=True)
 class Reranked:
-    """The measures of the new order, and the gain of the first measure, which is None for a single query."""
+    """The measures of the new order, and the gain of the first measure (None for a single query)."""
 
     result: IrResult
     gain: PairedTest | None

@@ -30,7 +30,7 @@ NEIGHBOURS = 10
 """Number of exact nearest neighbours that an index, or a form of stored vectors, should find."""
 
 TIMED = 30
-"""Largest number of searches with a reranker to time one by one."""
+"""Largest number of searches with a reranker that are timed, one by one."""
 
 INDEXES: Mapping[str, Mapping[str, Any]] = {
     "float32": {"quantization": "none", "m": 16, "ef_construct": 100},

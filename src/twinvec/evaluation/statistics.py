@@ -32,7 +32,7 @@ MOST_ERROR = 0.2
 """Largest error rate of ``assured_gains``, from a hundred items on."""
 
 _SAMPLES = 999
-_NUMBERS_AT_ONCE = 1 << 21  # 16 MB
+_NUMBERS_AT_ONCE = 1 << 21  # numbers, 16 MB
 _LEAST_VARIANCE = 1e-9  # share of the mean square: equal gains for all queries then do not divide by 0
 
 
@@ -146,7 +146,7 @@ def assured_gains(gains_SN: Values) -> Values:
     squares_S = np.mean(gains_SN**2, axis=1)
     means_S = gains_SN.mean(axis=1)
     errors_S = _standard_errors(means_S, squares_S, count)
-    worst = -np.sqrt(2 * np.log(np.log(max(count, 3))))  # Hansen's threshold
+    worst = -np.sqrt(2 * np.log(np.log(max(count, 3))))  # Hansen's threshold for a clear loser
     possible_S = means_S > worst * errors_S
     assured_S = np.full(len(gains_SN), -np.inf)
     if possible_S.any():
@@ -163,7 +163,7 @@ def _batch(samples: tuple[Values, ...]) -> int:
 
 
 def import_scipy_stats() -> Any:
-    """Import scipy.stats; errors as for ``import_extra``.
+    """Import scipy.stats; errors are those of ``import_extra``.
 
     Long work that ends with an interval calls this function first, so that a missing scipy is reported before the work.
     """

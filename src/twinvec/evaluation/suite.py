@@ -88,7 +88,7 @@ def load_tasks(
     candidates: int = Tasks.candidates,
     corpus_optional: bool = False,
 ) -> Tasks:
-    """Read the files of all ``Tasks`` before anything is encoded; ``corpus_optional`` is as for ``load_beir``.
+    """Read the files of all ``Tasks`` before anything is encoded; ``corpus_optional`` goes to ``load_beir``.
 
     Raises InputError for an unusable file, ConfigurationError for an unknown measure, and MissingExtraError for a
     package that is not installed.
@@ -164,7 +164,7 @@ def _means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> SystemResults:
-    """Measure a system on all tasks; raise what ``prepare`` raises, and ModelError if the model does not load."""
+    """Measure a system on all tasks; errors are those of ``prepare``, and ModelError if the model does not load."""
     return prepare(system, tasks, resamples=resamples, progress=progress)()
 
 

@@ -41,7 +41,7 @@ FEEDBACK_WORDS = (0.5, 1.0, 2.0)
 PSEUDO_DOCUMENTS = 2000
 PLAIN = Setting("hybrid")
 
-_TIMED = 10  # searches, for the milliseconds of a setting
+_TIMED = 10  # searches that are timed for each setting
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def tune_by_documents(
     data = pseudo_queries(collection.get([ids[row] for row in chosen]), least=2 * FOLDS)
     encoder = collection.encoder
     index = MemoryIndex(encoder)
-    with unreported_truncations():  # expected: a search compares the beginnings of long documents
+    with unreported_truncations():  # truncation is normal: a search compares the beginnings of long documents
         index.add(data.documents, progress=progress)
     measured = measure_settings(index, data, None, measure, progress=progress)
     found = tuned(measured, measure, resamples=resamples, pseudo=True)
@@ -145,7 +145,7 @@ def tune_by_documents(
 def measure_settings(
     retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str, *, progress: bool = False
 ) -> dict[Setting, Values]:
-    """Return setting -> the measure for each query; errors are as for ``tune``."""
+    """Return setting -> the measure for each query; errors are those of ``tune``."""
     depth = max(*CANDIDATE_COUNTS, cutoff(measure))
     if len(data.qrels) < 2 * FOLDS:
         raise InputError(
@@ -173,7 +173,7 @@ def measure_settings(
 
 
 def first_stages(*, feedback: bool) -> list[Setting]:
-    """Return all settings without MaxSim, the plainest first: of equally good settings the first is chosen."""
+    """Return all settings without MaxSim, the plainest first, because the first of equally good settings is chosen."""
     stages = [Setting("dense"), Setting("sparse"), *(Setting("hybrid", words) for words in WORDS)]
     if feedback:
         for count in FEEDBACK_COUNTS:
@@ -189,7 +189,7 @@ def _milliseconds(retriever: Any, setting: Setting, data: BeirSet, encoder: Enco
     for each in dict.fromkeys((PLAIN, setting)):
         stages = retriever
         if each.mix:
-            own = getattr(retriever, "maxsim", None)  # of a collection, which may have stored token states
+            own = getattr(retriever, "maxsim", None)  # a collection's own reranker, which may use stored token states
             assert encoder is not None
             reranker = MaxSimReranker(encoder, mix=each.mix) if own is None else own(mix=each.mix)
             stages = RetrieveRerank(retriever, reranker, each.candidates)
@@ -206,7 +206,7 @@ def _maxsim(
     union = {
         query: list({hit.text: hit for found in stages for hit in found[query]}.values()) for query in data.queries
     }
-    with unreported_truncations():  # expected: a search compares the beginnings of long documents
+    with unreported_truncations():  # truncation is normal: a search compares the beginnings of long documents
         reranked = rerank_all(MaxSimReranker(encoder, mix=1.0), data, union, progress=progress)
     return {query: {hit.text: hit.scores[MaxSimReranker.stage] for hit in hits} for query, hits in reranked.items()}
 

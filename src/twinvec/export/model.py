@@ -299,7 +299,7 @@ def _temporary_folder(output: Path) -> Iterator[Path]:
         with exclusive_lock(home / f"{name}.lock", busy):
             if output.is_dir() != exists:  # another export has made the output meanwhile, which has another lock
                 raise ConfigurationError(busy)
-            for left_over in home.glob(f"{prefix}*/"):  # of a killed export
+            for left_over in home.glob(f"{prefix}*/"):  # left by a killed export
                 shutil.rmtree(left_over, ignore_errors=True)
             with tempfile.TemporaryDirectory(dir=home, prefix=prefix, ignore_cleanup_errors=True) as folder:
                 yield Path(folder)

@@ -45,7 +45,7 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
             model = shared_core().read_model(graph)
             names = [port.any_name for port in model.inputs]
         else:
-            import_onnxruntime().set_default_logger_severity(ERRORS_ONLY)  # of the sessions that NNCF opens
+            import_onnxruntime().set_default_logger_severity(ERRORS_ONLY)  # for the sessions that NNCF opens
             model = import_onnx().load(graph)
             names = [port.name for port in model.graph.input]
         with progress_bar("Quantising", None, ""), contextlib.redirect_stdout(io.StringIO()):  # hides NNCF's own bars
@@ -107,9 +107,9 @@ def top_overlap(exact_QN: FloatArray, found_QN: FloatArray) -> float:
 
 
 def import_nncf() -> Any:
-    """Import nncf; errors as for ``import_extra``."""
+    """Import nncf; errors are those of ``import_extra``."""
     telemetry.switch_off()
     with telemetry.switched_off():  # nncf imports OpenVINO
         nncf = import_extra("nncf", "export", "an int8 export")
-    logging.getLogger("nncf").setLevel(logging.ERROR)  # nncf's own function would change others' handlers
+    logging.getLogger("nncf").setLevel(logging.ERROR)  # nncf's own function would change the handlers of other loggers
     return nncf

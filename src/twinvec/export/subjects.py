@@ -47,7 +47,7 @@ class EncoderSubject:
         self._exact_vectors: dict[tuple[str, str], FloatArray] = {}
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """Return one input for each text, every other one cut to a query, and probes of all kinds, for wide ranges."""
+        """Return one input for each text, every other text cut to a query, and probes, which widen the ranges."""
         tokenizer, prompts = self.model.tokenizer, self.model.spec.prompts
         query, document = prompts["query"], prompts["document"]
         inputs = [f"{query}{_beginning(text)}" if row % 2 else f"{document}{text}" for row, text in enumerate(texts)]
@@ -62,7 +62,9 @@ class EncoderSubject:
         spec = self.model.spec
         default = spec.default_prompt or ""
         prompts = {"": "", **spec.prompts}
-        names = {prompts[name]: name for name in ("", default, "query", "document")}.values()  # equal prompts once
+        names = {
+            prompts[name]: name for name in ("", default, "query", "document")
+        }.values()  # equal prompts need one pass
         whole_ND = np.concatenate([self._exact(copy, runtime, texts, name) for name in names])
         normalised = unit if spec.normalizes else np.asarray
         truncated = {ranges_key(dim): normalised(whole_ND[:, :dim]) for dim in dims}
@@ -104,7 +106,7 @@ class CrossEncoderSubject:
         self.model = model
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """Return pairs of a text's beginning with the text itself and with the next one, in turn."""
+        """Return pairs to calibrate on: the beginning of a text and, in turn, the text itself or the next text."""
         tokenizer = self.model.tokenizer
         neighbours = pairwise([*texts, texts[0]])
         pairs = [(_beginning(text), other if row % 2 else text) for row, (text, other) in enumerate(neighbours)]

@@ -36,7 +36,7 @@ class MaxSimReranker(BatchReranker):
     Args:
         encoder: The encoder that found the candidates, such as an ``Encoder``.
         mix: Weight of MaxSim, from 0 (the order of the stage before) to 1 (MaxSim alone).
-        analyzer: The analysis of words that marks matches in passages; use that of the hits' index. Default: English.
+        analyzer: The word analysis of the hits' index, to mark matches in passages. Default: English.
 
     Raises:
         ConfigurationError: ``mix`` lies outside 0 to 1.
@@ -89,27 +89,27 @@ class MaxSimReranker(BatchReranker):
         return self.with_passages(query, super().rerank(query, hits, limit))
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits of one query, each passage replaced by the best passage of its text by token states.
+        """Return the hits of one query, each passage replaced by the best passage by token states.
 
         Only the first 20 hits with a passage get a new one. Their token states take some 10 ms a text.
         """
         return with_state_passages(query, hits, self.encoder, self._analyzer)
 
     def landmarks(self) -> Calibration | None:
-        """Return the landmarks of MaxSim for the encoder's model; a subclass may return those of its collection."""
+        """Return the landmarks of MaxSim for the encoder's model; a subclass may use its collection's landmarks."""
         return states_calibration(self.encoder)
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
         """Return the MaxSim of each query with each of its hits. A subclass may read stored token states instead."""
         scores = [np.zeros(len(hits), dtype=np.float32) for hits in lists]
-        places: dict[str, list[tuple[int, int]]] = {}  # text -> its places: (query, hit)
+        places: dict[str, list[tuple[int, int]]] = {}  # text -> (query, hit) of each occurrence
         for row, hits in enumerate(lists):
             for column, hit in enumerate(hits):
                 places.setdefault(hit.text, []).append((row, column))
         if not places:
             return scores
         query_states = self.encoder.encode_tokens(queries, prompt="query")
-        texts = list(places)  # in the order of queries, so that a block has few queries with many texts each
+        texts = list(places)  # in the order of queries, so that the texts of a block belong to few queries
         with progress_bar("Reranking", len(texts), "texts", shown=progress) as advance:
             for start in range(0, len(texts), _TEXTS_AT_ONCE):
                 block = texts[start : start + _TEXTS_AT_ONCE]

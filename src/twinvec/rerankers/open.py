@@ -9,7 +9,7 @@ from twinvec.retrieval.base import Reranker
 
 
 def open_reranker(model: str = "maxsim", *, encoder: Encoder | None = None, device: str | None = None) -> Reranker:
-    """Open ``"maxsim"``, or the cross-encoder of a folder or hub name; ``device`` and errors are as for ``Encoder``.
+    """Open ``"maxsim"``, or the cross-encoder of a folder or hub name; ``device`` and errors are those of ``Encoder``.
 
     ``encoder`` computes the token states for "maxsim" (default: the default encoder).
     """

@@ -34,7 +34,7 @@ class InfoNCE(Section):
     similarity: Literal["cosine", "dot"] = "cosine"
     symmetric: bool = False
     mask_texts: bool = True
-    """Leave out negatives with the text of the anchor or of one of its positives."""
+    """Leave out negatives that equal the anchor or one of the anchor's positives."""
     false_negative_margin: float | None = None
     """Leave out negatives whose similarity exceeds the positive's by more than this; default: keep all."""
 

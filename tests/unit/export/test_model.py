@@ -356,7 +356,7 @@ def test_ranges_that_make_no_sense(copy, change):
 
 def test_calls_that_cannot_work(source, tmp_path):
     out = tmp_path / "out"
-    with pytest.raises(ConfigurationError, match="calibrated on texts"):
+    with pytest.raises(ConfigurationError, match="needs texts to calibrate on"):
         export_model(source, out, precision="int8")
     with pytest.raises(ConfigurationError, match="precision 'int4' is not one of float32, int8"):
         export_model(source, out, precision="int4")

@@ -348,7 +348,7 @@ def test_pairs_that_cannot_be_read_leave_nothing_behind(twinvec, folder, tiny_mo
         (("--collection", "a", "--path", "store", "--url", "http://localhost:1"), "not both"),
         (("--denoise-above", "0.2"), "needs --denoise"),
         (("--negatives", "0"), "--negatives"),
-        (("--first-rank", "9", "--last-rank", "3"), "first_rank must not exceed last_rank"),
+        (("--first-rank", "9", "--last-rank", "3"), "1 <= first_rank <= last_rank"),
     ],
 )
 def test_mine_refuses_options_that_would_not_be_heard(folder, options, message):

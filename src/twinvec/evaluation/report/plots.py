@@ -165,7 +165,7 @@ def _number(axes: Any, number: int, point: Any, offset: tuple[int, int], **optio
 
 
 def import_matplotlib() -> Any:
-    """Import matplotlib.figure; errors as for ``import_extra``. Long work that ends with a plot calls this first."""
+    """Import matplotlib.figure; errors are those of ``import_extra``. Call this function before long work."""
     return import_extra("matplotlib.figure", "eval", "drawing a plot")
 
 

@@ -1,4 +1,4 @@
-"""The classes that softmax learns, one for each value of the label: their counts, and warnings of doubtful labels."""
+"""The classes that softmax learns, one for each value of the label: counts, and warnings of doubtful labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 _NO_GOLD = "-1"
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_LEAST_ROWS = 10  # of a class, on average
+_LEAST_ROWS = 10  # mean number of rows of a class, below which a warning comes
 _SHOWN = 10
 
 

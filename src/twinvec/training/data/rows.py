@@ -75,7 +75,7 @@ class Rows:
 
 
 class PairRows:
-    """Pairs for a cross-encoder: of a row of "binary", one with label 1, and one with label 0 for each negative.
+    """Pairs for a cross-encoder: a row of "binary" gives one with label 1, and one with label 0 for each negative.
 
     A negative is left out if its text is a positive of the anchor in any row.
     """

@@ -75,7 +75,7 @@ class _TiledInfoNCE(torch.autograd.Function):
         rows = len(anchors_BD)
         positives_B = (anchors_BD * candidates_ND[:rows]).sum(1)
         row_B = torch.full_like(positives_B, float("-inf"))  # the log-sum-exp over the tiles so far
-        column_B = row_B.clone()  # of the reverse direction
+        column_B = row_B.clone()  # log-sum-exp of the reverse direction
         for at in _tiles(rows, len(candidates_ND), options.tile, anchors_BD):
             scores_RC, reverse_RC = _tile_scores(anchors_BD, candidates_ND, positives_B, at, options)
             row_B[at.rows] = row_B[at.rows].logaddexp(scores_RC.logsumexp(dim=1))

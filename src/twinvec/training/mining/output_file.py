@@ -125,7 +125,7 @@ class MinedFile(JobFile):
         return self.add({"found": found, "row": row} for row, found in rows)
 
     def finish(self) -> Iterator[tuple[dict[str, Any], bool]]:
-        """Write all rows to the output file; yield them as they were written."""
+        """Write all rows to the output file; yield each row with its flag, after it is written."""
         with self.final() as final:
             for written in self.pieces():
                 final.write(line_of(written["row"]))

@@ -100,7 +100,7 @@ def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: Ba
     )
     trainer.remove_callback(PrinterCallback)  # it prints to stdout
     for callback in trainer.callback_handler.callbacks:
-        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # not set by the environment
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # unless the environment sets it
             callback.logging_dir = str((folder.path / "runs").absolute())
     trainer.prepare_run(config, RowDataset(parts.rows), plan, parts.measure)
     return trainer

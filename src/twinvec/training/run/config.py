@@ -212,7 +212,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     Raises:
         ConfigurationError: a field is unknown, missing or invalid, or a file, a package or the device is missing.
     """
-    root = Path(root)  # which may be a str, too
+    root = Path(root)  # may be a str
     if not isinstance(values, dict):
         raise ConfigurationError(f"{origin}: expected fields such as 'model' and 'data', got {type(values).__name__}")
     try:
@@ -235,10 +235,10 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
 
 
 def _fault(error: Any) -> str:
-    """Return the name of a field and its fault; the text of a fault of several fields names them itself."""
+    """Return the fault of a field, after the name of the field. A fault of several fields names them in its text."""
     place = [part for part in error["loc"] if part != "[key]"]
     if place[:1] == ["objective"]:
-        del place[1:2]  # the objective's name, by which pydantic has chosen its fields
+        del place[1:2]  # the objective's name, which pydantic puts into the location
     if error["type"] in ("model_type", "model_attributes_type"):
         example = _EXAMPLES.get(place[0], "{NAME: VALUE}")
         return f"{'.'.join(map(str, place))}: expected fields, such as {example}, got {error['input']!r}"
@@ -248,7 +248,7 @@ def _fault(error: Any) -> str:
         return f"{'.'.join(map(str, place))}: {hint}"
     section = f"{place[0]}." if len(place) > 1 else ""
     known = {name: field.removeprefix(section) for name, field in _known_fields(section).items()}
-    if place and known.get(str(place[-1])) == place[-1]:  # a field of another objective
+    if place and known.get(str(place[-1])) == place[-1]:  # the name is right, but belongs to another objective
         known = {}
     return ": ".join(filter(None, [".".join(map(str, place)), field_fault(error, known)]))
 
@@ -285,7 +285,7 @@ def _resolved_model(name: str, root: Path, where: str) -> str:
 
 def _require_file(path: Path, where: str) -> None:
     if path.is_dir():
-        saved = {"dataset_dict.json": "['train']", "dataset_info.json": ""}  # by ``save_to_disk``
+        saved = {"dataset_dict.json": "['train']", "dataset_info.json": ""}  # files that ``save_to_disk`` writes
         split = next((split for name, split in saved.items() if (path / name).is_file()), None)
         remedy = "" if split is None else f"; datasets.load_from_disk(FOLDER){split}.to_parquet(FILE) writes one"
         raise ConfigurationError(f"{where}: {path} is a folder; expected a file ending in {', '.join(FORMATS)}{remedy}")

@@ -252,7 +252,7 @@ class _Watcher(TrainerCallback):
         if self.rows_drawn is not None:
             self.rows_drawn += self.plan.drawn[(state.global_step - 1) % len(self.plan)]
         is_late = world_size() == 1 and time.monotonic() - self.saved_at > _CHECKPOINT_SECONDS
-        if is_late or state.global_step % self.checkpoint_every == 0:  # also between measurements
+        if is_late or state.global_step % self.checkpoint_every == 0:  # the library saves only with measurements
             control.should_save = True
         if control.should_training_stop and not any("loss" in entry for entry in state.log_history):
             control.should_log = True  # the run has fewer steps than log_every
@@ -261,7 +261,9 @@ class _Watcher(TrainerCallback):
         logs: dict[str, float] = more["logs"]
         if not math.isfinite(logs.get("loss", 0.0)):
             raise _diverged("the loss is", state.global_step)
-        first = next((name for name in logs if name.startswith(_SCORE)), "loss")  # it chooses the best checkpoint
+        first = next(
+            (name for name in logs if name.startswith(_SCORE)), "loss"
+        )  # the score that chooses the best checkpoint
         self.figures |= {name.removeprefix(_SCORE): logs[name] for name in ("loss", first) if name in logs}
         self.advance(0, work=0, note=", ".join(f"{name} {value:.4g}" for name, value in self.figures.items()))
 

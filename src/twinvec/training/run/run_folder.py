@@ -205,7 +205,7 @@ def _difference(stored: Any, config: TrainConfig, changed: list[str]) -> tuple[s
 def _changes(old: Any, new: Any, field: str = "") -> Iterator[str]:
     """Yield each field of a configuration that differs. Only the last part of a path is compared: files may move."""
     if isinstance(old, dict) and isinstance(new, dict):
-        another = field == "objective" and old.get("name") != new.get("name")  # its other fields then differ anyway
+        another = field == "objective" and old.get("name") != new.get("name")  # another objective has other fields
         for name in ["name"] if another else {**new, **old}:
             yield from _changes(old.get(name), new.get(name), f"{field}.{name}".removeprefix("."))
     elif field == "data" and isinstance(old, list) and isinstance(new, list):

@@ -43,12 +43,12 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     """
     for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws the model card's plot
         import_extra(package, "train", "training")
-    folder = Path(folder)  # which may be a str, too
+    folder = Path(folder)  # may be a str
     files = file_digests(config)
     run = RunFolder(folder, config, files)
     if run.finished:
         logger.warning("%s: this run has finished already", folder)
-        return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # it may have been moved
+        return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # the folder may have been moved
     with run.with_room(), run.locked() if is_main_process() else nullcontext():
         sources = _open(config, run.checkpoints / "data")
         ready = _Run(config, run, sources)

@@ -196,7 +196,14 @@ def test_the_seed_and_the_epoch_decide():
     assert drawn(1, 2) != drawn(2, 2)
 
 
-@pytest.mark.parametrize(("size", "datasets"), [(1, 2), (8, 3), (8, 0)])
-def test_impossible_batches_are_refused(size, datasets):
-    with pytest.raises(ConfigurationError, match="cannot draw"):
+@pytest.mark.parametrize(
+    ("size", "datasets", "message"),
+    [
+        (1, 2, "batch_size must be at least 2, .* got 1"),
+        (8, 3, "datasets must lie between 1 and 2, got 3"),
+        (8, 0, "datasets must lie between 1 and 2, got 0"),
+    ],
+)
+def test_impossible_batches_are_refused(size, datasets, message):
+    with pytest.raises(ConfigurationError, match=message):
         plan(distinct(5, 5), size, datasets=datasets)

@@ -80,5 +80,5 @@ def test_nothing_is_left_out_where_all_texts_differ(excluded):
 
 
 def test_needs_a_positive_for_each_anchor():
-    with pytest.raises(ConfigurationError, match="B anchors"):
+    with pytest.raises(ConfigurationError, match="N >= B"):
         PairTexts(torch.zeros(3, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))

@@ -177,8 +177,8 @@ def test_a_memory_index_will_do(tiny_model):
     ("options", "message"),
     [
         ({"negatives": 0}, "negatives must be at least 1, got 0"),
-        ({"first_rank": 0}, "first_rank <= last_rank.* got 0 and 50"),
-        ({"first_rank": 5, "last_rank": 4}, "first_rank <= last_rank.* got 5 and 4"),
+        ({"first_rank": 0}, "first_rank <= last_rank, got first_rank 0 and last_rank 50"),
+        ({"first_rank": 5, "last_rank": 4}, "first_rank <= last_rank, got first_rank 5 and last_rank 4"),
         ({"margin": float("nan")}, "margin must be a finite number, got nan"),
         ({"denoise_above": float("inf")}, "denoise_above must be a finite number, got inf"),
     ],
@@ -337,7 +337,7 @@ def test_a_chunk_of_mostly_the_words_of_a_positive_that_is_not_found_is_no_negat
 def test_positives_that_are_not_found_in_a_collection_are_told(source, tmp_path, caplog, tiny_model):
     mine_file(MiningJob(source, tmp_path / "1.jsonl"), Fixed("cp copies files", "x"))
     assert "the positives of 6 of 7 rows were not found" in caplog.text
-    assert "cut the positives as the collection cuts" in caplog.text
+    assert "Split the positives as the collection splits" in caplog.text
     caplog.clear()
     index = DenseIndex(Encoder(tiny_model("bert")), source, tmp_path / "vectors.npy")
     assert mine_file(MiningJob(source, tmp_path / "2.jsonl", MiningOptions(last_rank=1)), index).unfound

@@ -483,7 +483,7 @@ def test_another_pooling_keeps_what_it_does_with_prompts(run, tmp_path):
 def test_a_pooling_of_another_size_does_not_go_with_a_dense_layer(run, tmp_path):
     base = str(build(tmp_path / "base", "bert", pooling=("mean", "cls"), dense=[(8, "Tanh")]))
     with pytest.raises(
-        ConfigurationError, match="pooling: 'cls' gives 32 values, but the model's dense layer takes 64"
+        ConfigurationError, match="pooling: 'cls' gives 32 values, but the model's dense layer takes the 64"
     ):
         run(PAIRS, model=base, objective={"name": "info_nce"}, pooling="cls")
 
