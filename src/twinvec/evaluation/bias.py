@@ -212,7 +212,7 @@ def _read_winobias(folder: Path, kind: str, split: str) -> list[_Pair | None]:
     )
     if len(pro) != len(anti) or not pro:
         raise InputError(
-            f"{paths[0]}: has {len(pro)} lines, but {paths[1].name} has {len(anti)}; expected as many, in the same order"
+            f"{paths[0]}: has {len(pro)} lines, but {paths[1].name} has {len(anti)}; expected equal numbers"
         )
     for place, line in (*pro, *anti):
         if not re.match(r"\d+ ", line) or not _pronouns(line):

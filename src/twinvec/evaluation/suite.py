@@ -280,7 +280,7 @@ def _read_run(system: str, tasks: Tasks) -> dict[str, dict[str, float]]:
     known = {document.id for document in data.documents}
     unknown = next((each for hits in run.values() for each in hits if each not in known), None)
     if unknown is not None:
-        raise InputError(f"{system}: the document {unknown!r} is not among those of {name}")
+        raise InputError(f"{system}: the document {unknown!r} is not a document of {name}")
     return run
 
 

@@ -121,7 +121,7 @@ def test_a_kind_of_winobias_needs_two_pairs(write, kept):
 @pytest.mark.parametrize(
     ("anti", "said"),
     [
-        (ANTI[:2], "has 3 lines, but anti_stereotyped_type1.txt.dev has 2; expected as many"),
+        (ANTI[:2], "has 3 lines, but anti_stereotyped_type1.txt.dev has 2; expected equal numbers"),
         (["no number [she]", *ANTI[1:]], "anti_stereotyped_type1.txt.dev:1: expected a number and a sentence"),
         (["", "1 nobody here", *ANTI[1:]], "anti_stereotyped_type1.txt.dev:2: expected a number and a sentence"),
         (["1 nobody here", *ANTI[1:]], "anti_stereotyped_type1.txt.dev:1: expected a number and a sentence"),

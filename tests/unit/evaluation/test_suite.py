@@ -47,7 +47,7 @@ def test_a_run_of_another_tool_is_a_system(write, beir):
     with pytest.raises(ConfigurationError, match="a run is of one retrieval set"):
         evaluate(f"run:{run}", load_tasks(sts=[write("s.tsv", STS)]))
     strange = write("strange.trec", "q1 Q0 mars 1 2.5 x\n")
-    with pytest.raises(InputError, match=r"strange.trec: the document 'mars' is not among those of small"):
+    with pytest.raises(InputError, match=r"strange.trec: the document 'mars' is not a document of small"):
         evaluate(f"run:{strange}", tasks)
     with pytest.raises(InputError, match=r"bad.trec:1: 5 fields, expected 6"):
         evaluate(f"run:{write('bad.trec', 'q1 Q0 moon 1 2.5')}", tasks)
