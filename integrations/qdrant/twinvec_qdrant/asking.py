@@ -190,7 +190,7 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
 
 
 def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, ...]:
-    """Return a tuple with the id of the document that a query names, or an empty one; ids are compared, not texts."""
+    """Return the id of the document that a query names, in a tuple, which is empty if it names none."""
     from twinvec_qdrant.ingest.reading.files import NAMED_SUFFIXES
 
     if not named_ids(text, (), ()):
@@ -307,7 +307,7 @@ def delete_documents(
         FilterError: the filter is invalid, or every document satisfies it.
         ConfigurationError: as for ``Collection.find``.
     """
-    from twinvec.retrieval.filters import matches_all, parse_filter  # a search by a server does not need it
+    from twinvec.retrieval.filters import matches_all, parse_filter  # late: a search by a server does not need it
 
     if filter is not None and matches_all(parse_filter(filter)):
         raise FilterError(

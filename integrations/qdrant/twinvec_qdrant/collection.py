@@ -92,7 +92,7 @@ class Collection:
         self._catalog = Catalog(backend, weights or BM25Weights(backend, description))
         self._serving = Serving(self._catalog, description, encoder, follows=not candidate)
         self._model = ""  # set when the collection is closed, for ``repr``
-        self._pace: tuple[SpaceEncoder, Pace] | None = None  # for ``write_part``
+        self._pace: tuple[SpaceEncoder, Pace] | None = None  # of ``write_part``, which keeps it between calls
 
     @classmethod
     def open(
@@ -701,7 +701,7 @@ class Collection:
         payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
         chunking: ChunkSettings | None = None,
     ) -> IndexReport:
-        """Build the index of the vectors and the indexes of payload keys now, and measure the former.
+        """Build the index of the vectors and the indexes of payload keys now; measure the recall of the vectors' index.
 
         An ingest of many chunks builds the index of the vectors by itself. Searches continue meanwhile; writers wait.
         An embedded collection needs free disk space of about twice its size. If the vectors are indexed anew, texts are

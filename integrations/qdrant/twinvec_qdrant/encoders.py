@@ -89,7 +89,7 @@ class AsRead(NamedTuple):
 
 
 def as_read(encoder: object, texts: Sequence[str]) -> list[AsRead]:
-    """Return how the encoder reads each document; without a tokenizer, it counts as reading and knowing all of it."""
+    """Return how the encoder reads each document; without a tokenizer, nothing counts as truncated or unknown."""
     tokenizer = getattr(encoder, "tokenizer", None)
     if not isinstance(tokenizer, TextTokenizer):
         return [AsRead(False, False)] * len(texts)
@@ -101,7 +101,7 @@ def as_read(encoder: object, texts: Sequence[str]) -> list[AsRead]:
 def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:
     """Return the encoder as a ``TokenEncoder``; raise ``ConfigurationError`` if it gives no token states."""
     if not isinstance(encoder, TokenEncoder):
-        raise ConfigurationError(f"{encoder!r} has no token states (encode_tokens), which late interaction compares")
+        raise ConfigurationError(f"{encoder!r} gives no token states, which late interaction needs (encode_tokens)")
     return encoder
 
 

@@ -185,15 +185,14 @@ def check_wanted(description: Description, wanted: RequestedSettings, location: 
         )
     if wanted.tenant_key not in (None, description.tenant_key):
         raise ConfigurationError(
-            f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}, which only a new "
-            "collection can change: leave tenant_key out, or ingest into a new collection"
+            f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}, and cannot "
+            "change: leave tenant_key out, or ingest into a new collection"
         )
     check_same_language(description.language, wanted.language, location)
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(
-            f"{location}: {kept}, which only a new collection can change: leave late_interaction out, or ingest into "
-            "a new collection"
+            f"{location}: {kept}, which cannot change: leave late_interaction out, or ingest into a new collection"
         )
     if wanted.encoder is not None:
         check_space(description, wanted.encoder, location)
@@ -203,6 +202,6 @@ def check_same_language(recorded: str, wanted: str, location: str) -> None:
     """Raise ``ConfigurationError`` if a caller requests another language than the recorded one."""
     if wanted not in (DEFAULT_LANGUAGE, recorded):
         raise ConfigurationError(
-            f"{location}: its language is {recorded!r}, not {wanted!r}, which only a new collection can change: leave "
-            "language out, or ingest into a new collection"
+            f"{location}: its language is {recorded!r}, not {wanted!r}, and cannot change: leave language out, or "
+            "ingest into a new collection"
         )

@@ -92,8 +92,8 @@ def taken_over_warning(documents: int, source: str, *, would: bool) -> str:
     counted = "1 document that was" if documents == 1 else f"{documents:,} documents that were"
     done = "would be removed" if would else ("is removed" if documents == 1 else "are removed")
     return (
-        f"{counted} ingested without a source {done}: they belong to the first source that is named, {source!r}, "
-        "which does not bring them; to keep them, ingest without prune"
+        f"{counted} ingested without a source {done}: they belong to the first named source, {source!r}, "
+        "which does not contain them; to keep them, ingest without prune"
     )
 
 

@@ -247,7 +247,7 @@ class Serving:
         return outcome if request.mode != "sparse" else Outcome(outcome.hits, None)
 
     def _known_words(self) -> Steps[Knows]:
-        """Return a test for the words that the served model knows; without the model, it knows none."""
+        """Return a function that says whether the served model knows a word; False if the model cannot be loaded."""
         return known_words((yield from self._reader()))
 
     def _reader(self) -> Steps[SpaceEncoder | None]:

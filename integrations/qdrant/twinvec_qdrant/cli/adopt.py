@@ -56,11 +56,16 @@ def adopt_command(
     to_url: Annotated[str | None, typer.Option(help="Copy the documents into a collection of this server.")] = None,
     to_collection: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of the copy, if need be on the same server. Default: the same."),
+        typer.Option(
+            metavar="NAME",
+            help="Name of the copy; copies to the same server without --to-path and --to-url. Default: the same name.",
+        ),
     ] = None,
     document_prompt: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Prompt before the encoded documents; '' for none. Default: the model's."),
+        typer.Option(
+            metavar="TEXT", help="Prompt that documents were encoded with; '' for none. Default: the model's."
+        ),
     ] = None,
     text_key: Annotated[
         str | None,

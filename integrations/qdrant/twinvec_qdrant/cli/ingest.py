@@ -204,7 +204,7 @@ def ingest_command(
 
 @contextmanager
 def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, Any]]:
-    """Start Ray if --ray is given, and yield the argument ``helpers`` of ``Collection.ingest``, else nothing.
+    """With --ray, start Ray and yield the argument ``helpers`` of ``Collection.ingest``; else yield no argument.
 
     Raises:
         ConfigurationError: another process serves the store; no Ray cluster was started.

@@ -207,8 +207,8 @@ def reindex_command(
     with an index. If the only options are for payload keys or for chunks, the vectors' index stays as it is. Otherwise,
     files of a collection of an older version are read by the newest version at the next ingest or "twinvec update".
 
-    --cut-code, --pages and --surroundings apply from the next ingest or "twinvec update" on. It cuts the documents
-    again whose chunks change, and encodes changed chunks.
+    --cut-code, --pages and --surroundings apply from the next ingest or "twinvec update" on. That run
+    cuts documents again if their chunks change, and encodes the changed chunks.
 
     \b
     twinvec reindex --collection docs --quantization int8

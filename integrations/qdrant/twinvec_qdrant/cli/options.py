@@ -235,7 +235,9 @@ def show_not_ingested(report: IngestReport) -> None:
     for kind, found in (("failed", report.failures), ("empty", report.empties)):
         firsts: dict[str, tuple[str, str]] = {}
         for each in found:
-            firsts.setdefault(re.sub(r"'[^']*'|\d+", "", each[1]), each)  # names and numbers removed
+            firsts.setdefault(
+                re.sub(r"'[^']*'|\d+", "", each[1]), each
+            )  # reasons that differ only in quoted names and numbers count as one
         shown = list(dict.fromkeys([*firsts.values(), *found]))[:_SHOWN]
         for source, reason in shown:
             complain(f"{kind}: {shortened(source)}: {reason}")

@@ -82,7 +82,7 @@ class BM25Weights:
         return self.analyzer.code_share(*self.analyzer.query_terms([query]))
 
     def written(self, texts: Iterable[str]) -> None:
-        """Add the words of chunks that have been written to the vocabulary."""
+        """Add the words of newly written chunks to the vocabulary."""
         if self.analyzer.version > 1:
             self.vocabulary.see(texts, self.analyzer)
 
@@ -105,7 +105,7 @@ class BM25Weights:
         return (yield from self.vocabulary.speller(self.analyzer)) if self.analyzer.version > 1 else None
 
     def changed(self, old: Record | None, new: Record | None) -> None:
-        """Update the totals after a commit, so that the store counts them only once."""
+        """Update the totals after a commit, instead of counting them in the store again."""
         self.vocabulary.changed(len(new.chunks if new else ()) - len(old.chunks if old else ()))
         if self._totals is not None:
             chunks, terms = self._totals

@@ -82,7 +82,7 @@ class Catalog:
         self._intents = Intents(backend)
 
     def records(self, sources: Iterable[str]) -> dict[str, Record]:
-        """Return the records of these sources by source, without those that are not committed."""
+        """Return the records of these sources, by source; uncommitted sources have none."""
         found = self.backend.retrieve([record_id(source) for source in sources])
         return {(record := Record.of_payload(point.payload)).source: record for point in found.values()}
 

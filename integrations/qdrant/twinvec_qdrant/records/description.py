@@ -209,7 +209,7 @@ class Description(Generation):
         return NewCollection(self.dim, stored, self.index, tenant_path(self.tenant_key), self.states_dim)
 
     def switched(self, following: Generation) -> Description:
-        """Return the description with this model as the one in use."""
+        """Return the description after a switch to this model."""
         previous = Generation.model_validate(self.model_dump())
         return self.model_copy(update={**dict(following), "next": None, "previous": previous})
 
@@ -300,7 +300,8 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
     then_PD = np.array([probe.vector for probe in description.probes], dtype=np.float32)
     if now_PD.shape != then_PD.shape:
         raise SpaceMismatchError(
-            f"{location}: vectors of {then_PD.shape[1]} dimensions; {encoder.name!r} gives {now_PD.shape[1]}"
+            f"{location}: its vectors have {then_PD.shape[1]} dimensions, but {encoder.name!r} gives vectors of "
+            f"{now_PD.shape[1]} dimensions; open the collection with its own model"
         )
     cosines = np.sum(unit(now_PD) * unit(then_PD), axis=1)
     worst = int(np.argmin(cosines))

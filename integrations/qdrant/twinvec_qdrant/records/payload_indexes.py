@@ -80,7 +80,7 @@ class SeenKey:
 
 
 class PayloadIndexing:
-    """Makes the indexes for one writer's documents; ``preferred`` has types by key that win over the first value's."""
+    """Makes the indexes for one writer's documents; ``preferred`` has a type by key, chosen if a value fits."""
 
     def __init__(self, backend: Backend, settings: PayloadIndexes, preferred: Mapping[str, str] | None = None) -> None:
         self._backend = backend

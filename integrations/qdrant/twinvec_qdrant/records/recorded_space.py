@@ -46,7 +46,7 @@ class RecordedSpace:
 
 
 def in_recorded_space(description: Description, encoder: SpaceEncoder) -> SpaceEncoder:
-    """Return the encoder, under the recorded space if one of the two is foreign and their vectors agree."""
+    """Return the encoder; under the recorded space if it or the recorded one is foreign and the vectors agree."""
     is_foreign = isinstance(encoder, ExternalEncoder)
     if not is_foreign and (not description.external or encoder.space == description.space):
         return encoder

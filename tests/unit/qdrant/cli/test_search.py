@@ -497,7 +497,10 @@ def test_a_query_that_the_model_does_not_know_has_passages_by_words(tmp_path, ti
         slow("zip=80331", "'zip' holds texts: write --filter 'zip=\"80331\"'"),
         slow("year=abc", "'year' holds numbers"),
         slow("flag=1", "'flag' holds true or false"),
-        ("nosuchkey=1", "the collection has no index of the key 'nosuchkey'; it has indexes of flag, ok, who.name, year, zip"),
+        (
+            "nosuchkey=1",
+            "the collection has no index of the key 'nosuchkey'; it has indexes of flag, ok, who.name, year, zip",
+        ),
         slow("nosuchkey!=1", ""),  # which all documents satisfy
         slow('zip="1"', ""),
         slow("year>=3000", ""),

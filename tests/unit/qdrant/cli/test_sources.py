@@ -262,11 +262,11 @@ def test_delete_by_filter_asks_first(twinvec, filled, monkeypatch):
 def test_delete_needs_ids_or_a_filter(twinvec, filled):
     neither = twinvec("delete", *filled)
     assert neither.code == 2
-    assert "give one of ids, --filter and --source" in neither.err
+    assert "give one of ID, --filter and --source" in neither.err
     for two in (("README.md", "--filter", "lang=en"), ("README.md", "--source", "guides")):
         both = twinvec("delete", *two, *filled)
         assert both.code == 2
-        assert "give one of ids, --filter and --source" in both.err
+        assert "give one of ID, --filter and --source" in both.err
 
 
 def test_delete_a_source_asks_first(twinvec, filled, monkeypatch):

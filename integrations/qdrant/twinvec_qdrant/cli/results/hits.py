@@ -61,7 +61,7 @@ def rendered(rank: int, shown: ShownHit, *, full: bool, explain: bool) -> Iterat
 
 
 def linked(name: str, file: Path | None) -> Text:
-    """Return a name that links to its file on a terminal with links."""
+    """Return a name with a link to its file, for terminals that show links."""
     from rich.style import Style
     from rich.text import Text
 
@@ -123,7 +123,7 @@ def _marked(text: str, passage: Passage) -> Text:
     """
     from rich.text import Text
 
-    first = text.rfind("\n", 0, passage.start) + 1  # of the line: its type depends on the whole line
+    first = text.rfind("\n", 0, passage.start) + 1  # start of the line, whose type depends on all of it
     before = passage.start - first
     begin = before if text[first : passage.start].strip() else 0
     whole = text[first : passage.end]

@@ -73,7 +73,7 @@ class Places:
         plain = without_escapes(text)
         for read in dict.fromkeys(
             (without_data_uris(plain), plain, without_data_uris(text), text)
-        ):  # as all reading versions do
+        ):  # of each reading version
             at = _only_place(read, with_line_feeds(hit.text[body:]), source, hit)
             found = _only_place(read, passage, source, hit) if at is None else at + len(before)
             if found is not None:
@@ -100,8 +100,8 @@ def _placed(found: FoundHit, places: Places, full: bool) -> ShownHit:
 def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
     """Return the offset of a part of a hit in the text of its file; None if it does not occur exactly once.
 
-    First, the part is searched as whole lines. If these occur several times, or if the part begins or ends within a
-    line, only occurrences below the hit's heading count.
+    Occurrences as whole lines come first. If there are several, or if the part begins or ends within a line, only
+    occurrences below the hit's heading count.
     """
     found = whole_lines(text, part)
     if len(found) != 1:

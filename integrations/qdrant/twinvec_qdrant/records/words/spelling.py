@@ -21,7 +21,7 @@ _SHORTEST = 4
 _LONG = 8
 _MOST_WORDS = 1_000  # different words of a query that are checked
 _WORD = re.compile(r"[^\W\d_]+")
-_SURE = 10  # in a full vocabulary, only words more frequent than this multiple of the rarest correct others
+_SURE = 10  # in a full vocabulary, corrections must be more frequent than the rarest word by this factor
 
 
 class Correction(NamedTuple):
