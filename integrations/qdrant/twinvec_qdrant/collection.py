@@ -305,7 +305,7 @@ class Collection:
         if helpers is None:
             ingestion = Ingestion(self._catalog, description, encoder, given, report, self._serving.refreshed)
         elif given:
-            raise ConfigurationError("vectors cannot be given together with helpers; leave one of them out")
+            raise ConfigurationError("vectors cannot be used together with helpers: leave helpers out")
         else:
             ingestion = led_ingestion(self._catalog, description, encoder, report, self._serving.refreshed, helpers)
         ingestion.run(documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)

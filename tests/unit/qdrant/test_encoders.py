@@ -219,7 +219,7 @@ def test_what_cannot_work_is_refused(place, encoder, monkeypatch):
     wordy = WordEncoder(max_tokens=8)
     with (
         Collection.open("notes", encoder=wordy, **place) as plain,
-        pytest.raises(ConfigurationError, match="has no tok"),
+        pytest.raises(ConfigurationError, match="gives no tok"),
     ):
         plain.maxsim()
 

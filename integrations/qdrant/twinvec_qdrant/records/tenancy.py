@@ -1,4 +1,4 @@
-"""The tenants of one collection: which tenant owns a document, so that an ingest for one tenant spares the others."""
+"""The tenants of one collection: an ingest for one tenant does not change documents of another tenant."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_dry_run_counts_and_writes_nothing(theirs, words):
     assert (report.adopted, report.compared) == (50, 32)
     assert theirs.client.scroll(NAME, limit=99)[0] == before
     with pytest.raises(
-        ConfigurationError, match=r"not a collection of twinvec: adopt it.*twinvec adopt, adopt_collection"
+        ConfigurationError, match=r"not a collection of twinvec; adopt it.*twinvec adopt, adopt_collection"
     ):
         theirs.opened()
 
