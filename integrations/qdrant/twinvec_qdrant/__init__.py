@@ -1,7 +1,7 @@
 """twinvec_qdrant: Qdrant collections bound to their embedding model, embedded or on a server.
 
-Names are loaded when first used: the commands that talk to a process of ``twinvec serve`` need few of them. The imports
-are for type checkers.
+Names are loaded at their first use, because commands that talk to a ``twinvec serve`` process need few of them. The
+imports below are for type checkers.
 """
 
 from __future__ import annotations

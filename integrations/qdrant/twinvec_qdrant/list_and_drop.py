@@ -69,6 +69,6 @@ def drop_collection(
         found = store.descriptions()
         if name not in found:
             raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-        if found[name] or url is not None or client is not None:  # in an embedded store, a damaged one is ours too
+        if found[name] or url is not None or client is not None:  # embedded: also a damaged collection
             check_ours(found[name], store.location)
         store.drop()

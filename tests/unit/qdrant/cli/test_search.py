@@ -151,7 +151,7 @@ def test_a_query_that_is_an_id_is_told_how_to_print_its_document(twinvec, filled
         done = twinvec("search", name, "--mode", "sparse", *options, *filled)
         place = shlex.join(map(str, (*options, *filled)))
         line = f"twinvec show {shlex.quote(name)} {place}"
-        assert done.err == f"twinvec: the query names a document: {line} prints it\n"
+        assert done.err == f"twinvec: the query names a document; show it with: {line}\n"
         assert twinvec(*shlex.split(line)[1:]).code == 0
         printed = twinvec("search", name, "--mode", "sparse", *options, *filled, "--json")
         assert (printed.err, figures(printed)["named"]) == ("", [name])
@@ -350,7 +350,7 @@ def test_a_document_is_opened(twinvec, filled, folder, monkeypatch):
     assert "no program" in done.err
     done = twinvec("show", "r1", "--open", *filled)
     assert "Late fees" in done.out
-    assert "no file on this machine" in done.err
+    assert "not a file on this machine" in done.err
     assert len(opened) == 2
 
 
@@ -497,7 +497,10 @@ def test_a_query_that_the_model_does_not_know_has_passages_by_words(tmp_path, ti
         slow("zip=80331", "'zip' holds texts: write --filter 'zip=\"80331\"'"),
         slow("year=abc", "'year' holds numbers"),
         slow("flag=1", "'flag' holds true or false"),
-        ("nosuchkey=1", "the collection indexes no key 'nosuchkey'; it indexes flag, ok, who.name, year, zip"),
+        (
+            "nosuchkey=1",
+            "the collection has no index of the key 'nosuchkey'; it has indexes of flag, ok, who.name, year, zip",
+        ),
         slow("nosuchkey!=1", ""),  # which all documents satisfy
         slow('zip="1"', ""),
         slow("year>=3000", ""),
