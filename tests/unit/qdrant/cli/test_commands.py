@@ -121,7 +121,7 @@ def test_a_folder_without_documents_makes_no_collection(twinvec, folder, place, 
 
 def test_what_was_done_before_an_error_is_told(twinvec, tmp_path, monkeypatch, tiny):
     monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 2)
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", lambda state: 3600.0)  # more than is waited
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)  # more than is waited
     rows = [{"id": str(row), "text": f"note {row}"} for row in range(9)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with StandIn().running() as server:
@@ -149,7 +149,7 @@ def test_what_was_done_before_an_error_is_told(twinvec, tmp_path, monkeypatch, t
 
 @pytest.mark.slow
 def test_a_server_may_take_longer_to_come_back(twinvec, tmp_path, monkeypatch, tiny):
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", lambda state: 3600.0)
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)  # an hour passes
     (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "a", "text": "tea"}))
     with StandIn().running() as server:
