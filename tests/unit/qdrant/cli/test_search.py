@@ -232,6 +232,15 @@ def test_a_passage_keeps_its_lines_and_sheds_their_common_indentation():
     assert shown(within, text.index("class")) == ["that occur here, and of those that do not"]
 
 
+@pytest.mark.parametrize("source", ["a/values.yaml", "main.go", "Dockerfile", "ci/Dockerfile.prod", "x.SQL"])
+def test_lines_of_a_file_that_is_no_prose_stay_lines(source):
+    text = "Adds the flag of orders.\nALTER TABLE orders"
+    hit = Hit(source, text, 1.0, passage=Passage(text, 0, len(text), ((0, 4),)))
+    for name, expected in ((source, text.split("\n")), ("plan.md", [text.replace("\n", " ")])):
+        shown = rendered(1, ShownHit(FoundHit(hit, name)), full=True, explain=False)
+        assert [line[4:] for line in "\n".join(each.plain for each in shown).split("\n")[1:-1]] == expected
+
+
 def test_a_long_name_is_folded_as_its_passage_is(monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     hit = Hit("name " * 50, "A pump.", 1.0, relevance=0.5)

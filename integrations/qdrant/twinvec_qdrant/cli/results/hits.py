@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from twinvec.cli.terminal import indented
 from twinvec.escaping import CONTROL
 from twinvec.retrieval.base import Hit, Passage, body_start
-from twinvec.retrieval.windows import blocks
+from twinvec.retrieval.windows import Block, blocks
 from twinvec_qdrant.asking import FoundHit
 
 if TYPE_CHECKING:
@@ -22,6 +22,13 @@ _INDENT = 4
 _MATCH = "bold yellow"
 _WORD = re.compile(r"\S+")
 _HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # replacing joiners and soft hyphens would split words
+_LINE = re.compile(r"[^\n]*\S[^\n]*")
+# files of code, settings or records, in which every line stands alone
+_OF_LINES = re.compile(
+    r"(?:^|/)(?:docker|make)file[^/]*$|\.(?:bash|bat|cc?|cfg|cmd|conf|cpp|css?|cts|diff|env|go|gradle|h|hpp|ini|java|jsx?|json|"
+    r"kt|log|lua|mjs|mts|patch|php|pl|properties|ps1|py|rb?|rs|scala|sh|sql|srt|swift|tf|toml|tsx?|vue|xml|ya?ml|zsh)$",
+    re.IGNORECASE,
+)
 _ESCAPES = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 
 
@@ -54,7 +61,7 @@ def rendered(rank: int, shown: ShownHit, *, full: bool, explain: bool) -> Iterat
     scores = "  ".join(f"{stage} {value:.3f}" for stage, value in shown.hit.scores.items())
     if explain and list(shown.hit.scores.values())[-1:] != [shown.hit.score]:
         scores += f"  score {shown.hit.score:.3f}"  # a reranker may have mixed two scores
-    text = _marked(shown.hit.text, passage)
+    text = _marked(shown.hit.text, passage, prose=not _OF_LINES.search(shown.found.source))
     below = [Text(" · ".join(_place(shown)), "dim"), text, Text(scores if explain else "", "dim")]
     yield from (indented(part, _INDENT, _WIDEST) for part in below if part.plain)
     yield Text()
@@ -116,10 +123,11 @@ def _whole(hit: Hit, body: int) -> Passage:
     return Passage(hit.text[body:], body, len(hit.text), matches)
 
 
-def _marked(text: str, passage: Passage) -> Text:
+def _marked(text: str, passage: Passage, *, prose: bool) -> Text:
     """Return a passage of a text with its matches marked.
 
-    Prose is joined into one line; lists, tables and code keep their lines, without their common indentation.
+    If the text has ``prose``, its paragraphs are joined into one line each. Lists, tables and code keep their lines,
+    without their common indentation.
     """
     from rich.text import Text
 
@@ -131,7 +139,7 @@ def _marked(text: str, passage: Passage) -> Text:
     for start, end in passage.matches:
         marked.stylize(_MATCH, before + start, before + end)
     lines: list[tuple[Text, bool]] = []
-    for block in blocks(whole):
+    for block in blocks(whole) if prose else _lines(whole):
         line = marked[max(block.start, begin) : block.end]
         if block.prose:
             line = Text(" ").join(line[word.start() : word.end()] for word in _WORD.finditer(line.plain))
@@ -139,6 +147,11 @@ def _marked(text: str, passage: Passage) -> Text:
         lines.append((line, block.prose))
     common = min((len(line) - len(line.plain.lstrip()) for line, prose in lines if not prose), default=0)
     return Text("\n").join(line if prose else line[common:] for line, prose in lines)
+
+
+def _lines(text: str) -> Iterator[Block]:
+    """Yield each line that is not empty as a block of its own."""
+    return (Block(*line.span(), prose=False) for line in _LINE.finditer(text))
 
 
 def copyable(name: str) -> str:
