@@ -26,6 +26,7 @@ _NAVIGATION = re.compile(
 )
 _CONTENT = ("html", "body", "main", "article", "h1")  # no navigation, whatever is said of them
 _UNSEEN = ("iframe", "noembed", "script", "style")
+_DECLARATION = re.compile(rb"\A<\?xml[^>]*>")  # Beautiful Soup warns of one
 _LISTS = ("ul", "ol", "dl")
 _TERMS = ("dt", "dd")
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")  # how the address of another site begins
@@ -86,8 +87,11 @@ def _parsed(html: bytes, version: int) -> Any:
 
     if version > 4:
         import_extra("lxml", "documents", "reading web pages", "twinvec-qdrant")
-        return BeautifulSoup(html, "lxml", from_encoding="utf-8", huge_tree=True)
-    return BeautifulSoup(html, "html.parser", from_encoding="utf-8" if is_utf_8(html) else None)
+        undeclared = _DECLARATION.sub(b"", html)
+        return BeautifulSoup(undeclared, "lxml", from_encoding="utf-8", huge_tree=True)  # comments above 10 MB, too
+    if is_utf_8(html):
+        return BeautifulSoup(_DECLARATION.sub(b"", html), "html.parser", from_encoding="utf-8")
+    return BeautifulSoup(html, "html.parser")
 
 
 def _change(page: Any, change: Callable[[list[Any]], list[Any]]) -> None:
