@@ -14,6 +14,7 @@ from twinvec_qdrant.cli.results import places
 from twinvec_qdrant.ingest.reading import by_markitdown
 from twinvec_qdrant.ingest.reading.converting import convert
 from twinvec_qdrant.ingest.reading.decoding import decode_page
+from twinvec_qdrant.ingest.reading.mail import read_mail
 from twinvec_qdrant.settings import NEWEST_READING
 
 LONG = 11_000_000
@@ -85,6 +86,23 @@ def test_a_page_that_is_xml_gives_no_warning(version):
 def test_a_long_comment_is_not_text(hidden):
     page = f"<p>Tea</p>{hidden.format('x ' * (LONG // 2))}<h1>Milk</h1>"
     assert convert(page.encode(), ".html") == "Tea\n\n# Milk"
+
+
+def test_a_template_is_text_only_where_browsers_show_it():
+    page = (
+        "<p>Tea</p><template><p>{{name}}</p></template><div><template shadowrootmode=open><p>Milk</p></template></div>"
+    )
+    assert convert(page.encode(), ".html") == "Tea\n\nMilk"
+    assert convert(page.encode(), ".html", 4) == "Tea\n\n{{name}}\n\nMilk"
+
+
+def test_a_letter_with_a_blank_plain_text_is_its_html():
+    parts = "".join(
+        f"--b\nContent-Type: text/{kind}\n\n{text}\n" for kind, text in (("plain", " "), ("html", "<p>Tea"))
+    )
+    letter = f"From: a@example.org\nContent-Type: multipart/alternative; boundary=b\n\n{parts}--b--\n".encode()
+    assert read_mail(letter)[1:3] == ("Tea", True)
+    assert read_mail(letter, 4)[1:3] == (" ", False)
 
 
 class Counted(bytes):

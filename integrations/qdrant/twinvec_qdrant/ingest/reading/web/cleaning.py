@@ -149,7 +149,7 @@ def _shown(child: Any, version: int) -> list[Any]:
     if child.name == "img":
         words = str(child.get("alt") or "")
         return [NavigableString(f" {words} " if words and version > 2 else words)]
-    if version > 4 and child.name in _UNSEEN:
+    if version > 4 and (child.name in _UNSEEN or (child.name == "template" and not child.get("shadowrootmode"))):
         return []
     return _terms(child) if version > 4 and child.name in _TERMS else [child]
 
