@@ -54,10 +54,10 @@ def test_older_versions_decode_pages_and_notebooks_as_markitdown_guesses(suffix,
     assert by_markitdown._guessing.cache_info().currsize == 1
 
 
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_a_notebook_is_in_utf_8(mark):
-    notebook = {"cells": [{"cell_type": "markdown", "source": ["Ã©ÃÂ 日本"]}]}
-    assert convert(mark + json.dumps(notebook, ensure_ascii=False).encode(), ".ipynb") == "Ã©ÃÂ 日本"
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le"])
+def test_a_notebook_is_in_unicode(encoding):
+    notebook = {"cells": [{"cell_type": "markdown", "source": ["x" * 70_000, "Ã©ÃÂ 日本"]}]}
+    assert convert(json.dumps(notebook, ensure_ascii=False).encode(encoding), ".ipynb").endswith("xÃ©ÃÂ 日本")
 
 
 @pytest.mark.parametrize("suffix", [".html", ".epub"])

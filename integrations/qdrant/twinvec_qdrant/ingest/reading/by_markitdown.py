@@ -7,6 +7,7 @@ most conversions. Only older versions of the reading use it: they decode noteboo
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from io import BytesIO
@@ -29,7 +30,7 @@ _CONVERTERS = {
     ".pdf": "PdfConverter",
     ".pptx": "PptxConverter",
 }
-_ENCODINGS = {".htm": "utf-8", ".html": "utf-8", ".ipynb": "utf-8-sig"}
+_DECODED = (".htm", ".html", ".ipynb")  # by the encoding that a converter is told
 _UNESCAPED = {"escape_asterisks": False, "escape_underscores": False}  # names such as a_b are found as they are
 _LINE_END = re.compile(r"\r?\n")
 _BLANK_LINES = re.compile(r"\n{3,}")
@@ -38,18 +39,20 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 def by_markitdown(data: bytes, suffix: str, version: int) -> str:
     """Return the Markdown of a file; ``suffix`` is the ending of its name.
 
-    From version 2 of the reading on, a web page is in UTF-8, and from version 5 on, a notebook is.
+    From version 2 of the reading on, a web page is in UTF-8, and from version 5 on, a notebook is in
+    the encoding in which JSON is: UTF-8, or UTF-16 or UTF-32 by its first bytes.
 
     Errors as for ``load_markitdown``, and what the converter raises.
     """
     package = load_markitdown(suffix)
     options: dict[str, Any] = _UNESCAPED if version > 1 else {}
-    is_guessed = version < (5 if suffix == ".ipynb" else 2) and suffix in _ENCODINGS
+    is_guessed = version < (5 if suffix == ".ipynb" else 2) and suffix in _DECODED
     try:
         if is_guessed:
             info = package.StreamInfo(extension=suffix)
             return str(_guessing(suffix).convert_stream(BytesIO(data), stream_info=info, **options).markdown)
-        info = package.StreamInfo(extension=suffix, charset=_ENCODINGS.get(suffix))
+        encoding = json.detect_encoding(data) if suffix == ".ipynb" else "utf-8"
+        info = package.StreamInfo(extension=suffix, charset=encoding if suffix in _DECODED else None)
         return _without_trailing_blanks(_converter(suffix).convert(BytesIO(data), info, **options).markdown)
     except Exception as error:
         if isinstance(first_reason(error), package.MissingDependencyException):
