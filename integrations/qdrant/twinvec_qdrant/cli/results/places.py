@@ -18,7 +18,7 @@ from twinvec_qdrant.cli.results.hits import ShownHit
 from twinvec_qdrant.ingest.cutting.markdown import is_markdown, located_sections, with_line_feeds
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
-from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES
+from twinvec_qdrant.ingest.reading.web.page_files import ARCHIVES
 from twinvec_qdrant.stored_roots import StoredRoot, owner
 
 RootsOf = Mapping[str, Iterable[StoredRoot]]
@@ -129,7 +129,7 @@ def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
 
 
 def _read(path: Path, encoding: str) -> str | None:
-    """Return the text of a file; ``encoding`` is the encoding that the ingest guessed, "" if no guess was needed."""
+    """Return the text of a file; ``encoding`` is the one in the document's payload: guessed, or from front matter."""
     try:
         if path.stat().st_size > _LARGEST:
             return None
@@ -137,7 +137,7 @@ def _read(path: Path, encoding: str) -> str | None:
         text, guess = decode(data)
     except (OSError, DocumentError):
         return None
-    if guess != encoding:  # an older version guessed differently
+    if guess and guess != encoding:  # an older version may have guessed differently
         with suppress(DocumentError):
             text, _ = decode(data, version=4)
     return with_line_feeds(text)
