@@ -35,6 +35,18 @@ from twinvec.installation import install_line
 class TwinvecError(Exception):
     """The base class: ``except TwinvecError`` catches every error that twinvec raises."""
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> Any:
+        """Let pydantic models, such as the answer of a FastAPI route, hold an error; its JSON is its message."""
+        from pydantic_core import core_schema
+
+        text = core_schema.no_info_plain_validator_function(TwinvecError)
+        return core_schema.json_or_python_schema(
+            json_schema=core_schema.chain_schema([core_schema.str_schema(), text]),
+            python_schema=core_schema.is_instance_schema(cls),
+            serialization=core_schema.to_string_ser_schema(),
+        )
+
 
 class ConfigurationError(TwinvecError, ValueError):
     """An argument or a setting is invalid."""

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
+from typing import Any, Literal, NoReturn, TypeVar, cast
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
+from twinvec.rerankers.maxsim import MaxSimReranker
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_hits, check_limit
 from twinvec.retrieval.documents import Document, as_id, check_ids
@@ -34,7 +35,7 @@ from twinvec_qdrant.maintenance.push import push
 from twinvec_qdrant.maintenance.reindex import reindex
 from twinvec_qdrant.maintenance.verification import verify
 from twinvec_qdrant.opening import RequestedSettings, load_space_encoder, open_in
-from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store
+from twinvec_qdrant.opening_store import GRPC_PORT, AsyncQdrantClient, QdrantClient, StorePlace, find_store
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description
@@ -52,11 +53,6 @@ from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSetting
 from twinvec_qdrant.stored_roots import StoredRoot
 from twinvec_qdrant.stores.base import Backend, closed_error
 from twinvec_qdrant.stores.steps import Steps
-
-if TYPE_CHECKING:
-    from qdrant_client import AsyncQdrantClient, QdrantClient
-
-    from twinvec.rerankers.maxsim import MaxSimReranker
 
 T = TypeVar("T")
 
