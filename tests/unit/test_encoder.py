@@ -447,11 +447,12 @@ def test_similarity_is_the_cosine_of_every_pair(tiny_model):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("a fox", "first: expected vectors, got a str without numbers; encode texts first"),
-        (["a fox", "the old cat"], "first: expected vectors, got a list without numbers; encode texts first"),
-        (None, "first: expected vectors"),
-        ([[1.0, 2.0], [1.0]], "first: expected vectors of 32 numbers"),
+        ("a fox", "first: expected an array of numbers, got a str; encode texts first"),
+        (["a fox", "the old cat"], "first: expected an array of numbers, got a list; encode texts first"),
+        (None, "first: expected an array of numbers"),
+        ([[1.0, 2.0], [1.0]], "first: expected an array of numbers"),
         (np.zeros((2, 32), np.int8), "first: expected float vectors, got int8; Encoder.restore"),
+            (np.zeros((2, 4), np.uint8), "binary codes have no vectors"),
         (np.zeros((2, 31)), "first: vectors of 31 numbers, expected 32"),
         (np.zeros((2, 2, 32)), r"first: expected an array of shape \(n, dim\)"),
         (np.full((1, 32), np.nan), "first: row 0 is not finite"),

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from twinvec.errors import ConfigurationError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
-from twinvec.support.checks import field_fault
+from twinvec.support.checks import field_fault, file_path
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
 from twinvec.training.data.row_files import FORMATS
@@ -172,12 +172,13 @@ _HINTS = {
 """Section and name of a field that is not known -> what there is in its place."""
 
 
-def read_config(path: Path) -> TrainConfig:
+def read_config(path: str | Path) -> TrainConfig:
     """Read and check a YAML file, which may be JSON; relative paths count from its folder.
 
     Raises:
         ConfigurationError: the message names the file and the field.
     """
+    path = file_path(path, "path")
     if path.suffix == ".toml":
         raise ConfigurationError(f"{path}: a training configuration is YAML or JSON, not TOML")
     import_extra("yaml", "train", "reading a training configuration")
