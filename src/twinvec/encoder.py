@@ -62,8 +62,6 @@ class Encoder(TruncationCounter):
     Attributes:
         name: Name that finds the same model again; the name of a hub model includes its commit.
         overrides: The arguments that replace settings of the model. ``name`` and ``overrides`` give the same encoder.
-        dim: Size of the vectors.
-        max_tokens: Longest input in tokens, special tokens included.
         max_text_bytes: Size of the largest text that is not refused.
         space: Hex digest of everything that decides the vectors; see ``twinvec.models.space``.
         truncated: Number of texts truncated so far; a text that occurs several times in a call counts once.
@@ -103,8 +101,6 @@ class Encoder(TruncationCounter):
         self._model = load_encoder(found, read_spec(found.path).override(dim, max_tokens, prompts, default_prompt))
         self._ranges = find_ranges(self._model)
         self.name = found.name
-        self.dim = self._model.spec.dim
-        self.max_tokens = self._model.spec.max_tokens
         self.space = self._model.space
         self._engine: Engine | None = None
         self._loading = threading.Lock()
@@ -120,6 +116,24 @@ class Encoder(TruncationCounter):
 
     def __repr__(self) -> str:
         return f"Encoder({self.name!r}, dim={self.dim}, max_tokens={self.max_tokens}, space={self.space[:12]!r})"
+
+    @property
+    def dim(self) -> int:
+        """Size of the vectors."""
+        return self._model.spec.dim
+
+    @dim.setter
+    def dim(self, value: int) -> NoReturn:
+        raise _fixed("dim", value)
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest input in tokens, special tokens included."""
+        return self._model.spec.max_tokens
+
+    @max_tokens.setter
+    def max_tokens(self, value: int) -> NoReturn:
+        raise _fixed("max_tokens", value)
 
     @property
     def normalizes(self) -> bool:
@@ -364,6 +378,13 @@ class Encoder(TruncationCounter):
         if storage == "binary":
             return to_bits(vectors)
         return vectors if storage is None else vectors.astype(np.float16)
+
+
+def _fixed(name: str, value: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name} of an encoder does not change, since it decides the vectors: make another encoder, "
+        f"Encoder(..., {name}={value!r})"
+    )
 
 
 def _with_prompt(name: str, options: dict[str, Any]) -> dict[str, Any]:

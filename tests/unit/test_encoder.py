@@ -452,7 +452,7 @@ def test_similarity_is_the_cosine_of_every_pair(tiny_model):
         (None, "first: expected an array of numbers"),
         ([[1.0, 2.0], [1.0]], "first: expected an array of numbers"),
         (np.zeros((2, 32), np.int8), "first: expected float vectors, got int8; Encoder.restore"),
-            (np.zeros((2, 4), np.uint8), "binary codes have no vectors"),
+        (np.zeros((2, 4), np.uint8), "binary codes have no vectors"),
         (np.zeros((2, 31)), "first: vectors of 31 numbers, expected 32"),
         (np.zeros((2, 2, 32)), r"first: expected an array of shape \(n, dim\)"),
         (np.full((1, 32), np.nan), "first: row 0 is not finite"),
@@ -480,3 +480,13 @@ def test_a_name_without_its_organisation_is_completed_in_the_error(name, hint):
     with pytest.raises(ModelNotFoundError) as raised:
         Encoder(name)
     assert str(raised.value).endswith(hint)
+
+
+@pytest.mark.parametrize("name", ["dim", "max_tokens"])
+def test_what_decides_the_vectors_does_not_change(tiny_model, name):
+    encoder = Encoder(tiny_model("bert"))
+    before = getattr(encoder, name)
+    with pytest.raises(ConfigurationError, match=rf"make another encoder, Encoder\(..., {name}=8\)"):
+        setattr(encoder, name, 8)
+    assert getattr(encoder, name) == before
+    assert getattr(Encoder(tiny_model("bert"), **{name: 8}), name) == 8

@@ -15,8 +15,8 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
-
 from tools.docs import documented_names
+
 from twinvec import Hit
 from twinvec.errors import StoreBusyError
 from twinvec_qdrant import CollectionHit, CollectionHits, FoundHit

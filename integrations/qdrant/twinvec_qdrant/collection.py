@@ -175,7 +175,7 @@ class Collection:
 
     def __repr__(self) -> str:
         model = self._model or self._serving.current.description.model
-        return f"Collection({self.name!r}, at {self._location!r}, {model=})"
+        return f"Collection({self.name!r}, at {self._location!r}, {model=}{', closed' if self._model else ''})"
 
     def __reduce__(self) -> NoReturn:
         raise ConfigurationError(

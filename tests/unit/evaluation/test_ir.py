@@ -190,7 +190,12 @@ DOCUMENTS = [Document("1", "cats sleep"), Document("2", "the moon")]
         (DOCUMENTS, {"q": "moon"}, {"q": {2: 1}}, "the id of a document must be a string, got 2; write str"),
         (DOCUMENTS, {7: "moon"}, {7: {"2": 1}}, "the id of a query must be a string, got 7; write str"),
         ([Document(2, "moon")], {"q": "moon"}, {"q": {2: 1}}, "the id of a document must be a string, got 2"),
-        (DOCUMENTS, {"q": "moon"}, {"q": {"2": 1.0}}, "the relevance of '2' must be a whole number, such as 1, got 1.0"),
+        (
+            DOCUMENTS,
+            {"q": "moon"},
+            {"q": {"2": 1.0}},
+            "the relevance of '2' must be a whole number, such as 1, got 1.0",
+        ),
         (DOCUMENTS, {"q": "moon"}, {"q": {"2": True}}, "must be a whole number"),
         (DOCUMENTS, {"q": "moon"}, {"q": ["2"]}, "expected a mapping of document ids to relevances"),
         ([("1", "cats")], {"q": "moon"}, {"q": {"1": 1}}, "document 0: expected a Document(id, text)"),
