@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -44,7 +45,15 @@ from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.records.roots import Membership, Roots
 from twinvec_qdrant.records.schema import CHUNKS
-from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, PushReport, VerifyReport, all_failed
+from twinvec_qdrant.report import (
+    IndexReport,
+    IngestReport,
+    MigrationReport,
+    PushReport,
+    VerifyReport,
+    all_failed,
+    failed_warning,
+)
 from twinvec_qdrant.search.nearest_ids import nearest_ids
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import check_diversity
@@ -53,6 +62,8 @@ from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSetting
 from twinvec_qdrant.stored_roots import StoredRoot
 from twinvec_qdrant.stores.base import Backend, closed_error
 from twinvec_qdrant.stores.steps import Steps
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -259,6 +270,7 @@ class Collection:
             dry_run: Report what would be done; encode and write nothing.
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             report: A report to count in, which is returned; it is complete even if the ingest ends with an error.
+                Without one, a warning in the log says how many documents failed, and why the first one did.
             allow_all_failed: Return the report even if every document failed; default: an error, but for ``dry_run``.
             source: Name of the documents' source. The ids of the first source stay as they are. The ids of any other
                 source begin with its name and a colon, so that two sources may hold the same ids. Default: the name
@@ -286,6 +298,7 @@ class Collection:
             check_methods(helpers, ("with_results",), "helpers", "helpers, as twinvec_ray has them")
         check_settings(report, IngestReport, "report")
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
+        told = report is not None  # the caller, who gives a report to read
         report = IngestReport() if report is None else report
         documents, membership = registered(
             self._catalog,
@@ -308,6 +321,8 @@ class Collection:
             self._keep_source_if_filled(membership)
         if report.all_failed and not (dry_run or allow_all_failed):
             raise all_failed(report)
+        if report.failed and not told:
+            logger.warning("%s: %s", self.name, failed_warning(report, would=dry_run))
         if report.chunks and not dry_run:
             if is_due(description, self._catalog.weights.chunks or 0):
                 self._calibrate()

@@ -38,7 +38,7 @@ from twinvec_qdrant.records.description import (
 )
 from twinvec_qdrant.records.payload_indexes import check_requested
 from twinvec_qdrant.records.recorded_space import in_recorded_space
-from twinvec_qdrant.report import AdoptReport
+from twinvec_qdrant.report import AdoptReport, IngestReport
 from twinvec_qdrant.settings import AUTOMATIC, ChunkSettings, PayloadIndexes
 from twinvec_qdrant.stores.points import SPARSE, Point, pages
 
@@ -249,7 +249,8 @@ def _copy(target: Collection, layout: Layout, points: list[Point], report: Adopt
             report.skip(point.id, str(error))
         else:
             documents.append(document)
-    ingested = target.ingest(documents, vectors=vectors, dry_run=dry_run, allow_all_failed=True)
+    ingested = IngestReport()
+    target.ingest(documents, vectors=vectors, dry_run=dry_run, allow_all_failed=True, report=ingested)
     report.adopted += ingested.new + ingested.updated
     report.unchanged += ingested.unchanged
     for source, reason in [*ingested.failures, *ingested.empties]:
