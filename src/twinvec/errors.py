@@ -27,9 +27,22 @@ The module that calls another library raises one of these; the library's error i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from twinvec.installation import install_line
+
+
+class IngestCounts(Protocol):
+    """What an ``IngestError`` tells of its documents: fields of ``twinvec_qdrant.IngestReport``."""
+
+    new: int
+    updated: int
+    unchanged: int
+    failed: int
+    failures: list[tuple[str, str]]
+    empty: int
+    empties: list[tuple[str, str]]
+    warnings: list[str]
 
 
 class TwinvecError(Exception):
@@ -80,7 +93,7 @@ class IngestError(DocumentError):
 
     def __init__(self, message: str, report: Any = None) -> None:
         super().__init__(message)
-        self.report = report
+        self.report: IngestCounts = report
 
     def __reduce__(self) -> tuple[type[IngestError], tuple[str, Any]]:
         return type(self), (str(self), self.report)

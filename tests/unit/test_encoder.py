@@ -482,6 +482,20 @@ def test_a_name_without_its_organisation_is_completed_in_the_error(name, hint):
     assert str(raised.value).endswith(hint)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"prmpt": "query"}, "unknown arguments: prmpt"),
+        ({"storage": "bits"}, "storage 'bits' is not one of"),
+        ({"prompt": "absent"}, "the model has no prompt 'absent'"),
+        ({"storage": "int8"}, "int8 storage needs the value range"),
+    ],
+)
+def test_wrong_options_of_a_stream_fail_at_the_call(tiny_model, options, said):
+    with pytest.raises(ConfigurationError, match=said):
+        Encoder(tiny_model("bert")).encode_stream(["a"], **options)
+
+
 @pytest.mark.parametrize("name", ["dim", "max_tokens"])
 def test_what_decides_the_vectors_does_not_change(tiny_model, name):
     encoder = Encoder(tiny_model("bert"))

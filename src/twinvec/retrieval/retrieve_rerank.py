@@ -129,8 +129,9 @@ class RetrieveRerank:
                 hits = stage.with_passages(query, hits)
         return list(hits)
 
-    asearch = awaitable(search, computes=True)
-    asearch_many = awaitable(search_many, computes=True)
+    # mypy: options might hold "self"
+    asearch = awaitable(search, computes=True)  # type: ignore[arg-type]
+    asearch_many = awaitable(search_many, computes=True)  # type: ignore[arg-type]
 
 
 def _checked(lists: object, queries: int, where: str) -> list[list[Hit]]:

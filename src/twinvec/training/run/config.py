@@ -172,13 +172,13 @@ _HINTS = {
 """Section and name of a field that is not known -> what there is in its place."""
 
 
-def read_config(path: str | Path) -> TrainConfig:
+def read_config(path: Path) -> TrainConfig:
     """Read and check a YAML file, which may be JSON; relative paths count from its folder.
 
     Raises:
         ConfigurationError: the message names the file and the field.
     """
-    path = file_path(path, "path")
+    path = file_path(path, "path")  # which may be a str, too
     if path.suffix == ".toml":
         raise ConfigurationError(f"{path}: a training configuration is YAML or JSON, not TOML")
     import_extra("yaml", "train", "reading a training configuration")
