@@ -6,14 +6,16 @@ and ``maintenance``. A backend of ``stores`` holds its points.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
+from typing import Any, Literal, NoReturn, TypeVar, cast
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
+from twinvec.rerankers.maxsim import MaxSimReranker
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_hits, check_limit
 from twinvec.retrieval.documents import Document, as_id, check_ids
@@ -34,7 +36,7 @@ from twinvec_qdrant.maintenance.push import push
 from twinvec_qdrant.maintenance.reindex import reindex
 from twinvec_qdrant.maintenance.verification import verify
 from twinvec_qdrant.opening import RequestedSettings, load_space_encoder, open_in
-from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store
+from twinvec_qdrant.opening_store import GRPC_PORT, AsyncQdrantClient, QdrantClient, StorePlace, find_store
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description
@@ -43,7 +45,15 @@ from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.records.roots import Membership, Roots
 from twinvec_qdrant.records.schema import CHUNKS
-from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, PushReport, VerifyReport, all_failed
+from twinvec_qdrant.report import (
+    IndexReport,
+    IngestReport,
+    MigrationReport,
+    PushReport,
+    VerifyReport,
+    all_failed,
+    failed_warning,
+)
 from twinvec_qdrant.search.nearest_ids import nearest_ids
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import check_diversity
@@ -53,10 +63,7 @@ from twinvec_qdrant.stored_roots import StoredRoot
 from twinvec_qdrant.stores.base import Backend, closed_error
 from twinvec_qdrant.stores.steps import Steps
 
-if TYPE_CHECKING:
-    from qdrant_client import AsyncQdrantClient, QdrantClient
-
-    from twinvec.rerankers.maxsim import MaxSimReranker
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -179,7 +186,7 @@ class Collection:
 
     def __repr__(self) -> str:
         model = self._model or self._serving.current.description.model
-        return f"Collection({self.name!r}, at {self._location!r}, {model=})"
+        return f"Collection({self.name!r}, at {self._location!r}, {model=}{', closed' if self._model else ''})"
 
     def __reduce__(self) -> NoReturn:
         raise ConfigurationError(
@@ -262,7 +269,8 @@ class Collection:
             allow_empty: Let ``prune`` remove all documents if ``documents`` is empty; default: an error.
             dry_run: Report what would be done; encode and write nothing.
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
-            report: Report to add the counts to, which is returned; it is complete even after an error.
+            report: Report to add the counts to, which is returned; it is complete even after an error. Without one, a
+                warning in the log says how many documents failed, and why the first one failed.
             allow_all_failed: Return the report even if every document failed; default: an error, except with
                 ``dry_run``.
             source: Name of the documents' source. Document ids of the first source stay as they are. Document ids of
@@ -291,6 +299,7 @@ class Collection:
             check_methods(helpers, ("with_results",), "helpers", "helpers, as twinvec_ray has them")
         check_settings(report, IngestReport, "report")
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
+        told = report is not None  # the caller, who gives a report to read
         report = IngestReport() if report is None else report
         documents, membership = registered(
             self._catalog,
@@ -313,6 +322,8 @@ class Collection:
             self._keep_source_if_filled(membership)
         if report.all_failed and not (dry_run or allow_all_failed):
             raise all_failed(report)
+        if report.failed and not told:
+            logger.warning("%s: %s", self.name, failed_warning(report, would=dry_run))
         if report.chunks and not dry_run:
             if is_due(description, self._catalog.weights.chunks or 0):
                 self._calibrate()

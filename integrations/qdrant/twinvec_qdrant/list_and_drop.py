@@ -5,14 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from twinvec.errors import CollectionNotFoundError
-from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store, store_at
+from twinvec_qdrant.opening_store import GRPC_PORT, QdrantClient, StorePlace, find_store, store_at
 from twinvec_qdrant.records.description import check_ours
-
-if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
 
 
 @dataclass(frozen=True, slots=True)

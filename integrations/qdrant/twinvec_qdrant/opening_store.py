@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import file_path, integer, number
@@ -13,7 +13,10 @@ from twinvec_qdrant.serving.process import DEFAULT_PATH
 from twinvec_qdrant.stores.base import Store
 
 if TYPE_CHECKING:
-    from qdrant_client import AsyncQdrantClient, QdrantClient
+    from qdrant_client import AsyncQdrantClient as AsyncQdrantClient
+    from qdrant_client import QdrantClient as QdrantClient
+else:
+    AsyncQdrantClient = QdrantClient = Any  # annotations resolve without the client, which is slow to import
 
 API_KEY_VARIABLE, API_KEY_FILE_VARIABLE = "QDRANT_API_KEY", "QDRANT_API_KEY_FILE"
 GRPC_PORT = 6334

@@ -104,6 +104,14 @@ def unused_warning(ids: Sequence[str]) -> str:
     return f"{counted} of no document in this ingest: {named}"
 
 
+def failed_warning(report: IngestReport, *, would: bool) -> str:
+    """Return the warning that documents failed, which quotes the first reason."""
+    source, reason = report.failures[0]
+    counted = "1 document" if report.failed == 1 else f"{report.failed:,} documents"
+    first = "" if report.failed == 1 else "the first: "
+    return f"{counted} {'would fail' if would else 'failed'}: {first}{shortened(source)}: {reason}"
+
+
 def all_failed(report: IngestReport) -> IngestError:
     """Return the error that every document failed, which quotes the first reason."""
     source, reason = report.failures[0]

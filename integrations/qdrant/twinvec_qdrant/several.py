@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from twinvec.errors import CollectionNotFoundError, SpaceMismatchError, TwinvecError
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
@@ -20,11 +20,8 @@ from twinvec.retrieval.filters import Filter
 from twinvec.text import check_texts
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.list_and_drop import CollectionEntry, list_collections
-from twinvec_qdrant.opening_store import GRPC_PORT
+from twinvec_qdrant.opening_store import GRPC_PORT, QdrantClient
 from twinvec_qdrant.serving.process import DEFAULT_PATH
-
-if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
 
 T = TypeVar("T")
 H = TypeVar("H", bound="_WithHit")
