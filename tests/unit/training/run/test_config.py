@@ -38,7 +38,7 @@ def test_the_folder_may_be_a_str(folder):
 
 
 def test_what_is_no_configuration_is_refused(folder):
-    with pytest.raises(ConfigurationError, match="config: expected a TrainConfig, got .*check_config makes one"):
+    with pytest.raises(ConfigurationError, match=r"config: expected a TrainConfig, got .*check_config makes one"):
         train(changed(), folder / "out")
     with pytest.raises(ConfigurationError, match="path must be a path, got None"):
         read_config(None)
