@@ -35,7 +35,7 @@ from twinvec_qdrant import Collection, backup_collection, opening, restore_colle
 from twinvec_qdrant.ingest import planned as batches
 from twinvec_qdrant.maintenance import migration
 from twinvec_qdrant.stores.embedded import backend as embedded
-from twinvec_qdrant.stores.server import requests
+from twinvec_qdrant.stores.server import retrying
 from words import StateEncoder
 
 NAMES = [f"d{number:02}" for number in range(24)]
@@ -64,7 +64,7 @@ def prepare(seed: int) -> None:
     batches.BATCH_CHUNKS = 8
     migration._PAGE = 8
     opening.load_space_encoder = load
-    requests._GROWING = tenacity.wait_none()
+    retrying._GROWING = tenacity.wait_none()
     if seed % 4 == 0:
         embedded.WORTHWHILE = 1
 

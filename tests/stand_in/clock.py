@@ -28,5 +28,5 @@ class Clock:
         clock = cls()
         patch.setattr(tenacity, "time", SimpleNamespace(monotonic=clock))
         patch.setattr(tenacity.nap, "time", SimpleNamespace(sleep=clock.sleep))
-        patch.setattr("twinvec_qdrant.stores.server.requests.time", SimpleNamespace(monotonic=clock))
+        patch.setattr("twinvec_qdrant.stores.server.retrying.time", SimpleNamespace(monotonic=clock))
         return clock

@@ -1,7 +1,7 @@
 """twinvec_qdrant: Qdrant collections bound to their embedding model, embedded or on a server.
 
-Names are loaded when first used: the commands that talk to a process of ``twinvec serve`` need few of them. The imports
-are for type checkers.
+Names are loaded at their first use, because commands that talk to a ``twinvec serve`` process need few of them. The
+imports below are for type checkers.
 """
 
 from __future__ import annotations
@@ -70,7 +70,11 @@ if TYPE_CHECKING:
     from twinvec_qdrant.records.writer_process import Writer as Writer
     from twinvec_qdrant.report import AdoptReport as AdoptReport
     from twinvec_qdrant.report import Backup as Backup
+    from twinvec_qdrant.report import IndexReport as IndexReport
     from twinvec_qdrant.report import IngestReport as IngestReport
+    from twinvec_qdrant.report import MigrationReport as MigrationReport
+    from twinvec_qdrant.report import PushReport as PushReport
+    from twinvec_qdrant.report import VerifyReport as VerifyReport
     from twinvec_qdrant.serving.process import DEFAULT_PATH as DEFAULT_PATH
     from twinvec_qdrant.serving.process import Announcement as Announcement
     from twinvec_qdrant.serving.process import ServingProcess as ServingProcess
@@ -110,7 +114,7 @@ _HOMES = {
     "records.description": "SAME_VECTOR_COSINE",
     "records.documents": "StoredChunk",
     "records.writer_process": "Writer",
-    "report": "AdoptReport Backup IngestReport",
+    "report": "AdoptReport Backup IndexReport IngestReport MigrationReport PushReport VerifyReport",
     "serving.process": "DEFAULT_PATH Announcement ServingProcess serving_process",
     "settings": "ChunkSettings ClusterSettings IndexSettings",
     "several": "CollectionHit CollectionHits best_first open_with_one_of search_collections",

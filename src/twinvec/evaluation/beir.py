@@ -5,7 +5,7 @@ A folder has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,9 +15,10 @@ from twinvec.errors import InputError
 from twinvec.evaluation.statistics import SEED
 from twinvec.evaluation.tsv import parse_integer, read_table
 from twinvec.retrieval.documents import Document, as_document
-from twinvec.support.checks import is_integer
+from twinvec.support.checks import file_path, is_integer, shown
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_jsonl, text_field
+from twinvec.text import check_text
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> relevance; a document that is not listed is not relevant."""
@@ -33,13 +34,81 @@ REST = 100
 class BeirSet:
     """Documents, the judged queries of one split, and their judgements.
 
-    There are no documents if a collection holds them and the folder does not.
+    There are no documents if a collection holds them and the folder does not. A set made by hand is checked as
+    ``load_beir`` checks files.
+
+    Raises:
+        InputError: an id is not a string or is used twice, a query is not a string, a relevance is not a whole number,
+            a judgement names an unknown document or query, or no judgement is above 0.
     """
 
     name: str
     documents: list[Document]
     queries: dict[str, str]
     qrels: dict[str, dict[str, int]]
+
+    def __post_init__(self) -> None:
+        ids = _document_ids(self.name, self.documents)
+        for part, value in (("queries", self.queries), ("qrels", self.qrels)):
+            if not isinstance(value, Mapping):
+                raise InputError(f"{self.name}: {part}: expected a mapping by query ids, got {type(value).__name__}")
+        for query, text in self.queries.items():
+            _check_id(self.name, "query", query)
+            check_text(text, f"{self.name}: query {query!r}")
+        for query, judged in self.qrels.items():
+            _check_id(self.name, "query", query)
+            if self.queries and query not in self.queries:
+                raise InputError(f"{self.name}: the judged query {query!r} is not among the queries")
+            _check_judged(self.name, query, judged, ids)
+        if self.qrels and not _any_relevant(self.qrels):
+            raise InputError(f"{self.name}: no judgement is above 0, so no document is relevant")
+
+
+def check_set(data: object) -> None:
+    """Raise InputError unless a value is a retrieval set that has queries."""
+    if not isinstance(data, BeirSet):
+        raise InputError(f"data: expected a BeirSet(...), as load_beir returns it, got {shown(data)}")
+    if not data.queries:
+        raise InputError(f"{data.name}: no queries; give their texts by their ids")
+
+
+def _document_ids(name: str, documents: Iterable[Document]) -> set[str]:
+    ids: set[str] = set()
+    for position, document in enumerate(documents):
+        if not isinstance(document, Document):
+            raise InputError(
+                f"{name}: document {position}: expected a Document(id, text), got {shown(document)}; "
+                "twinvec.retrieval.documents.as_documents makes documents of other forms"
+            )
+        _check_id(name, "document", document.id)
+        if document.id in ids:
+            raise InputError(f"{name}: document {position}: the id {document.id!r} is used twice")
+        ids.add(document.id)
+    return ids
+
+
+def _check_id(name: str, what: str, given: object) -> None:
+    if not isinstance(given, str):
+        raise InputError(f"{name}: the id of a {what} must be a string, got {shown(given)}; write str(id)")
+
+
+def _check_judged(name: str, query: str, judged: object, ids: Container[str]) -> None:
+    """Refuse the judgements of one query if they are malformed, or name documents other than ``ids``, if there are."""
+    place = f"{name}: the judgements of query {query!r}"
+    if not isinstance(judged, Mapping):
+        raise InputError(f"{place}: expected a mapping of document ids to relevances, got {shown(judged)}")
+    for document, relevance in judged.items():
+        _check_id(place, "document", document)
+        if ids and document not in ids:
+            raise InputError(f"{place}: the document {document!r} is not among the documents")
+        if not is_integer(relevance):
+            raise InputError(
+                f"{place}: the relevance of {document!r} must be a whole number, such as 1, got {relevance!r}"
+            )
+
+
+def _any_relevant(qrels: Qrels) -> bool:
+    return any(relevance > 0 for judged in qrels.values() for relevance in judged.values())
 
 
 def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool = False) -> BeirSet:
@@ -54,7 +123,7 @@ def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool 
         InputError: a file is missing, empty or malformed; an id is used twice; a judged query is blank; a judgement
             names an unknown id; or no judgement is above 0. The message names file and line.
     """
-    folder = Path(folder)
+    folder = file_path(folder, "folder")
     qrels_path = folder / "qrels" / f"{split}.tsv"
     if not qrels_path.is_file():
         splits = ", ".join(sorted(path.stem for path in folder.glob("qrels/*.tsv")))
@@ -150,6 +219,6 @@ def _read_qrels(path: Path, queries: Container[str], documents: Container[str] |
             raise InputError(
                 f"{place}: query {query!r} and document {document!r} are judged twice, with different scores"
             )
-    if not any(relevance > 0 for judged in qrels.values() for relevance in judged.values()):
+    if not _any_relevant(qrels):
         raise InputError(f"{path}: no judgement is above 0, so no document is relevant")
     return qrels

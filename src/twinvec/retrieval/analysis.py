@@ -15,7 +15,8 @@ Version 2 does the same, and
 
 Version 3 does the same, and compares kana and Korean syllables by pairs of neighbours, as Lucene's ``CJKBigramFilter``
 does: Japanese has no spaces between words, and Korean writes particles together with their nouns. "フィルター" finds
-"フィルターを". A kana between other characters is mostly a particle, and no term.
+"フィルターを". A kana between other characters is mostly a particle, and no term. An identifier such as
+``try_acquire`` in a query counts as a code (``code_share``).
 """
 
 from __future__ import annotations
@@ -158,10 +159,16 @@ class Analyzer:
         return [[term for term in each for _ in range(_CODE_COUNTS if _CODE.match(term) else 1)] for each in asked]
 
     def code_share(self, query_terms: Sequence[str]) -> float:
-        """Return the share of a query's terms that are numbers or codes, as ``query_terms`` repeats them."""
+        """Return the share of a query's terms that are numbers or codes, as ``query_terms`` repeats them.
+
+        From version 3 on, identifiers with underscores and their parts count as codes.
+        """
         if self.version == 1 or not query_terms:
             return 0.0
-        return sum(map(bool, map(_CODE.match, query_terms))) / len(query_terms)
+        codes = sum(map(bool, map(_CODE.match, query_terms)))
+        if self.version > 2:
+            codes += sum(1 + len(_UNDERSCORED.findall(term)) for term in query_terms if "_" in term)  # and its parts
+        return min(codes / len(query_terms), 1.0)
 
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield each term of a text with the place in the text where it stands, start and end in characters."""

@@ -78,6 +78,17 @@ class MemoryIndex:
         self._corpus = _Corpus([], np.empty((0, 0), dtype=np.float32), [])
         self.add(documents)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the lock: a copy, also in another process, has its own."""
+        return {name: value for name, value in vars(self).items() if name != "_adding"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._adding = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"MemoryIndex({self._encoder!r}, documents={len(self)})"
+
     def __len__(self) -> int:
         return len(self._corpus.documents)
 

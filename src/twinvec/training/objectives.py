@@ -1,7 +1,7 @@
 """The objectives of training as pure functions: each returns a loss, given the vectors of the texts.
 
-The formula of ``info_nce`` is in the module ``twinvec.training.info_nce``. Each function returns a scalar, the mean over
-its rows unless its docstring says otherwise.
+The formula of ``info_nce`` is in the module ``twinvec.training.info_nce``. Each function returns a scalar, the mean
+over its rows unless its docstring says otherwise.
 Shapes: B rows of a batch, D dimensions, F features, K classes.
 """
 

@@ -123,7 +123,7 @@ def test_every_shard_gets_so_many_copies_on_different_nodes(shards, copies):
 
 
 def test_a_write_that_a_copy_of_a_shard_missed_is_repeated(server, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", tenacity.wait_none())
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
     with opened(server) as collection:
         left = [4]
 
@@ -135,7 +135,7 @@ def test_a_write_that_a_copy_of_a_shard_missed_is_repeated(server, monkeypatch):
         assert collection.ingest([("a", "some text")]).new == 1
         assert server.met == [Fault.REPLICA] * 4
         server.fault = lambda method, path: Fault.REPLICA if method == "PUT" else None
-        monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", tenacity.wait_fixed(30))
+        monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_fixed(30))
         with pytest.raises(StoreUnavailableError, match="failed to apply operation"):
             collection.ingest([("b", "other text")])
 

@@ -23,8 +23,8 @@ LATER = {**{name: text.replace("note", "newer note") for name, text in list(NOTE
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", tenacity.wait_none())
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._LEAST_SECONDS", 30)  # for one try on a slow machine
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._LEAST_SECONDS", 30)  # for one try on a slow machine
     monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 10)
     monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 20)
     with StandIn().running() as running:

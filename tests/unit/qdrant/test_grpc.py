@@ -85,7 +85,7 @@ def test_a_client_of_the_callers_may_speak_grpc(server):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_faults_of_every_kind_are_survived(server, monkeypatch, seed):
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", tenacity.wait_none())
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
     monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 3)
     running, place = server
     rng = Random(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, DocumentError, StoreBusyError, StoreError
 from twinvec.retrieval.base import Hit, SpaceEncoder
@@ -17,10 +17,8 @@ from twinvec_qdrant.frameworks.given_vectors import check_vectors
 from twinvec_qdrant.ingest.document_gate import DocumentGate
 from twinvec_qdrant.ingest.reading.results import Failure, printable
 from twinvec_qdrant.list_and_drop import drop_collection
+from twinvec_qdrant.opening_store import QdrantClient
 from twinvec_qdrant.report import IngestReport
-
-if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
 
 
 def open_whole_documents(
@@ -45,9 +43,9 @@ def open_whole_documents(
     """
     if collection is None:
         if path is None and url is None and client is None:
-            from qdrant_client import QdrantClient
+            from qdrant_client import QdrantClient as Client
 
-            client = QdrantClient(":memory:")
+            client = Client(":memory:")
         place: dict[str, Any] = {"url": url, "client": client, "api_key": api_key}
         if recreate:
             kept = {key: options[key] for key in ("wait_seconds", "grpc", "grpc_port") if key in options}

@@ -33,7 +33,7 @@ from twinvec.retrieval.base import Hit, relevant
 from twinvec.retrieval.documents import HiddenKeys
 from twinvec.retrieval.feedback import moved
 from twinvec.retrieval.fusion import CANDIDATES
-from twinvec.retrieval.relevance import MANY, Calibration, relevance
+from twinvec.retrieval.relevance import MANY, Calibration, relevance, share_learnt
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import CHUNKS, SHOWN_FIELDS, hidden_keys, model_id, user_payload
 from twinvec_qdrant.search.ended import EndedCommits
@@ -252,10 +252,16 @@ class Searcher:
         points = fetched.points
         named_by_source = request.group or self._whole
         judged_by = self._judged_by(searches)
+        learnt = share_learnt(judged_by, self._description.known())
         hits = []
         for query, candidates in found:
             judge = partial(
-                relevance, terms=query.terms, calibration=judged_by, unknown=query.unknown, code_share=query.code_share
+                relevance,
+                terms=query.terms,
+                calibration=judged_by,
+                unknown=query.unknown,
+                code_share=query.code_share,
+                learnt=learnt,
             )
             judged = ((each, judge(each.scores)) for each in candidates if each.id in points)
             of_query = [_hit(each, points[each.id].payload, named_by_source, found) for each, found in judged]

@@ -4,7 +4,7 @@ A backend holds the points of one collection; it knows nothing of documents, mod
 ``stores/server`` implement the protocols, and ``tests/congruence/test_backends.py`` holds both to the same behaviour:
 
 - Writes take effect in order: after a crash, a later write never exists without the earlier ones.
-- Points may lack vectors. Searches and document frequencies ignore those; ``retrieve`` and ``scroll`` return them too.
+- Points may lack vectors. Searches and document frequencies ignore such points; ``retrieve`` and ``scroll`` do not.
 - A backend raises the exceptions of its engine or client as ``StoreError``.
 """
 
@@ -26,13 +26,13 @@ from twinvec_qdrant.stores.steps import Steps, run, worked
 T = TypeVar("T")
 
 FieldIndexType = Literal["keyword", "float", "bool", "datetime", "text", "geo"]
-"""The types of payload indexes that stores make. Texts are indexed with their phrases."""
+"""The types of payload indexes that stores make. An index of texts also serves phrases."""
 
 INDEXED_FIELDS = ("kind", "source")
 """Payload fields of twinvec that have a keyword index in every store."""
 
 OWN_FIELDS = (*INDEXED_FIELDS, "revision", "content", "namespace")
-"""Payload fields of twinvec that filters name: a server in strict mode refuses a filter on a field without an index."""
+"""Payload fields of twinvec that its filters test. A server indexes all of them, as strict mode requires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,38 +53,43 @@ class NewCollection:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Damaged files, empty if the engine alone refused them; and how many points of each kind there were, if known."""
+    """Damage of a collection.
+
+    Attributes:
+        files: The damaged files; empty if only the engine has found damage.
+        counts: Number of points of each kind before the damage, if known.
+    """
 
     files: Sequence[str] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class Store(Protocol):
-    """The place of one collection, which may or may not exist."""
+    """A collection's entry in a store, whether the collection exists or not."""
 
     location: str
     """Folder or address for messages, without secrets."""
 
     def peek(self) -> dict[str, Any] | None:
-        """Return the collection's description, or None if the collection does not exist; opens and writes nothing."""
+        """Return the collection's description without opening it; None if the collection does not exist."""
 
     def neighbours(self) -> str:
-        """Return the place and its collections, for the message that this collection does not exist."""
+        """Return the end of a not-found error: where the store is, and the names of its collections."""
 
     def descriptions(self) -> dict[str, dict[str, Any]]:
-        """Return the description of every collection of the place, by name; {} for one that cannot be read."""
+        """Return the description of every collection of the store, by name; {} for an unreadable description."""
 
     def open(self) -> Backend:
         """Open the existing collection."""
 
     def create(self, new: NewCollection) -> Backend:
-        """Create the collection; opens the one that another process creates at the same moment."""
+        """Create the collection, or open it if another process has just created it."""
 
     def drop(self) -> None:
         """Remove the collection and all it holds; does nothing if it does not exist."""
 
     def close(self) -> None:
-        """Release the place, if neither ``open`` nor ``create`` has returned a backend; a folder needs no release."""
+        """Close the client if no backend was opened; an embedded store has no client."""
         return
 
 
@@ -98,7 +103,7 @@ class Backend(Protocol):
     """Equal for two backends of the same collection."""
 
     exclusive: bool
-    """Whether no other process can write while this one is in ``writing``."""
+    """Whether ``writing`` also keeps other processes from writing."""
 
     erases: bool = False
     """Whether ``build_index`` with ``force`` removes what was deleted or replaced from the store's files."""
@@ -107,10 +112,10 @@ class Backend(Protocol):
     """The lock of the writer, among the threads that share this backend, and among processes if ``exclusive``."""
 
     damage: Damage | None = None
-    """The damage from which the collection has been saved, until ``end_repair``."""
+    """The damage that a repair is working on; None after ``end_repair``."""
 
     def no_writers(self) -> AbstractContextManager[object, bool | None]:
-        """Return what keeps writers out while all that is stored is read: ``writing``, unless nobody can write."""
+        """Return a context that keeps writers out during a read of everything: ``writing``, except if read-only."""
         return self.writing
 
     def undisturbed(self) -> AbstractContextManager[object, bool | None]:
@@ -122,19 +127,19 @@ class Backend(Protocol):
         return
 
     def end_repair(self) -> None:
-        """Note that all that was damaged is repaired, or marked for the next ingest."""
+        """Record that every damaged document is repaired, or marked for the next ingest."""
         return
 
     def cluster(self) -> ClusterSettings | None:
-        """Return how the server keeps the collection; None for a store that is no server."""
+        """Return the cluster settings of a collection on a server; None for an embedded store."""
         return None
 
     def change_cluster(self, wanted: ClusterSettings) -> None:
-        """Change how the server keeps the collection; raise ``ConfigurationError`` for what cannot change."""
-        raise ConfigurationError(f"{self.location}: settings of a cluster are for a server")
+        """Change the cluster settings; raise ``ConfigurationError`` for a setting that cannot change."""
+        raise ConfigurationError(f"{self.location}: cluster settings need a Qdrant server")
 
     def read_consistently(self, consistency: ReadConsistency | None) -> None:
-        """Set how many copies a read asks; None takes the number that the collection records.
+        """Set how many copies of a shard each read queries; None takes the number that the collection records.
 
         An embedded store has one copy.
         """
@@ -159,7 +164,7 @@ class Backend(Protocol):
         """Replace the sparse vectors of stored points, by id."""
 
     def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
-        """Give points another dense vector, and token states of size ``states_dim`` if set; ignore a known name."""
+        """Add a named dense vector, and its token states if ``states_dim`` is set; do nothing if the name exists."""
 
     def drop_vector(self, name: str) -> None:
         """Remove a dense vector and its token states from all points; ignore an unknown name."""
@@ -168,10 +173,10 @@ class Backend(Protocol):
         """Replace the dense vectors of stored points, and their token states in the same write."""
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
-        """Remove existing points; with ``revisions``, only those whose ``revision`` is among them at that moment."""
+        """Remove points that exist; with ``revisions``, only points that have one of these revisions at that moment."""
 
     def flush(self) -> None:
-        """Make all writes durable; a server has made them so before they return."""
+        """Make all writes durable; on a server, each write is durable when it returns."""
         return
 
     def field_indexes(self) -> Mapping[str, str]:
@@ -186,7 +191,7 @@ class Backend(Protocol):
     def begin_load(self, tenant_path: str | None) -> None:
         """Index the payload fields of an empty collection; the vectors wait for ``build_index``.
 
-        A new embedded collection has these indexes, and its engine builds no index by itself.
+        An embedded store does nothing here: a new collection has these indexes, and its engine builds none by itself.
         """
         return
 
@@ -203,10 +208,10 @@ class Backend(Protocol):
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
-        """Return the existing points, by id, with these payload fields (default: all) and this dense vector, if any."""
+        """Return the existing points by id, with these payload fields (default: all) and, if named, a dense vector."""
 
     def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
-        """Return the token states of the dense vector named ``vector``, by id, of the points that have them."""
+        """Return token states by point id, for the points that have them; ``vector`` names their dense vector."""
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
         """Yield all points that satisfy the conditions, in the order of their ids, without vectors."""
@@ -215,25 +220,25 @@ class Backend(Protocol):
         """Count the points that satisfy the conditions, exactly."""
 
     def holds(self, conditions: Conditions) -> bool:
-        """Return whether a point satisfies the conditions; a server counts exactly only where it permits that."""
+        """Return whether any point satisfies the conditions, without a count, which a server may forbid."""
         return next(iter(self.scroll(conditions, [])), None) is not None
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
         """Return the best points for each query, best first."""
 
     def watches(self) -> bool:
-        """Return whether ``candidates`` also says whether any point is as ``Along.watched``.
+        """Return whether ``candidates`` can also look for points that satisfy ``Along.watched``.
 
-        That needs one copy of each shard, and a server that lets a search with few results compare as many points as
-        one with many.
+        Only a server can, if it has one copy of each shard and limits neither the collection's size nor the number of
+        points that a search compares.
         """
         return False
 
     can_await: bool = False
-    """Whether ``run_awaiting`` awaits a server; else it would block, and callers use a worker thread instead."""
+    """Whether ``run_awaiting`` awaits a server. If it is False, callers run the steps in a worker thread."""
 
     def candidates(self, searches: Sequence[Search], notice: str, along: Along | None = None) -> Steps[Candidates]:
-        """Return the candidates of the searches, and the payload of the point ``notice`` of the same moment."""
+        """Return the candidates of the searches, together with the payload of the point whose id is ``notice``."""
         del along
 
         def find() -> Candidates:
@@ -245,7 +250,7 @@ class Backend(Protocol):
         return worked(find)
 
     def points(self, ids: Sequence[str], vector: str | None = None) -> Steps[dict[str, Point]]:
-        """Return the existing points, by id, with their payload and this dense vector, if any."""
+        """Return the existing points by id, with their payload and, if named, this dense vector."""
         return worked(lambda: self.retrieve(ids, None, vector))
 
     def described(self) -> Steps[dict[str, Any]]:
@@ -270,7 +275,7 @@ def closed_error(location: str) -> StoreError:
 
 
 def update_existing(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
-    """Update stored points; skip those that another writer removes meanwhile, and raise all other errors."""
+    """Update stored points; raise no error for points that another writer removes meanwhile."""
     left = list(ids)
     while left:
         try:
@@ -287,8 +292,8 @@ def update_existing(backend: Backend, ids: Iterable[str], update: Callable[[list
 def indexed_chunks(backend: Backend, vectors: int, chunks: int, names: Sequence[str]) -> int:
     """Estimate how many chunks have all their dense vectors (``names``) in the index.
 
-    Stores count the vectors in their indexes (``vectors``), not the points. One sparse vector of every chunk is among
-    them. After a migration, new chunks lack the vector of the old model.
+    Stores count indexed vectors (``vectors``), not points, and include one sparse vector for each chunk. After a
+    migration, new chunks lack the vector of the old model.
     """
     stored = len(names) * chunks
     if len(names) > 1:

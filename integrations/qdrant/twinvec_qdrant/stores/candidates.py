@@ -1,4 +1,4 @@
-"""The requests of a search: the candidates of all stages, and unless these tell all, the points behind the best."""
+"""Candidates of a search: the best points of all stages, with their scores in every stage."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from twinvec_qdrant.stores.conditions import IdIs, StoreCondition
 from twinvec_qdrant.stores.points import Point, Query, Scored
 
 Found = dict[str, dict[str, Scored]]
-"""What each stage ("dense", "sparse") has scored for one query: stage -> point id -> scored point."""
+"""Scored points of one query: stage ("dense" or "sparse") -> point id -> scored point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
     """One search: a query for each stage, by the stage's name.
 
-    The best points of each stage are candidates, and get a score of every stage. Points that are ``known`` are left
-    out.
+    The best points of each stage are candidates, and get a score of every stage. Points whose ids are in ``known`` are
+    left out.
     """
 
     stages: Mapping[str, Query]
@@ -30,11 +30,11 @@ class Candidates:
     """What stores return for several searches.
 
     Attributes:
-        found: For each search the scores of its candidates, by stage; a stage may lack those that it scores 0.
-        more: For each search whether a stage may have more.
-        notice: Payload of the extra point that the same request reads; None if that point does not exist.
-        read: Further points by id that a request has read along; None for those that do not exist.
-        none_watched: Whether the request of the candidates says that no point is as ``Along.watched``.
+        found: For each search, the scores of its candidates by stage. A stage may lack candidates that it scores 0.
+        more: For each search, whether a stage may find further points.
+        notice: Payload of the extra point that ``Backend.candidates`` reads; None if that point does not exist.
+        read: Points that were read in addition, by id; None for an id without a point.
+        none_watched: Whether the server has found no point that satisfies ``Along.watched``.
     """
 
     found: list[Found] = field(default_factory=list)
@@ -46,13 +46,13 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """What a store may read together with candidates.
+    """Further points that a store may read together with candidates.
 
     Attributes:
-        ids: The points to read if the candidates need a second request.
-        vector: The dense vector to read with them.
-        watched: What the request of the candidates looks for, in a store that ``watches``.
-        best: Queries whose points such a store then reads by the same request.
+        ids: Returns the ids of the points to read if the candidates need a second request.
+        vector: Name of the dense vector to read with these points.
+        watched: Condition that the first request looks for, in a store that ``watches``.
+        best: Queries whose points the first request reads too, in a store that ``watches``.
     """
 
     ids: Callable[[Candidates], Iterable[str]]
@@ -84,9 +84,10 @@ def own_queries(searches: Sequence[Search]) -> list[Query]:
 def lacking(
     searches: Sequence[Search], candidates: Candidates, complete: Collection[tuple[int, str]] = ()
 ) -> list[tuple[dict[str, Scored], Query]]:
-    """Return the scores of each stage that lacks some of the candidates of others, and the query for those by id.
+    """Return the queries for missing scores, each with the dict of scores to fill.
 
-    A stage is ``complete`` in the search of a row if what it lacks has the score 0.
+    A score is missing if only another stage has found the candidate. The pair (row of the search, stage) is in
+    ``complete`` if all missing scores of this stage are 0.
     """
     queries = []
     for row, (search, found) in enumerate(zip(searches, candidates.found, strict=True)):
@@ -100,7 +101,7 @@ def lacking(
 def find_candidates(
     searches: Sequence[Search], search: Callable[[Sequence[Query]], Sequence[Sequence[Scored]]]
 ) -> Candidates:
-    """Return the candidates by two calls of a store's ``search``: the best of each stage, then what it lacks by id."""
+    """Return the candidates by two calls of ``search``: for the best points of each stage, then for missing scores."""
     queries = own_queries(searches)
     candidates = gathered(searches, search(queries) if queries else [])
     if missing := lacking(searches, candidates):

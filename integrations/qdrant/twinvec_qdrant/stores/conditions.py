@@ -1,6 +1,6 @@
-"""Conditions on points, independent of the store, and the trees of single tests that every store translates.
+"""Conditions on points, and trees of single tests: every condition becomes such a tree, which stores translate.
 
-A test looks at one path. The value there passes if it is a list with an element that passes.
+A test looks at the value at one path. A list passes if one of its elements passes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LacksVector:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The tests that decide about a condition, fitted to a store's payload indexes (``served_tests``)."""
+    """The tests of a condition, adapted to the payload indexes of a store (``served_tests``)."""
 
     tests: Tests
 
@@ -70,7 +70,7 @@ StoreCondition = (
     FieldIs | IdIs | LacksVector | Fitted | AllOf["StoreCondition"] | OneOf["StoreCondition"] | Not["StoreCondition"]
 )
 Conditions = Sequence[StoreCondition]
-"""All of them must hold."""
+"""Conditions that must all hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class AnyText:
 
 @dataclass(frozen=True, slots=True)
 class Exactly:
-    """The field is this boolean, or this integer that a float cannot represent."""
+    """The field equals this boolean, or this integer that a float cannot represent."""
 
     path: str
     value: bool | int
@@ -121,7 +121,7 @@ class HasNull:
 
 @dataclass(frozen=True, slots=True)
 class HasText:
-    """The field has all words of ``text``, with ``phrase`` one after another; a list has them in one element."""
+    """The field, or one element of a list, has all words of ``text``; with ``phrase``, one after another."""
 
     path: str
     text: str
@@ -147,7 +147,7 @@ def field_is(name: str, *values: Scalar) -> FieldIs:
 
 
 def tests_of(condition: StoreCondition) -> Tests:
-    """Return the tests that decide about a condition."""
+    """Return the tree of tests for a condition."""
     tests: Tests = mapped(condition, _tests_of_part)
     return tests
 
@@ -167,7 +167,7 @@ def _tests_of_part(condition: FieldIs | IdIs | LacksVector | Fitted) -> Tests:
 
 
 def _at(path: str, test: Test) -> Iterator[Tests]:
-    """Yield the tests of which one must pass."""
+    """Yield tests of the value at ``path``, one of which must pass."""
     if isinstance(test, AnyOf):
         yield from _any_of(path, test)
     elif isinstance(test, Between):
@@ -179,7 +179,7 @@ def _at(path: str, test: Test) -> Iterator[Tests]:
     elif isinstance(test, IsNull):
         yield HasNull(path)
     elif isinstance(test, HasWords):
-        # one word a test: the words of a list may stand in several elements
+        # one test for each word, because the words may be in different elements of a list
         yield AllOf(tuple(HasText(path, part, phrase=False) for part in searchable_parts(test.text)))
     elif isinstance(test, HasPhrase):
         yield HasText(path, test.text, phrase=True)
@@ -202,7 +202,7 @@ def _one(tests: list[Tests]) -> Tests:
 
 
 def field_tests_of(conditions: Conditions) -> Iterator[FieldTest]:
-    """Yield every test of a field."""
+    """Yield all tests of payload fields in the conditions."""
     for condition in conditions:
         yield from _fields(tests_of(condition))
 
@@ -224,7 +224,7 @@ def translated(conditions: Conditions, filter: Callable[..., T], test: Callable[
     """
 
     def condition(tests: Tests) -> Any:
-        if isinstance(tests, AllOf | OneOf) and not tests.parts:  # a store takes an empty filter as one that holds
+        if isinstance(tests, AllOf | OneOf) and not tests.parts:  # for a store, an empty filter is true
             none = test(IdIs(()))
             return none if isinstance(tests, OneOf) else filter(must_not=[none])
         if isinstance(tests, AllOf):

@@ -1,4 +1,4 @@
-"""What goes into a store and comes out of it: points, queries, scored points, and slices of points for one request."""
+"""Points, queries and scored points as stores take and return them, and slices of points for one request."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ States = npt.NDArray[np.float16]
 class Point:
     """A stored point; ``vector`` is the name of its dense vector (shape (dim,)).
 
-    ``id`` is a UUID in canonical form, or in a collection that was adopted perhaps an integer, in digits.
+    ``id`` is a UUID in canonical form; in an adopted collection, it may also be an integer, written in digits.
 
     ``payload`` holds only the fields that were requested. ``states``, the token states, are written together with the
     dense vector; only ``Backend.states`` reads them back.
@@ -97,7 +97,7 @@ def states_name(vector: str) -> str:
 
 
 def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
-    """Cut items, in order, into lists of at most ``size``; read only as far as the list being returned."""
+    """Cut items, in order, into lists of at most ``size``; read the items of a list only when it is asked for."""
     left = iter(items)
     while page := list(islice(left, size)):
         yield page
@@ -134,17 +134,17 @@ def dense_vectors(point: Point) -> dict[str, Any]:
 
 
 def payload_selector(fields: Sequence[str] | None) -> bool | list[str]:
-    """Return what both stores take as ``with_payload``: True for the whole payload, or a list of fields."""
+    """Return the argument ``with_payload`` of both stores: True for the whole payload, or a list of fields."""
     return True if fields is None else list(fields)
 
 
 def vector_selector(vector: str | None) -> bool | list[str]:
-    """Return what both stores take as ``with_vectors``, for the dense vector of this name or none."""
+    """Return the argument ``with_vectors`` of both stores: the dense vector of this name, or none."""
     return False if vector is None else [vector]
 
 
 def stored_point(record: Any, vector: str | None = None) -> Point:
-    """Return the point that a store's record holds, with the dense vector named ``vector`` if the point has it."""
+    """Return the point in a store's answer (``record``), with the dense vector named ``vector`` if it has one."""
     dense = None
     if vector is not None and record.vector:
         named = record.vector if isinstance(record.vector, dict) else {UNNAMED: record.vector}
@@ -158,7 +158,7 @@ def stored_point(record: Any, vector: str | None = None) -> Point:
 
 
 def stored_states(records: Iterable[Any], vector: str) -> dict[str, States]:
-    """Return the token states of the dense vector named ``vector``, by point id, from a store's records."""
+    """Return token states by point id from a store's answer (``records``); ``vector`` names their dense vector."""
     name = states_name(vector)
     return {
         str(record.id): np.asarray(record.vector[name], dtype=np.float16)

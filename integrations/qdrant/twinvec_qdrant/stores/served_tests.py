@@ -1,13 +1,12 @@
-"""Conditions fitted to the payload indexes of a store: the same answers, and faster.
+"""Conditions adapted to the payload indexes of a store: the same results, but correct and fast with an index.
 
-An index answers in the place of the payload. Three tests are therefore made to fit it:
+If a path has an index, the store tests the index and not the payload. Three kinds of tests are therefore changed:
 
-- An index of numbers also answers ranges of dates, and one of dates ranges of numbers, both wrongly: a number would be
-  a moment in microseconds. No document has a date where numbers are indexed, nor a number where dates are
-  (``records.payload_indexes`` holds to that), so these tests find nothing.
-- A text that equals a date is searched for by the index of dates, and then compared as a text; in the same way, a text
-  by the index of words.
-- An integer that a float cannot represent is searched for as a float, and then compared as an integer.
+- A range of dates on an index of numbers would give wrong results, and so would a range of numbers on an index of
+  dates, which takes numbers for microseconds. Such a test becomes one that no point passes:
+  ``records.payload_indexes`` makes sure that an index of numbers has no dates, and an index of dates no numbers.
+- Equality with a text is first tested by the path's index of dates or of words, and then on the payload.
+- Equality with an integer that a float cannot represent is first tested as a range of floats, and then exactly.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ NOTHING = IdIs(())
 """The test that no point passes."""
 
 _ONLY_RIGHT = {Within: "float", WithinDates: "datetime", HasText: "text"}
-"""The type of index that alone is sure to give the right answer to a test."""
+"""The only type of index that is sure to give the right answer to a test."""
 
 
 def fitted(conditions: Conditions, types: Mapping[str, str]) -> tuple[StoreCondition, ...]:
-    """Return the conditions as a store with payload indexes of these types, by path, has to test them."""
+    """Return the conditions adapted to a store; ``types`` has the types of its payload indexes by path."""
 
     def fit(test: PointTest) -> Tests:
         return test if isinstance(test, IdIs | HasVector) else _fitted(test, types.get(test.path, ""))
@@ -57,9 +56,9 @@ def fitted(conditions: Conditions, types: Mapping[str, str]) -> tuple[StoreCondi
 
 
 def unsure(conditions: Conditions, types: Mapping[str, str]) -> bool:
-    """Return whether the answer may be wrong if the index of a path has changed from its type in ``types``.
+    """Return whether the conditions may find wrong points if an index has changed since ``types`` was read.
 
-    A test that is known to have an index for it is sure enough: such an index changes only on request.
+    A test with the right index counts as safe, because such an index changes only on request.
     """
     tests = field_tests_of([each for each in conditions if not isinstance(each, Fitted)])
     return any(types.get(test.path) != _ONLY_RIGHT[type(test)] for test in tests if type(test) in _ONLY_RIGHT)
@@ -81,7 +80,7 @@ def _fitted(test: FieldTest, kind: str) -> Tests:
 
 
 def _found_first(test: AnyText, first: Mapping[str, Tests | None]) -> Tests:
-    """Return the test of the texts; a text with a test in ``first``, which an index serves, must pass that one too."""
+    """Return the test for any of the texts; a text with an indexed test in ``first`` must pass that test, too."""
     parts: list[Tests] = [AllOf((each, AnyText(test.path, (text,)))) for text, each in first.items() if each]
     if rest := tuple(text for text, each in first.items() if not each):
         parts.append(AnyText(test.path, rest))

@@ -25,7 +25,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Encode:
-    """The vectors of queries; on an event loop, searches that wait at the same time share one call of ``encode``."""
+    """Encoding of queries; on an event loop, searches that wait at the same time share one call of ``encode``."""
 
     encode: Callable[[list[str]], Any]
     texts: Sequence[str]
@@ -35,7 +35,7 @@ class Encode:
 class Ask:
     """A request to a server: the name of a method of its client, and the arguments after the collection's name.
 
-    ``alone`` forbids to send it together with others that wait at the same time.
+    ``alone`` forbids merging the request with others that wait at the same time.
     """
 
     method: str
@@ -77,7 +77,7 @@ def run(steps: Steps[T], ask: Callable[[Ask], Any] | None = None) -> T:
         return ask(step)
 
     try:
-        run_awaiting(steps, perform).send(None)  # nothing in it waits
+        run_awaiting(steps, perform).send(None)  # runs to the end, because ``perform`` never suspends
     except StopIteration as end:
         value: T = end.value
         return value
@@ -95,7 +95,7 @@ async def run_awaiting(steps: Steps[T], perform: Callable[[Step], Awaitable[Any]
                 step = steps.throw(error)
             else:
                 step = steps.send(result)
-                del result  # an answer has thousands of objects, which are not to wait for the next one
+                del result  # frees thousands of objects before the next answer comes
     except StopIteration as end:
         value: T = end.value
         return value

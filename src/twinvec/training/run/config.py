@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from twinvec.errors import ConfigurationError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
-from twinvec.support.checks import field_fault
+from twinvec.support.checks import field_fault, file_path
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
 from twinvec.training.data.row_files import FORMATS
@@ -181,6 +181,7 @@ def read_config(path: Path) -> TrainConfig:
     Raises:
         ConfigurationError: the file or a field is unusable; the message names both.
     """
+    path = file_path(path, "path")  # which may be a str, too
     if path.suffix == ".toml":
         raise ConfigurationError(f"{path}: a training configuration is YAML or JSON, not TOML")
     import_extra("yaml", "train", "reading a training configuration")

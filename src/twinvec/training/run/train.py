@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from twinvec.errors import ConfigurationError
+from twinvec.support.checks import file_path, shown
 from twinvec.support.extras import import_extra
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
@@ -43,7 +45,12 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     """
     for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws the model card's plot
         import_extra(package, "train", "training")
-    folder = Path(folder)  # may be a str
+    if not isinstance(config, TrainConfig):
+        raise ConfigurationError(
+            f"config: expected a TrainConfig, got {shown(config)}; read_config reads one from a file, and check_config "
+            "makes one of a mapping"
+        )
+    folder = file_path(folder, "folder")
     files = file_digests(config)
     run = RunFolder(folder, config, files)
     if run.finished:

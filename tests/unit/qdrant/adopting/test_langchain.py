@@ -192,7 +192,7 @@ def test_dry_run_counts_and_writes_nothing(theirs, words):
     assert (report.adopted, report.compared) == (50, 32)
     assert theirs.client.scroll(NAME, limit=99)[0] == before
     with pytest.raises(
-        ConfigurationError, match=r"not a collection of twinvec: adopt it.*twinvec adopt, adopt_collection"
+        ConfigurationError, match=r"not a collection of twinvec; adopt it.*twinvec adopt, adopt_collection"
     ):
         theirs.opened()
 
@@ -221,7 +221,7 @@ def test_settings_other_than_those_of_the_adoption_are_refused(theirs, words, mo
         with nullcontext() if finished else pytest.raises(StoreError, match="the disk is full"):
             theirs.adopt("langchain", words, language="german", payload_indexes=indexes)
     for options, said in (
-        ({"language": "french"}, "its language is 'german', not 'french', which only a new collection can change"),
+        ({"language": "french"}, "its language is 'german', not 'french', and cannot change"),
         ({"payload_indexes": False}, "its payload indexes are source keyword, no others, not no others"),
         ({"chunking": ChunkSettings(max_tokens=64)}, "leave chunking out"),
     ):

@@ -76,9 +76,7 @@ def test_questions_are_written_and_told(twinvec, store, chat, tmp_path):
     assert re.search(r"^  chunks asked about +30$", done.out, re.MULTILINE)
     assert len(chat.prompts) == 30
     assert all("- where do they winter\n" in prompt for prompt in chat.prompts)
-    assert twinvec(*command(store, chat.url, tmp_path)).err.endswith(
-        "exists already; remove it, or name another output\n"
-    )
+    assert twinvec(*command(store, chat.url, tmp_path)).err.endswith("exists already; remove it, or name another\n")
     assert len(chat.prompts) == 30
 
 

@@ -395,8 +395,8 @@ async def test_an_async_client_that_cannot_serve_is_refused(tmp_path, words):
 
 
 async def test_awaited_requests_are_retried_and_their_errors_ours(server, words, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", tenacity.wait_none())
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._LEAST_SECONDS", 30)  # for one try on a slow machine
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._LEAST_SECONDS", 30)  # for one try on a slow machine
     filled(words, client=client(server)).close()
     faults = [Fault.BUSY, Fault.LIMITED, Fault.REFUSED]
     with Collection.open("notes", url=server.url, encoder=words, wait_seconds=30) as collection:

@@ -1,8 +1,8 @@
-"""Requests to a server that are awaited: sent by an ``AsyncQdrantClient``, and retried as ``requests`` does.
+"""Awaited requests to a server, sent by an ``AsyncQdrantClient`` and retried as in ``retrying``.
 
-An async client belongs to the event loop that first uses it: its connections fail on any other. Every loop therefore
-has a client of its own here. It opens at the first request and closes with the loop, or with the collection. A caller's
-client serves only the loop that runs when the collection is opened with it.
+An async client belongs to the event loop that first uses it: its connections fail on any other loop. Every loop
+therefore has its own client here. The client opens at the first request, and closes with the loop or with the
+collection. A caller's client serves only the loop in which the collection was opened.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from qdrant_client import AsyncQdrantClient
 from twinvec.adapters.coalescing import Coalescer
 from twinvec_qdrant.stores.server.clients import quiet_client
 from twinvec_qdrant.stores.server.merging import Lane, points_of, slice_of
-from twinvec_qdrant.stores.server.requests import Requests, Tries, applied, is_local
+from twinvec_qdrant.stores.server.retrying import Requests, Tries, applied, is_local
 from twinvec_qdrant.stores.steps import Ask, Encode, Step
 
 Loop = asyncio.AbstractEventLoop
 
 _PARTS = {"query_batch_points": slice_of, "retrieve": points_of}
 CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=64)
-"""Connections of a client of our own. By default, the client keeps none to this machine open."""
+"""Connections of a client that twinvec makes. By default, Qdrant's client keeps no connection to this machine open."""
 
 
 class AwaitedRequests:
-    """The awaited form of ``requests``.
+    """The awaited form of ``retrying.Requests``.
 
-    ``client`` is the caller's, which stays open, or the arguments of clients of our own.
+    ``client`` is a client of the caller, which ``close`` leaves open, or the arguments of new clients.
     """
 
     def __init__(self, client: AsyncQdrantClient | Mapping[str, Any], requests: Requests) -> None:
@@ -52,7 +52,7 @@ class AwaitedRequests:
             self._clients[loop] = given
 
     async def perform(self, step: Step) -> Any:
-        """Return what a step waits for; see ``stores.steps``."""
+        """Perform a step and return its result; see ``stores.steps``."""
         if isinstance(step, Ask):
             return await self._merged(step)
         if isinstance(step, Encode):
@@ -61,7 +61,7 @@ class AwaitedRequests:
         return await asyncio.get_running_loop().run_in_executor(None, call)
 
     def close(self) -> None:
-        """Close the clients of our own."""
+        """Close the clients that were made here."""
         with self._lock:
             lives, self._lives, self._clients = dict(self._lives), WeakKeyDictionary(), WeakKeyDictionary()
         for loop, life in lives.items():
@@ -106,19 +106,19 @@ class AwaitedRequests:
                 return client
             client = self._clients[loop] = quiet_client(AsyncQdrantClient, **self._options)
             life = self._lives[loop] = _life(client)
-        return await anext(life)  # a loop that ends closes the generators that have begun
+        return await anext(life)  # starts the generator: the loop closes started ones at its end
 
     def _coalescer(self, encode: Any) -> Coalescer[str, Any]:
-        """Return what encodes the queries of all searches that wait at the same time."""
+        """Return the object that encodes the queries of all searches that wait at the same time."""
         key = getattr(encode, "__self__", encode)
         with self._lock:
             if id(key) not in self._encoders:
-                self._encoders = {id(key): Coalescer(encode)}  # a migration leaves the former encoder behind
+                self._encoders = {id(key): Coalescer(encode)}  # drops the encoder from before a migration
             return self._encoders[id(key)]
 
 
 async def _life(client: AsyncQdrantClient) -> AsyncGenerator[AsyncQdrantClient]:
-    """Yield the client and close it at the end; an event loop that ends closes the generators that have begun."""
+    """Yield the client; close it when the event loop ends, because a loop closes its started generators."""
     try:
         yield client
     finally:

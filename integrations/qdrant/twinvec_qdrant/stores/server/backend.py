@@ -1,8 +1,8 @@
 """A collection on a Qdrant server or cluster, or in any ``QdrantClient`` of the caller.
 
-``requests`` sends, retries and words what fails, and ``limits`` says what one request may hold. What the backend does
-is in ``structure``, ``writing``, ``reading`` and ``search_batch``. Qdrant's collection metadata (server 1.16 and later)
-holds the description.
+``retrying`` sends and retries requests and words their errors, and ``limits`` fits requests to the server's limits. The
+methods of the backend are in ``structure``, ``writing``, ``reading`` and ``search_batch``. Qdrant's collection metadata
+(server 1.16 and later) hold the description.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from twinvec_qdrant.stores.server.async_requests import AwaitedRequests
-from twinvec_qdrant.stores.server.requests import Requests
+from twinvec_qdrant.stores.server.retrying import Requests
 from twinvec_qdrant.stores.server.search_batch import Searching
 from twinvec_qdrant.stores.server.writing import Writing
 from twinvec_qdrant.stores.steps import Steps, run_awaiting

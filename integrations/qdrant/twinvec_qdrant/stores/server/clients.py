@@ -1,8 +1,8 @@
-"""Clients as twinvec uses them: without their warnings, and with a time for each request, whatever the method.
+"""Qdrant's clients with a time limit for each request, whatever the method, and without their warnings.
 
-A method's own ``timeout`` is in whole seconds, tells the server too, where strict mode may forbid it, and is missing in
-some methods. Over REST, the time is therefore set on the request as it is sent; over gRPC, it is that of the method,
-where it has one.
+A method's own ``timeout`` does not suffice: it is in whole seconds, some methods have none, and the server gets it too,
+whose strict mode may forbid it. Over REST, the time limit is therefore set on the HTTP request. Over gRPC, it is the
+method's ``timeout``, if the method has one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from twinvec.support.checks import file_path
 C = TypeVar("C")
 
 _seconds: ContextVar[float | None] = ContextVar("seconds that a request of twinvec may take", default=None)
-_END = "twinvec_end"  # when a request has to be over: a key of httpx's extensions of the request
+_END = "twinvec_end"  # key of httpx's extensions of a request: the time at which it must have ended
 _observed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def quiet_client(kind: Callable[..., C], **options: Any) -> C:
-    """Return a client without its warning of a key that goes unencrypted, which happens to this machine only.
+    """Return a client without its warning of an unencrypted API key, which twinvec sends to this machine only.
 
-    It does not look into every point and every query for texts to encode: ours have vectors.
+    The client does not search every point and query for texts to encode, because twinvec's points have vectors.
     """
     options.setdefault("verify", _certificates())
     options["cloud_inference"] = True
@@ -47,9 +47,10 @@ def quiet_client(kind: Callable[..., C], **options: Any) -> C:
 
 
 def local_client(path: str | Path) -> QdrantClient:
-    """Return a client of the local mode on an existing folder; it changes the folder only if it is told to.
+    """Return a client in local mode on an existing folder; opening it does not change the folder.
 
-    Raise ``CollectionNotFoundError`` if there is none, and ``StoreBusyError`` if another process has it.
+    Raise ``CollectionNotFoundError`` if the folder is not one of local mode, and ``StoreBusyError`` if another process
+    has it open.
     """
     folder = file_path(path, "local_path")
     if not (folder / "meta.json").is_file():
@@ -62,13 +63,13 @@ def local_client(path: str | Path) -> QdrantClient:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Return the certificates that all clients trust; to load them takes longer than a search."""
+    """Return the certificates that all clients trust; loading them takes longer than a search."""
     return httpx.create_ssl_context()
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Let each request in this block take this long, or as long as the client's own timeout if that is shorter."""
+    """Limit each request in this block to these seconds, or to the client's own timeout if that is shorter."""
     token = _seconds.set(seconds)
     try:
         yield
@@ -77,7 +78,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def observe(client: QdrantClient) -> None:
-    """Make the client keep to ``time_limit``; requests outside of it stay as they are."""
+    """Make the client obey ``time_limit``; requests outside such a block stay as they are."""
     remote = getattr(client, "_client", None)
     if isinstance(remote, QdrantRemote) and remote not in _observed:
         _observed.add(remote)
@@ -87,7 +88,7 @@ def observe(client: QdrantClient) -> None:
 
 
 def options_for(client: QdrantClient, method: Callable[..., Any], seconds: float, most: int | None) -> dict[str, Any]:
-    """Return the options that make a method keep to the time over gRPC, at most ``most``; none over REST."""
+    """Return the option that limits the time of a method over gRPC, at most to ``most``; none over REST."""
     remote = getattr(client, "_client", None)
     if isinstance(remote, QdrantRemote) and remote._prefer_grpc and _takes_timeout(getattr(method, "__func__", method)):
         return {"timeout": min(math.ceil(seconds), most or math.inf)}
@@ -112,14 +113,14 @@ def _limited(request: httpx.Request, send: Callable[[httpx.Request], httpx.Respo
 
 
 def _end_in_time(response: httpx.Response) -> None:
-    """Bound the time of a body: httpx bounds the time of each read, and a server may send few bytes at a time."""
+    """Limit the time of a whole body: httpx limits each read only, and a server may send few bytes at a time."""
     end = response.request.extensions.get(_END)
     if end is not None and isinstance(response.stream, httpx.SyncByteStream):
         response.stream = _Bounded(response.stream, end, response.request)
 
 
 class _Bounded(httpx.SyncByteStream):
-    """The bytes of a stream until the time ``end``."""
+    """The bytes of a stream; reading raises an error after the time ``end``."""
 
     def __init__(self, stream: httpx.SyncByteStream, end: float, request: httpx.Request) -> None:
         self._stream, self._end, self._request = stream, end, request

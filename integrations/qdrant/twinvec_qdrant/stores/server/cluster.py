@@ -1,13 +1,12 @@
-"""How a server keeps a collection: its shards, their copies on the nodes of a cluster, and what lies on the disk.
+"""Cluster settings of a collection: its shards, their copies on the nodes of a cluster, and what is kept on disk.
 
-The server's configuration holds these settings, except the number of copies that a read asks, which is recorded with
-the description.
-Another replication factor holds for new shards only, so the copies of the present ones are made and removed here, one
-request a copy; the cluster then transfers them while it serves.
+The server's configuration holds these settings, except the number of copies that a read queries, which is recorded with
+the description. A new replication factor affects new shards only. Copies of existing shards are therefore made and
+removed here, with one request for each; the cluster then transfers them while it serves.
 
 Large tenants may have shards of their own, by custom sharding with the tenant as shard key (tiered multitenancy, server
-1.16). The chunks of all others, and all points without vectors, lie in the shards of the key ``SHARED``. The records
-are among these, because the commit of a document compares and sets one point, whoever the document belongs to.
+1.16). The chunks of all other tenants, and all points without vectors, are in the shards of the key ``SHARED``. All
+records are there, because a commit must find the record of a document whatever tenant the document belongs to.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from twinvec.errors import ConfigurationError, StoreError
 from twinvec_qdrant.settings import ClusterSettings
 from twinvec_qdrant.stores.conditions import AnyText, Conditions, Fitted
 from twinvec_qdrant.stores.points import Point
-from twinvec_qdrant.stores.server.requests import Requests
+from twinvec_qdrant.stores.server.retrying import Requests
 
 READ_CONSISTENCY = "read_consistency"
-"""The key of the collection's metadata that records the setting."""
+"""Key of the collection's metadata that records how many copies a read queries."""
 
 TENANT_SHARDS = "tenant_shards"
-"""The key of the collection's metadata that records which tenants have shards of their own."""
+"""Key of the collection's metadata that records which tenants have shards of their own."""
 
 SHARED = "twinvec-shared"
-"""The shard key of the tenants that share shards."""
+"""Shard key of all tenants without shards of their own."""
 
 _WHOLE = (models.ReplicaState.ACTIVE, models.ReplicaState.ACTIVEREAD)
 
@@ -46,7 +45,7 @@ class TenantShards:
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any] | None) -> TenantShards | None:
-        """Return what the metadata of a collection records; None if it has no shard keys."""
+        """Return the tenants that a collection's metadata record; None if the collection has no shard keys."""
         recorded = (metadata or {}).get(TENANT_SHARDS)
         return None if recorded is None else cls(recorded["path"], tuple(recorded["tenants"]))
 
@@ -64,7 +63,7 @@ class TenantShards:
     def selector(self, conditions: Conditions) -> models.ShardKeyWithFallback | None:
         """Return the shard key of a search whose (fitted) conditions name one tenant; None for all shards.
 
-        The server decides whether the tenant has shards of its own: it may have got them since.
+        The server decides whether the tenant has shards of its own, because it may have got them recently.
         """
         for each in conditions:
             tests = each.tests if isinstance(each, Fitted) else None
@@ -93,7 +92,7 @@ def check_tenant_shards(requests: Requests, settings: ClusterSettings, tenant_pa
     if settings.tenant_shards is None:
         return
     if tenant_path is None:
-        raise ConfigurationError(f"{requests.location}: tenant_shards are for a collection with a tenant_key")
+        raise ConfigurationError(f"{requests.location}: tenant_shards need a collection with a tenant_key")
     if not isinstance(requests.ask(requests.client.cluster_status), models.ClusterStatusOneOf1):
         raise ConfigurationError(
             f"{requests.location}: tenant_shards need a server in cluster mode; this server runs alone"
@@ -113,7 +112,7 @@ def creation_options(settings: ClusterSettings) -> dict[str, Any]:
 
 
 def recorded(settings: ClusterSettings, tenant_path: str | None) -> dict[str, Any]:
-    """Return what the collection's metadata records of the settings."""
+    """Return the settings as the collection's metadata record them."""
     found: dict[str, Any] = {}
     if settings.read_consistency is not None:
         found[READ_CONSISTENCY] = settings.read_consistency
@@ -123,7 +122,7 @@ def recorded(settings: ClusterSettings, tenant_path: str | None) -> dict[str, An
 
 
 def settings_of(info: models.CollectionInfo) -> ClusterSettings:
-    """Return the settings that the server and the metadata have."""
+    """Return the settings that the server's configuration and the metadata hold."""
     params = info.config.params
     vectors = params.vectors if isinstance(params.vectors, dict) else {}
     dense = [bool(each.on_disk) for each in vectors.values() if each.multivector_config is None]
@@ -138,12 +137,12 @@ def settings_of(info: models.CollectionInfo) -> ClusterSettings:
 
 
 def change(requests: Requests, info: models.CollectionInfo, wanted: ClusterSettings) -> None:
-    """Change the settings of a collection; raise ``ConfigurationError`` for another number of shards."""
+    """Change the settings of a collection; raise ``ConfigurationError`` if the number of shards would change."""
     client, now = requests.client, settings_of(info)
     if wanted.shards not in (None, now.shards):
         raise ConfigurationError(
-            f"{requests.location}: has {now.shards} shards, and only a new collection can have {wanted.shards}: "
-            "push it to one (twinvec push, Collection.push)"
+            f"{requests.location}: the collection has {now.shards} shards, and the number cannot change to "
+            f"{wanted.shards}: push it to a new collection (twinvec push, Collection.push)"
         )
     params = models.CollectionParamsDiff(
         replication_factor=wanted.replication_factor,
@@ -167,19 +166,19 @@ def change(requests: Requests, info: models.CollectionInfo, wanted: ClusterSetti
 
 
 def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str, ...]) -> None:
-    """Give tenants without documents shards of their own."""
+    """Make shards for tenants that have no documents yet."""
     if now is None or set(now.tenants) - set(wanted):
         raise ConfigurationError(
-            f"{requests.location}: only a collection made with tenant_shards can have more of them, and every tenant "
-            "keeps its own: make a new collection with these, and ingest or push into it"
+            f"{requests.location}: tenant_shards can only grow, and only in a collection that was made with them: make "
+            "a new collection with these tenant_shards, and ingest or push into it"
         )
     added = [name for name in wanted if name not in now.tenants]
     for name in added:
         named = models.FieldCondition(key=now.path, match=models.MatchValue(value=name))
         if requests.call(requests.client.scroll, scroll_filter=models.Filter(must=[named]), limit=1)[0]:
             raise ConfigurationError(
-                f"{requests.location}: the tenant {name!r} has documents, which stay in their shards: delete them, add "
-                "the tenant and ingest them again, or push all to a new collection made with it"
+                f"{requests.location}: the tenant {name!r} already has documents in the shared shards: delete them, "
+                "add the tenant and ingest them again, or push to a new collection that has this tenant"
             )
     if added:
         following = (*now.tenants, *added)
@@ -197,7 +196,7 @@ def _operations(requests: Requests, client: QdrantClient, copies: int) -> list[A
 
 
 def balanced(info: models.CollectionClusterInfo, peers: list[int], copies: int) -> list[Any]:
-    """Return the operations that give each shard ``copies`` copies on as many of the peers; the emptiest come first."""
+    """Return the operations that give each shard ``copies`` copies on different peers; the emptiest peers are first."""
     placed: dict[int, dict[int, models.ReplicaState]] = {each.shard_id: {} for each in info.remote_shards}
     for local in info.local_shards:
         placed.setdefault(local.shard_id, {})[info.peer_id] = local.state

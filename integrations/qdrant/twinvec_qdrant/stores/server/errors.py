@@ -1,6 +1,6 @@
-"""Errors of the client of a server: what they mean, and which errors of twinvec they become.
+"""Errors of the client of a server: what they mean, and twinvec's error for each.
 
-REST and gRPC report the same refusals: ``Refusal`` holds a status code of HTTP and the server's own sentence for both.
+REST and gRPC report the same refusals: ``Refusal`` holds an HTTP status code and the server's own sentence for both.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _CODES = {
     grpc.StatusCode.UNAVAILABLE: 503,
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
-"""The status code of HTTP for each of gRPC's; 500 for the others."""
+"""HTTP status code for each status code of gRPC; 500 for all that are missing here."""
 
-_FOREIGN = "what answers there is no Qdrant server: check host, port and path (Qdrant's REST port is 6333, gRPC's 6334)"
+_FOREIGN = "the answer is not from Qdrant: check host, port and path (Qdrant's REST port is 6333, its gRPC port 6334)"
 _TLS_NEEDED = "the server expects TLS at this port: write https:// instead of http://"
 _TLS_UNKNOWN = "the server does not speak TLS at this port: write http:// instead of https://, or name its TLS port"
 
 _REMEDIES = {
     401: "the server does not accept the API key: check QDRANT_API_KEY, QDRANT_API_KEY_FILE or api_key",
-    403: "the API key does not permit this: it is wrong, only for reading, or a key for other collections",
-    413: "the request is larger than the server or a proxy before it permits",
+    403: "the API key does not permit this: it is wrong, only for reading, or only for other collections",
+    413: "the request is too large for the server, or for a proxy in front of it",
     501: "the server is too old for this request: twinvec needs Qdrant 1.17 or later, and 1.18 or later to migrate",
     507: "the server has no room left on its disk or in its memory",
 }
 _NO_KEY = "the server wants an API key: set QDRANT_API_KEY or QDRANT_API_KEY_FILE, or give api_key"
 _NO_QUORUM = (
-    "a node of the cluster is away, and those that are left are no majority: with two nodes, writes fail until both "
-    "are back; with three nodes and two copies of every shard, one may fail"
+    "a node of the cluster is down, and the other nodes are no majority: with two nodes, writes fail until both are "
+    "back; with three nodes and two copies of every shard, one node may fail"
 )
 
 _RETRY_AFTER = re.compile(r"Retry after (\d+)s")
@@ -91,7 +91,7 @@ class Refusal:
     """A request that the server answered with an error.
 
     Attributes:
-        status: A status code of HTTP.
+        status: HTTP status code.
         sentence: The server's own sentence; "" if the answer has none.
         pause: Seconds that the server asks to wait before the next try; 0 for none.
         foreign: Whether something other than Qdrant gave the answer.
@@ -109,10 +109,10 @@ class Refusal:
 
 
 def refusal(error: BaseException | None) -> Refusal | None:
-    """Return what the server said, or None if the request had no answer."""
+    """Return the server's refusal, or None if the error is not an answer of a server."""
     if isinstance(error, ResourceExhaustedResponse):
         return Refusal(429, str(error), float(error.retry_after_s))
-    if isinstance(error, QdrantException):  # the client cannot parse a date, and quotes the header in its message
+    if isinstance(error, QdrantException):  # a Retry-After date, which the client cannot parse and quotes
         return Refusal(429, "", retry_after_seconds(str(error).partition(": ")[2]))
     if isinstance(error, UnexpectedResponse):
         sentence, known = _sentence(error.content)
@@ -120,7 +120,7 @@ def refusal(error: BaseException | None) -> Refusal | None:
             error.status_code or 500, sentence, retry_after_seconds(error.headers.get("retry-after", "")), not known
         )
     if isinstance(error, grpc.RpcError) and hasattr(error, "code"):
-        named = _RETRY_AFTER.search(_details(error))  # without metadata the client does not pass the pause on
+        named = _RETRY_AFTER.search(_details(error))  # the client reads a pause only from the metadata
         return Refusal(_CODES.get(error.code(), 500), _details(error), float(named[1]) if named else 0.0)
     return None
 
@@ -140,14 +140,14 @@ def is_temporary(error: BaseException) -> bool:
 
 
 class NotYetAppliedError(Exception):
-    """The server has taken a write, and has not applied it within its time."""
+    """The server has accepted a write, but has not applied it in time."""
 
 
 def store_error(error: Exception, location: str, what: str) -> StoreError:
     """Return twinvec's error for an error of the client, raised by a request to the server at ``location``.
 
-    ``what`` names the request. A ``StoreUnavailableError`` may succeed later, a ``StoreLimitError`` names a limit that
-    the server sets; any other ``StoreError`` is a refusal.
+    ``what`` names the request. The result is a ``StoreUnavailableError`` if the same request may succeed later, a
+    ``StoreLimitError`` if a limit of the server forbids it, else a ``StoreError``.
     """
     if (words := _tls_words(error)) is not None:
         return StoreUnavailableError(f"{location}: no answer: {words}")
@@ -174,7 +174,7 @@ def _refused(answered: Refusal, location: str) -> StoreError:
     if "deactivation timed out" in answered.sentence:
         return StoreUnavailableError(f"{location}: {_NO_QUORUM}{said}")
     if answered.status in BUSY:
-        words = "too busy" if answered.status in (429, 503) else "failed there"
+        words = "the server is too busy" if answered.status in (429, 503) else "the server failed"
         return StoreUnavailableError(
             f"{location}: {words}, status {answered.status}{said}{_pause_words(answered.pause)}"
         )
@@ -191,23 +191,23 @@ def _refused(answered: Refusal, location: str) -> StoreError:
 
 
 def _limit_words(answered: Refusal) -> str | None:
-    """Return which limit of the server refused the request, or None if none did."""
+    """Return an error text if a limit of the server forbids the request, else None."""
     sentence = answered.sentence
     if answered.too_large:
         kind = "write_rate_limit" if "Write" in sentence else "read_rate_limit"
-        return f"the server permits fewer operations a minute than one request needs ({kind})"
+        return f"one request needs more operations than the server permits in a minute ({kind})"
     if answered.status != 400 and answered.status != 422:
         return None
     for pattern, most in _FULL:
         if found := pattern.search(sentence):
             room = most.format(**found.groupdict())
-            return f"is full: the server permits {room}; what was committed stays. Remove documents, or raise the limit"
+            return f"the collection is full: the limit is {room}. Remove documents, or raise the limit"
     if found := _UNINDEXED.search(sentence):
         return _unindexed_words(found["key"], found["types"])
     for pattern, limit in _REFUSED_LIMITS:
         if found := pattern.search(sentence):
             name = limit or _LIMITS.get(found["name"], found["name"])
-            return f"the server's limit {name} does not permit this request"
+            return f"the request exceeds the server's limit {name}"
     return None
 
 
@@ -218,13 +218,13 @@ def _unindexed_words(path: str, types: str) -> str:
     if (kind := next(usual, None)) is None:
         return f"{said}, which twinvec does not make; leave this value out of the filter"
     return (
-        f"{said}; add {key!r}: {kind!r} to those that you request, by "
+        f"{said}; add {key!r}: {kind!r} to the payload indexes that you request: "
         f"collection.reindex(payload_indexes={{{key!r}: {kind!r}}}) or twinvec reindex --payload-index {key}:{kind}"
     )
 
 
 def _sentence(content: bytes) -> tuple[str, bool]:
-    """Return the sentence of an answer, and whether it looks like one of Qdrant's."""
+    """Return the error text of an answer, and whether the answer looks like one of Qdrant's."""
     text = content.decode(errors="replace").strip()
     with suppress(ValueError):
         answer: Any = loads(content)
@@ -255,7 +255,7 @@ def requested_pause(error: BaseException | None) -> float:
 
 
 def _pause_words(seconds: float) -> str:
-    return f"; it asks for a pause of {seconds:,.0f} s: wait longer (wait_seconds, --wait)" if seconds > 0 else ""
+    return f"; it asks for a pause of {seconds:,.0f} s: raise wait_seconds (--wait)" if seconds > 0 else ""
 
 
 def _tls_words(error: BaseException | None) -> str | None:
@@ -286,7 +286,7 @@ def reason(error: BaseException | None) -> str:
         return f"status {answered.status}" + (f": {answered.sentence}" if answered.sentence else "")
     source = getattr(error, "source", error)
     if unsendable(error):
-        return "LocalProtocolError: the request holds a header that cannot be sent; look at the client's key"
+        return "LocalProtocolError: HTTP forbids a character in a header of the request; check the client's API key"
     if isinstance(source, httpx.TimeoutException | TimeoutError):
-        return "the time for one request is over; if the server needs longer, wait longer (wait_seconds, --wait)"
+        return "the request has timed out; if the server needs longer, raise wait_seconds (--wait)"
     return f"{type(source).__name__}: {source}"

@@ -1,8 +1,8 @@
-"""Payload indexes of a server's collection; they lie on the disk, and the system keeps in memory what searches use.
+"""Payload indexes of a server's collection, on disk; the system caches what searches use.
 
-``_types`` is what this process knows of them. Another process may change them at any time: it adds indexes for new
-keys, and replaces an index that would hide values from a range. Before a search with such a range, the indexes are read
-again.
+``_types`` has the indexes that this process knows of. Another process may change them at any time: it adds indexes for
+new keys, and replaces an index that would hide values from a range. The indexes are therefore read again before a
+search that an outdated index would answer wrongly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from twinvec_qdrant.stores.base import Backend, FieldIndexType
 from twinvec_qdrant.stores.conditions import Conditions, HasText, StoreCondition, field_tests_of
 from twinvec_qdrant.stores.points import Query
 from twinvec_qdrant.stores.served_tests import fitted, unsure
-from twinvec_qdrant.stores.server.requests import Requests, is_local
+from twinvec_qdrant.stores.server.retrying import Requests, is_local
 from twinvec_qdrant.stores.steps import Steps, asked
 
 _INDEX_PARAMS: Mapping[FieldIndexType, Any] = {
@@ -44,7 +44,7 @@ class FieldIndexes(Backend):
         self._phrases: set[str] = set()  # paths of text indexes that serve phrases
 
     def _learn_indexes(self, info: models.CollectionInfo) -> None:
-        """Keep what the server says of the collection."""
+        """Remember the indexes that the server reports."""
         if not self._local:
             schema = info.payload_schema or {}
             self._types = {path: str(each.data_type.value) for path, each in schema.items()}
@@ -56,7 +56,7 @@ class FieldIndexes(Backend):
         return self._types
 
     def index_field(self, path: str, kind: FieldIndexType) -> None:
-        """Index a payload field; the server may build the index after the call, and before it applies later writes."""
+        """Index a payload field; the server may build the index after the call, but before it applies later writes."""
         if self._local or self._types.get(path) == kind:
             return
         if path in self._types:
@@ -64,7 +64,7 @@ class FieldIndexes(Backend):
         params = _INDEX_PARAMS[kind](type=kind, on_disk=True)
         self.requests.call(self._client.create_payload_index, path, params, wait=False)
         self._types = {**self._types, path: kind}
-        self._phrases.add(path)  # of texts; it says nothing of other indexes
+        self._phrases.add(path)  # used for text indexes only
 
     def drop_field_index(self, path: str) -> None:
         if not self._local:
@@ -72,10 +72,10 @@ class FieldIndexes(Backend):
             self._types = {key: value for key, value in self._types.items() if key != path}
 
     def _fitted(self, *many: Conditions) -> Steps[list[tuple[StoreCondition, ...]]]:
-        """Return each list of conditions in the form that the indexes serve; read the indexes again if necessary.
+        """Return each list of conditions adapted to the indexes; read the indexes again if necessary.
 
-        Raise ``FilterError`` if conditions search words at a path without a text index: there, servers up to 1.19
-        look for the text as a part of the stored one, in the same case.
+        Raise ``FilterError`` if conditions search words at a path without a text index: servers up to 1.19 would search
+        for the whole text as a substring, and mind its case.
         """
         if any(map(self._are_unsure, many)):
             self._learn_indexes((yield from asked("get_collection")))
@@ -94,13 +94,13 @@ class FieldIndexes(Backend):
             key = test.path.removeprefix("metadata.").replace("[]", "").replace('"', "")
             raise FilterError(
                 f"{self.location}: filter {key!r}: {'phrase' if test.phrase else 'text'} needs a text index "
-                f"of the key on a server; add it by payload_indexes={{{key!r}: 'text'}}, or by "
+                f"of the key on a server; add the index by payload_indexes={{{key!r}: 'text'}}, or by "
                 f"twinvec reindex --payload-index {key}:text"
             )
         return fitted(conditions, self._types)
 
     def _unserved(self, conditions: Conditions) -> Iterator[HasText]:
-        """Yield the tests of words that the server has no index for."""
+        """Yield the tests of words for which the server has no text index."""
         for test in () if self._local else field_tests_of(conditions):
             if isinstance(test, HasText) and (
                 self._types.get(test.path) != "text" or (test.phrase and test.path not in self._phrases)

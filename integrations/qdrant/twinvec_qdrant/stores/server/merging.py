@@ -1,11 +1,11 @@
 """Merging: awaited requests of one kind that wait at the same time become one request.
 
-A few requests run at once, so that a single search waits for no other. Requests that come while all of them run wait,
-and are sent together as soon as one ends: many searches at once take few requests.
+A few requests run at once, so that a single search waits for no other. Further requests wait, and are sent together as
+soon as one ends, so that many searches at once take few requests.
 
-If the server refuses a merged request, its parts are sent again one by one, because it may permit some of them. If a
-merged request gets no answer, the callers of its parts and all that wait behind it get the error at once, so that
-nobody waits longer than for one request.
+If the server refuses a merged request, its parts are sent again one by one, because some of them may be permitted. If a
+merged request gets no answer, its callers and all callers behind them get the error at once, so that nobody waits
+longer than for one request.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MOST = 128  # searches, or points, of a merged request
 class Lane:
     """The requests of one kind on one event loop; ``send`` gets the items of all requests that are merged.
 
-    ``part`` returns the answer to one request, from its items, the place of the first among all items, and the answer
-    to the merged request.
+    ``part`` returns the answer to one request. Its arguments are the items of the request, the index of the first one
+    among all items, and the answer to the merged request.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Lane:
         self._workers: set[asyncio.Task[None]] = set()
 
     async def __call__(self, items: Sequence[Any]) -> Any:
-        """Return what belongs to these items, or raise the error of their own request."""
+        """Return the answer for these items, perhaps from a merged request; raise the error of their own request."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((items, answer))
         if len(self._workers) < _UNDER_WAY:
@@ -82,19 +82,19 @@ class Lane:
 
 
 def slice_of(items: Sequence[Any], start: int, whole: Sequence[Any]) -> Any:
-    """Return the part of an answer that has one element for each item."""
+    """Return the answer for these items: one element for each item, from ``start`` on."""
     return whole[start : start + len(items)]
 
 
 def points_of(items: Sequence[Any], start: int, whole: Sequence[Any]) -> Any:
-    """Return the points with these ids."""
+    """Return the points whose ids are the items."""
     del start
     ids = set(map(str, items))
     return [point for point in whole if str(point.id) in ids]
 
 
 def _copied(error: StoreUnavailableError) -> StoreUnavailableError:
-    """Return the same error for another caller, whose traceback it will hold."""
+    """Return a copy of the error for another caller, because an error holds the traceback of its caller."""
     same = copy(error)
     same.__cause__ = error.__cause__
     return same

@@ -1,4 +1,4 @@
-"""Points of a server's collection, read by their ids or by conditions, and counted."""
+"""Reading the points of a server's collection by their ids or by conditions, and counting them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COUNTED = 10_000
 """Largest number of points in one request that returns ids only."""
 
 _Page = tuple[list[Any], Any]
-"""The points of a page, and where the next one begins; None at the end."""
+"""The points of a page, and the offset of the next page; None after the last page."""
 
 
 class Reading(KnownCollection):
@@ -92,7 +92,7 @@ class Reading(KnownCollection):
         return self._within(read)
 
     def _scroll(self, wanted: models.Filter | None, fields: Sequence[str] | None, most: int) -> list[Iterator[Point]]:
-        """Return iterators over points, each in the order of ids; together they yield all, and some several times."""
+        """Return iterators over the points, each in the order of ids; several of them may yield the same point."""
 
         def page(limits: Limits, part: models.Filter | None, start: Any) -> Steps[_Page]:
             return self._read(

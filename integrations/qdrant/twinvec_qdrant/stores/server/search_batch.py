@@ -1,13 +1,13 @@
-"""Searches of a server's collection, and the first request of a search: the candidates of all stages with their scores.
+"""Searches of a server's collection; the first request of a search asks for the candidates of all stages with scores.
 
-For each search and stage, the batch holds the stage's own query. Where a search has two stages, it also holds the query
-of each over the candidates of the other: these are prefetched, and scored by the stage's vector without the index. The
-batch reads the point ``notice``, too, and looks for what is watched. Where the server does not permit all that in one
-batch, nothing is watched, and a second request has the rest: it asks for missing scores by id, and reads the points
-along that the search probably needs.
+For each search and stage, this batch holds the stage's own query. If a search has two stages, the batch also holds a
+query of each stage over the candidates of the other: a prefetch finds them, and the stage's vector scores them without
+the index. The batch also reads the point ``notice`` and looks for watched points (``Along.watched``). If the server
+does not permit all this in one batch, nothing is watched, and a second request does the rest: it asks for missing
+scores by id, and reads the points that the search will probably need.
 
-The server answers the parts of a batch side by side, in any order. What is watched tells nothing about the moment in
-which candidates are found, only that it was not there at some moment after the batch was sent.
+The server answers the parts of a batch in parallel, in any order. If it finds no watched point, there was none at some
+moment after the batch was sent; this may not be the moment in which the candidates were found.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _Requests = Sequence[models.QueryRequest]
 
 @dataclass(frozen=True, slots=True)
 class _Crossing:
-    """In the search of this row, a stage scores the candidates of another one by ``requests``.
+    """The ``requests`` by which ``stage`` scores the candidates of the stage ``other``, in the search of this row.
 
-    If these find fewer than ``most`` points, they find all that have a score.
+    If they find fewer than ``most`` points, all other candidates of ``other`` have the score 0.
     """
 
     row: int
@@ -54,9 +54,9 @@ class _Crossing:
     most: int
 
     def add(self, found: Found, answers: Sequence[Sequence[models.ScoredPoint]]) -> bool:
-        """Add the scores of the other stage's candidates; return whether those without have the score 0."""
+        """Add the scores of the other stage's candidates; return whether all scores that are missing are 0."""
         scores = {str(each.id): each.score for answer in answers for each in answer}
-        # in the order of the other stage, as if asked for by id
+        # in the order of the other stage, as if the scores were requested by id
         found[self.stage] |= {
             key: Scored(key, scores[key], point.payload)
             for key, point in found[self.other].items()
@@ -78,10 +78,10 @@ class Searching(Reading):
         return self.run(self._within(found))
 
     def watches(self) -> bool:
-        """Return whether ``candidates`` looks for what is watched; see ``Backend``.
+        """Return whether ``candidates`` looks for watched points; see ``Backend``.
 
-        A server that limits the size of a collection may refuse points that would be watched, and one that limits how
-        many points a search compares may not compare as many as are asked for.
+        If the server limits the size of a collection, it may refuse points that would be watched. If it limits how many
+        points a search compares, the search may compare fewer than the batch asks for.
         """
         limits = self._limits
         if self._local or self._copies > 1 or limits is None:
@@ -100,7 +100,7 @@ class Searching(Reading):
         return (yield from self._within(lambda limits: self._candidates(searches, notice, along, limits)))
 
     def _watching(self, along: Along | None, limits: Limits) -> _Requests:
-        """Return the request that looks for what is watched, and those that read the best points; none if none is."""
+        """Return the requests that look for watched points and read the best points; none if nothing is watched."""
         if along is None or along.watched is None or not self.watches():
             return ()
         return [looking([along.watched]), *chain(*self._requested(along.best, limits))]
@@ -119,7 +119,7 @@ class Searching(Reading):
         return asked
 
     def _answers(self, requests: _Requests, limits: Limits) -> Steps[list[Any]]:
-        """Return the points that each request finds, and what is lost between two pages of a search."""
+        """Return the points that each request finds, with points that were lost between two pages of a search."""
         answers = yield from self._sent(requests, limits)
         if again := dict(lost(requests, answers)):
             found = yield from self._sent(list(again.values()), limits)
@@ -172,7 +172,7 @@ class Searching(Reading):
         along: Along | None,
         limits: Limits,
     ) -> Steps[dict[str, Any]]:
-        """Ask for missing scores, and read the ``unknown`` points and those ``along``; return these points."""
+        """Ask for missing scores, read the ``unknown`` points and the points ``along``, and return the points by id."""
         missing = lacking(searches, candidates, complete)
         if not missing and not unknown:
             return {}
@@ -215,7 +215,7 @@ def _first(
     crossed: Sequence[_Requests],
     limits: Limits,
 ) -> tuple[_Requests, _Requests, Sequence[_Requests]]:
-    """Return which requests the first batch has besides ``own``: as much as the server permits in one."""
+    """Return the requests of the first batch besides ``own``: the first choice that the server permits in one batch."""
     if not all(crossed):
         crossed = ()
     choices: list[tuple[_Requests, _Requests, Sequence[_Requests]]] = [
@@ -235,7 +235,7 @@ def _are_one(requests: _Requests, limits: Limits) -> bool:
 
 
 def _merged(queries: Sequence[Query], asked: Sequence[_Requests], answers: Iterator[Any]) -> list[list[Scored]]:
-    """Return what each query finds, from the answers to its requests."""
+    """Return the points that each query finds, from the answers to its requests."""
     return [
         merged([scored(next(answers)) for _ in requests], query.limit)
         for query, requests in zip(queries, asked, strict=True)

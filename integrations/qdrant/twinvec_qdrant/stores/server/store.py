@@ -1,4 +1,4 @@
-"""The place of a collection on a server: its address, the key that opens it, and the collections next to it."""
+"""A collection's entry on a server: its address and API key, and the other collections of the server."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.async_requests import CONNECTIONS
 from twinvec_qdrant.stores.server.backend import ServerBackend
 from twinvec_qdrant.stores.server.clients import quiet_client
-from twinvec_qdrant.stores.server.requests import is_local
+from twinvec_qdrant.stores.server.retrying import is_local
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
 LEAST_VERSION = (1, 17)
-"""The first version of the server that collections work with."""
+"""Oldest version of the server that twinvec works with."""
 
 
 class ServerStore(Store):
-    """The collection ``name`` of a server, or with the name "" the server; ``close`` closes the client if ``owned``."""
+    """The collection ``name`` of a server, or the server itself for ""; ``close`` closes the client if ``owned``."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ServerStore(Store):
     def create(self, new: NewCollection) -> ServerBackend:
         self.check_version()
         if new.cluster.given() and is_local(self._client):
-            raise ConfigurationError(f"{self.location}: settings of a cluster are for a server; leave cluster out")
+            raise ConfigurationError(f"{self.location}: cluster settings need a Qdrant server; leave cluster out")
         cluster.check_tenant_shards(self._requests, new.cluster, new.tenant_path)
         dense = models.VectorParams(
             size=new.dim,
@@ -98,7 +98,7 @@ class ServerStore(Store):
         self._backend.close()
 
     def check_version(self) -> None:
-        """Refuse a server that keeps no description of a collection, if it says its version."""
+        """Raise ``StoreError`` if the server says that its version is below ``LEAST_VERSION``."""
         if (reason := self._requests.too_old(LEAST_VERSION, "twinvec")) is not None:
             raise StoreError(f"{self._address}: {reason}")
 
@@ -149,7 +149,7 @@ def connect_as(async_client: AsyncQdrantClient, name: str, wait_seconds: float) 
     """Return the collection of the server to which an async client of the caller is connected."""
     if is_local(async_client):
         raise ConfigurationError(
-            "async_client: it is in local mode; give the QdrantClient that holds the data, too: client=..."
+            "async_client is in local mode: give the QdrantClient that holds the data, too (client=)"
         )
     client = quiet_client(QdrantClient, **{**async_client.init_options, "check_compatibility": False})
     return _connected(name, client, wait_seconds, async_client)
@@ -158,7 +158,7 @@ def connect_as(async_client: AsyncQdrantClient, name: str, wait_seconds: float) 
 def _connected(
     name: str, client: QdrantClient, wait_seconds: float, async_client: AsyncQdrantClient | None
 ) -> ServerStore:
-    """Return the collection of the server to which a client of our own is connected."""
+    """Return the collection of the server to which a new client is connected."""
     location = str(getattr(client._client, "rest_uri", "")).rstrip("/")  # without a password
     return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
 

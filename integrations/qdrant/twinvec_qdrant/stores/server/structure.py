@@ -1,4 +1,4 @@
-"""What a collection of a server is made of: its vectors, its index, and the payload fields with an index."""
+"""The structure of a server's collection: its vectors, their index, and its payload indexes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from twinvec_qdrant.stores.server.limits.known import KnownCollection
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
 MIGRATING_VERSION = (1, 18)
-"""The first version of the server that can give a collection another vector."""
+"""First version of the server that can add a named vector to a collection."""
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _QUANTIZATIONS: Mapping[type, Quantization] = {
 
 @dataclass(frozen=True, slots=True)
 class DenseShape:
-    """A named dense vector: its size, its distance ("Cosine", ...), and whether it is a list of vectors a point."""
+    """A named dense vector: its size, its distance ("Cosine", ...), and whether each point has a list of vectors."""
 
     size: int
     distance: str
@@ -40,7 +40,7 @@ class DenseShape:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a collection of anybody is made of; ``by_shard_key`` says whether writers choose the shards."""
+    """The structure of any Qdrant collection; ``by_shard_key`` says whether writers choose the shards."""
 
     dense: Mapping[str, DenseShape]
     sparse: frozenset[str]
@@ -50,21 +50,21 @@ class Shape:
     edges: tuple[int, int]
 
     def index(self, vector: str) -> IndexSettings:
-        """Return the settings of the index of a vector as ours; the defaults instead of those out of our range."""
+        """Return the index settings of a vector, or the defaults if ``IndexSettings`` does not permit them."""
         copies = self.quantizations.get(vector, "none")
         try:
             return IndexSettings(copies, *self.edges)
-        except ConfigurationError:  # such as a graph that is switched off while points are loaded
+        except ConfigurationError:  # such as m=0: no graph while points are loaded
             return IndexSettings(copies)
 
 
 class Structure(KnownCollection):
     """The methods of a server's backend that read and change the structure of the collection."""
 
-    _prepared = False  # whether own fields have an index
+    _prepared = False  # whether twinvec's own payload fields have indexes
 
     def shape(self) -> Shape:
-        """Return what the collection is made of; the backend keeps to it from now on."""
+        """Return the structure of the collection; the backend also updates its limits, indexes and shards."""
         config = self._info().config
         dense = named_vectors(config.params)
         copies = {name: _QUANTIZATIONS.get(type(each.quantization_config)) for name, each in dense.items()}
@@ -85,7 +85,7 @@ class Structure(KnownCollection):
 
     def change_cluster(self, wanted: ClusterSettings) -> None:
         if self._local:
-            raise ConfigurationError(f"{self.location}: settings of a cluster are for a server")
+            raise ConfigurationError(f"{self.location}: cluster settings need a Qdrant server")
         cluster.change(self.requests, self._info(), wanted)
         self.read_consistently(wanted.read_consistency)
 
@@ -113,12 +113,12 @@ class Structure(KnownCollection):
             self.requests.call(self._client.update_collection, vectors_config={states_name(name): placed})
 
     def add_sparse(self) -> None:
-        """Give points a sparse vector for BM25; do nothing if they have room for it."""
+        """Add the sparse vector of BM25 to the collection; do nothing if it exists."""
         config = models.SparseVectorConfig(modifier=models.Modifier.IDF)
         self._create_vector(SPARSE, models.SparseVectorNameConfig(sparse=config), "adding sparse vectors")
 
     def drop_vector(self, name: str) -> None:
-        if name == UNNAMED:  # no request can name it
+        if name == UNNAMED:  # requests cannot name this vector
             logger.warning("%s: a server cannot remove vectors without a name; they stay", self.location)
             return
         self.requests.call(self._client.delete_vector_name, name)
@@ -127,14 +127,14 @@ class Structure(KnownCollection):
     def begin_load(self, tenant_path: str | None) -> None:
         """Index the payload fields that lack an index, and turn off the server's graph until ``build_index``.
 
-        The graph stays where the server forbids exact search, because it then refuses searches without a graph.
+        If the server forbids exact search, the graph stays, because the server would refuse searches without a graph.
         """
         self.index_fields(tenant_path)
         if not self._local and self.run(self._permitted()).exact:
             self.requests.call(self._client.update_collection, hnsw_config=models.HnswConfigDiff(m=0))
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
-        """Send the server these settings if it has others; it then builds the index while it serves searches."""
+        """Send the settings to the server if it has others; it then builds the index and still serves searches."""
         del force  # the server decides when to build
         if self._local:
             return False
@@ -159,7 +159,7 @@ class Structure(KnownCollection):
         return indexed_chunks(self, info.indexed_vectors_count or 0, chunks, names)
 
     def index_fields(self, tenant_path: str | None) -> None:
-        """Index the payload fields that conditions name; an existing index stays."""
+        """Index the payload fields that twinvec's conditions test; existing indexes stay."""
         if self._local:
             return
         self._index(tenant_path, wait=True)
@@ -168,7 +168,7 @@ class Structure(KnownCollection):
     def _prepare(self) -> None:
         """Before the first write, make the shard keys and the indexes that the collection lacks.
 
-        Go on without if the server refuses.
+        Log a warning if the server refuses.
         """
         if self._prepared or self._local:
             return
@@ -177,11 +177,11 @@ class Structure(KnownCollection):
         except StoreUnavailableError:
             raise
         except StoreError as error:
-            logger.warning("%s; changes fail if the server demands an index", error)
+            logger.warning("%s; later writes fail if the server demands this index", error)
         self._prepared = True
 
     def _index(self, tenant_path: str | None, *, wait: bool) -> None:
-        """Make the shard keys and the indexes of own fields that are missing.
+        """Make the missing shard keys, and the missing indexes of twinvec's own payload fields.
 
         Without ``wait``, the server may build the indexes after the call.
         """
@@ -220,5 +220,5 @@ def named_vectors(params: models.CollectionParams) -> Mapping[str, models.Vector
 
 
 def _is_ours(vector: models.VectorParams) -> bool:
-    """Return whether the small copies of a vector follow ``IndexSettings``, which have no product quantisation."""
+    """Return whether ``IndexSettings`` applies: to a single dense vector, without product quantisation."""
     return vector.multivector_config is None and not isinstance(vector.quantization_config, models.ProductQuantization)

@@ -1,6 +1,6 @@
 """Points, searches and conditions as objects of Qdrant's client.
 
-Numbers of dense vectors are sent with as few digits as name them exactly, and so with fewer bytes of JSON.
+Numbers of dense vectors are sent with as few digits as identify them, to save bytes of JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores import conditions as tests
 from twinvec_qdrant.stores.points import SPARSE, Point, states_name
 
-_DIGITS = 9  # significant ones name every float32
+_DIGITS = 9  # significant digits, which identify every float32
 _POWERS = 10.0 ** np.arange(23)  # each is exact
 
 
@@ -28,7 +28,7 @@ def client_points(
 ) -> list[models.PointStruct]:
     """Return points to write, without the client's check of every number and every value.
 
-    ``filler`` are fields of points without vectors.
+    ``filler`` is added to the payload of points without vectors.
     """
     return [
         models.PointStruct.model_construct(
@@ -57,9 +57,9 @@ def client_vectors(points: Sequence[Point]) -> list[dict[str, Any]]:
 
 
 def numbers(vectors: Sequence[FloatArray]) -> list[list[float]]:
-    """Return the numbers of each vector (shape (n,), float32); each has few digits, and is equal as a float32.
+    """Return the numbers of each vector (shape (n,), float32) with few digits, equal after rounding to float32.
 
-    JSON has a number of Python with all digits of a float64, and a server reads the float32 from either.
+    JSON would have all digits of a float64, and a server reads the same float32 from both.
     """
     if not vectors:
         return []
@@ -72,7 +72,7 @@ def numbers(vectors: Sequence[FloatArray]) -> list[list[float]]:
 
 
 def wire_id(key: str) -> int | str:
-    """Return a point's id as the server takes it: an integer where it has only digits."""
+    """Return a point's id as the server takes it: an integer if the id consists of digits."""
     return int(key) if key.isdecimal() else key
 
 

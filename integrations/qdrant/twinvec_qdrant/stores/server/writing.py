@@ -1,4 +1,4 @@
-"""Points of a server's collection, written, changed and deleted. Every write waits until the server has applied it.
+"""Writing, changing and deleting points of a server's collection; every call waits until the server has applied it.
 
 Points are written in two streams of requests: while the server works on one, the client prepares the other.
 """
@@ -40,7 +40,7 @@ STREAM_POINTS = 256
 
 
 _Batch = tuple[str | None, Sequence[Point]]
-"""Points of one write, and their shard key."""
+"""The shard key of one write, and its points."""
 
 
 class Writing(Structure, Reading):
@@ -60,7 +60,7 @@ class Writing(Structure, Reading):
         self._written(upsert)
 
     def _streams(self, limits: Limits) -> int:
-        """Return how many streams write; two would wait for the same budget."""
+        """Return how many streams write: one if a rate limit would make the second wait for the first."""
         return 1 if self._local or limits.writes is not None else 2
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
@@ -106,7 +106,7 @@ class Writing(Structure, Reading):
         self._written(add)
 
     def _update(self, points: Sequence[Point]) -> None:
-        """Replace the vectors that these points have."""
+        """Replace the stored vectors by the vectors in these points."""
         of_keys = self._by_key(points, None if self._tenants is None else self._stored_keys(points))
 
         def update(limits: Limits) -> None:
@@ -120,7 +120,7 @@ class Writing(Structure, Reading):
         self._written(update)
 
     def _stored_keys(self, points: Sequence[Point]) -> Callable[[Point], str]:
-        """Return what finds the shard key of a stored point, which its server tells."""
+        """Return a function that gives the shard key of a stored point, as the server reports it."""
         found = self.run(self._by_id([point.id for point in points], PAGE, [], None))
         keys = {str(record.id): str(record.shard_key) for record in found}
         return lambda point: keys.get(point.id, cluster.SHARED)
@@ -128,7 +128,7 @@ class Writing(Structure, Reading):
     def _by_key(
         self, points: Sequence[Point], key_of: Callable[[Point], str] | None
     ) -> Mapping[str | None, list[Point]]:
-        """Return the points of each shard key, in order; all of them under None where no point has a key."""
+        """Return the points by shard key, in order; all of them under None if ``key_of`` is None."""
         of_keys: dict[str | None, list[Point]] = {}
         for point in points:
             of_keys.setdefault(None if key_of is None else key_of(point), []).append(point)
@@ -184,7 +184,7 @@ def in_streams(send: Callable[[Item], object], items: Iterable[Item], streams: i
 
 
 def _selectors(ids: list[str], revisions: Collection[str] | None, limits: Limits) -> Iterator[models.PointsSelector]:
-    """Yield what selects these points for deletion; with ``revisions``, only those that carry one of them."""
+    """Yield selectors for deleting these points; with ``revisions``, only those that have one of the revisions."""
     if revisions is None:
         yield models.PointIdsList(points=list(map(wire_id, ids)))
         return

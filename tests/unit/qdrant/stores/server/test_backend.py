@@ -94,7 +94,9 @@ def test_a_server_that_stays_busy_is_given_up(server, clock):
 def test_the_pause_that_a_server_names_is_kept_to(server, status, named):
     url, answers, asked = server
     answers += [(status, {"retry-after": named}, b"{}"), ABSENT]
-    with pytest.raises(StoreUnavailableError, match=rf"{url}(?s:.*)asks for a pause of [\d,]+ s: wait longer .*--wait"):
+    with pytest.raises(
+        StoreUnavailableError, match=rf"{url}(?s:.*)asks for a pause of [\d,]+ s: raise wait_seconds .*--wait"
+    ):
         connect("notes", url, None, 30).peek()
     assert len(asked) == 1, "an hour is more than the caller waits"
 
@@ -109,7 +111,7 @@ def test_a_pause_that_is_over_or_says_nothing_does_not_stop_anything(server, nam
 
 def test_a_server_that_names_no_pause_is_not_hammered(server, monkeypatch):
     url, answers, asked = server
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", lambda state: 3600.0)
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)
     answers += [LIMITED, ABSENT]  # 429, and a pause of 0
     with pytest.raises(StoreUnavailableError, match=url):
         connect("notes", url, None, 30).peek()
@@ -133,7 +135,7 @@ def test_a_server_that_does_not_answer_is_named(caplog, clock):
     assert clock.pauses
     assert SECRET not in str(caught.value) + repr(caught.value.__cause__) + caplog.text
     assert [record.name for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "twinvec_qdrant.stores.server.requests"
+        "twinvec_qdrant.stores.server.retrying"
     ]
 
 

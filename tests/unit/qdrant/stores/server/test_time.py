@@ -14,8 +14,8 @@ from qdrant_client import QdrantClient, models
 from stand_in import Fault, StandIn
 from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant import Collection
-from twinvec_qdrant.stores.server import requests
-from twinvec_qdrant.stores.server.requests import Requests
+from twinvec_qdrant.stores.server import retrying
+from twinvec_qdrant.stores.server.retrying import Requests
 from words import WordEncoder
 
 GIVEN_UP = 50  # seconds within which a slow machine gives up, too
@@ -24,8 +24,8 @@ GIVEN_UP = 50  # seconds within which a slow machine gives up, too
 @pytest.fixture
 def tries_without_limits(monkeypatch):
     """Let only ``wait_seconds`` limit a try: without it, the tries here would take longer than ``GIVEN_UP``."""
-    monkeypatch.setattr(requests, "_READ_SECONDS", 600.0)
-    monkeypatch.setattr(requests, "_WRITE_SECONDS", 600.0)
+    monkeypatch.setattr(retrying, "_READ_SECONDS", 600.0)
+    monkeypatch.setattr(retrying, "_WRITE_SECONDS", 600.0)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from words import StateEncoder, WordEncoder
 @pytest.fixture
 def answering(monkeypatch):
     """``answering(403, "sentence")``: the address of a server that gives every request this answer."""
-    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._LEAST_SECONDS", 30)  # for one try on a slow machine
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._LEAST_SECONDS", 30)  # for one try on a slow machine
 
     def serve(status: int, body: str, kind: str = "text/plain") -> str:
         class Handler(BaseHTTPRequestHandler):
@@ -59,11 +59,11 @@ def said(sentence: str) -> str:
         (401, "Invalid API key or JWT", "does not accept the API key"),
         (403, said("Forbidden: Global manage access is required"), "only for reading"),
         (403, "forbidden", "does not permit this"),
-        (404, "<html><body>404</body></html>", "no Qdrant server"),
-        (200, "<html><body>Welcome</body></html>", "no Qdrant server"),
-        (200, '{"hello": "world"}', "no Qdrant server"),
+        (404, "<html><body>404</body></html>", "the answer is not from Qdrant"),
+        (200, "<html><body>Welcome</body></html>", "the answer is not from Qdrant"),
+        (200, '{"hello": "world"}', "the answer is not from Qdrant"),
         (400, "<html>The plain HTTP request was sent to HTTPS port</html>", "https://"),
-        (413, said("Payload too large"), "larger than the server"),
+        (413, said("Payload too large"), "too large for the server"),
         (500, said("Service internal error: 1 of 2 replicas failed: deactivation timed out"), "no majority"),
         (500, said("Service internal error: some replica failed to apply operation"), "status 500"),
         (507, said("Insufficient storage: disk"), "no room left"),

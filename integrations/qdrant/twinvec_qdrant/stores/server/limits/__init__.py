@@ -1,1 +1,1 @@
-"""The limits that a server sets (strict mode): what it permits, and filters and searches cut to it."""
+"""The limits that a server sets (strict mode), and filters and searches that are split to fit them."""

@@ -1,6 +1,6 @@
-"""A collection on a server as this process knows it, and work that keeps to the limits of the server.
+"""What this process knows of a collection on a server, and work within the limits of the server.
 
-What is known is what the server has said of the collection. If it refuses a request by a limit, it is asked again.
+The process asks the server once, and again if the server refuses a request because of a limit.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from twinvec_qdrant.settings import ReadConsistency
 from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.field_indexes import FieldIndexes
 from twinvec_qdrant.stores.server.limits.permitted import Limits, limits_of
-from twinvec_qdrant.stores.server.requests import Requests
+from twinvec_qdrant.stores.server.retrying import Requests
 from twinvec_qdrant.stores.steps import Ask, Steps, asked, run
 
 T = TypeVar("T")
 
 
 class KnownCollection(FieldIndexes):
-    """The collection that ``requests`` are about: its limits, its payload indexes, its shards, and what reads ask."""
+    """The collection that ``requests`` are about: its limits, payload indexes and shards, and its read consistency."""
 
     def __init__(self, requests: Requests) -> None:
         super().__init__(requests)
@@ -47,7 +47,7 @@ class KnownCollection(FieldIndexes):
         return self.run(self._asked_again())
 
     def _asked_again(self) -> Steps[models.CollectionInfo]:
-        """Ask the server, and keep what it says."""
+        """Ask the server about the collection, and remember the answer."""
         info: models.CollectionInfo = yield from asked("get_collection")
         self._learn_indexes(info)
         self._limits = limits_of(info.config.strict_mode_config, self.requests.wait_seconds)
@@ -61,7 +61,7 @@ class KnownCollection(FieldIndexes):
         return info
 
     def _within(self, work: Callable[[Limits], Steps[T]]) -> Steps[T]:
-        """Do the work within the limits; if they have changed meanwhile, do it once more, within those of now."""
+        """Do the work within the known limits; if the limits have changed, do it once more within the new ones."""
         known = yield from self._permitted()
         try:
             return (yield from work(known))
@@ -78,13 +78,13 @@ class KnownCollection(FieldIndexes):
         return self._limits or Limits()
 
     def _read(self, method: str, limits: Limits, cost: int, *arguments: Any, **options: Any) -> Steps[Any]:
-        """Return the answer to a request that reads, at this cost."""
+        """Send a read of this cost, and return the answer."""
         copies = {} if method == "count" else self._consistency()  # the client has no such option for counts
         options = {**options, "refill_seconds": limits.refill(reads=cost), **copies}
         return (yield Ask(method, arguments, options, alone=limits.searches is not None or limits.reads is not None))
 
     def _consistency(self) -> dict[str, Any]:
-        """Return the client's option for the number of copies that a read asks."""
+        """Return the client's option for the number of copies that a read queries."""
         chosen = self._asked if self._asked is not None else self._recorded
         if chosen is None or self._local:
             return {}
@@ -92,9 +92,9 @@ class KnownCollection(FieldIndexes):
 
 
 def _filler(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return what points without vectors have besides their payload, in a collection that was adopted or is being so.
+    """Return extra payload fields for points without vectors, in an adopted collection or during its adoption.
 
-    LlamaIndex' own class reads them too when it is asked for all nodes, and fails at one without a text.
+    LlamaIndex' own class also reads these points when it lists all nodes, and it fails at a point without a text.
     """
     layout = (metadata.get("twinvec_adoption") or metadata).get("layout")
     return {} if layout is None or layout.get("metadata_key") is not None else {layout["text_key"]: ""}

@@ -1,7 +1,7 @@
-"""Filters cut to what a server permits: the values of one condition, and the conditions of one filter.
+"""Filters split to fit a server's limits: on the values of a condition, and on the conditions of a filter.
 
-A condition with many values becomes several of which one must hold. Where that makes a filter too large, it becomes
-several filters, which together select the same points.
+A condition with too many values becomes several conditions, one of which must hold. If the filter then has too many
+conditions, it becomes several filters, which together select the same points.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from twinvec_qdrant.stores.server.limits.permitted import Limits
 
 
 def narrowed(filter: models.Filter | None, limits: Limits) -> list[models.Filter | None]:
-    """Return filters within the limits whose points together are those of ``filter``; points may have several.
+    """Return filters within the limits that together select the points of ``filter``; some may select the same point.
 
-    ``filter`` is one of ``values.client_filter``. Where no cut helps, a filter stays too large, and the server refuses
-    it by the name of its limit.
+    ``filter`` comes from ``values.client_filter``. A filter that cannot be split stays too large; the server refuses it
+    and names the limit.
     """
     if filter is None:
         return [None]
@@ -45,11 +45,11 @@ def _size(condition: Any) -> int:
 
 
 def _cut(filter: models.Filter, most: int) -> models.Filter:
-    """Return the filter with at most this many values a condition."""
+    """Return the filter with at most this many values in each condition."""
     should: list[Any] = []
     for each in _listed(filter.should):
         cut = _cut_condition(each, most)
-        should += cut.should if _is_alternatives(cut) else [cut]  # beside the others
+        should += cut.should if _is_alternatives(cut) else [cut]  # a list of alternatives joins this one
     return models.Filter(
         must=[_cut_condition(each, most) for each in _listed(filter.must)] or None,
         must_not=[_cut_condition(each, most) for each in _listed(filter.must_not)] or None,
@@ -77,7 +77,7 @@ def _is_alternatives(condition: Any) -> bool:
 
 
 def _divided(filter: models.Filter, most: int) -> list[models.Filter]:
-    """Return filters of at most this many conditions, each with some of the largest list of alternatives."""
+    """Return filters of at most this many conditions, among which the largest list of alternatives is divided."""
     must = _listed(filter.must)
     choices = [row for row, each in enumerate(must) if _is_alternatives(each) and len(each.should) > 1]
     if not choices:

@@ -1,8 +1,8 @@
 """The limits that a server sets for a collection (strict mode, server 1.13 and later), and what a request may hold.
 
-Rate limits are budgets of a minute that fill up steadily. A request that costs more than the whole budget is refused
-for ever; one that costs more than what is left is refused until enough has come back. A batch is therefore kept so
-small that its share comes back within ``wait_seconds``.
+A rate limit is a budget for a minute, which refills steadily. The server always refuses a request that costs more than
+the whole budget, and refuses any other request until the budget has refilled to its cost. Batches are therefore so
+small that their cost refills within ``wait_seconds``.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ class Limits:
         return _least(size, self._share(self.reads))
 
     def permits_ids(self, count: int) -> bool:
-        """Return whether one search may name this number of ids, and return as many points."""
+        """Return whether one search may name this many ids, and return this many points."""
         return count <= min(most for most in (self.results, self.values, count) if most is not None)
 
     @property
     def budget(self) -> int | None:
-        """The cost that the searches of one request may have."""
+        """The highest cost that the searches of one request may have together."""
         return self._share(self.reads)
 
     def refill(self, writes: int = 0, reads: int = 0) -> float:
-        """Return in how many seconds the server makes room for writes or reads of this cost."""
+        """Return the seconds in which the server's budgets refill by this cost of writes or reads."""
         seconds = 0.0
         for cost, limit in ((writes, self.writes), (reads, self.reads)):
             if limit is not None:

@@ -1,9 +1,9 @@
-"""Searches of a server, cut to what it permits; the answers are put together again.
+"""Searches split into requests that a server permits, and the merging of their answers.
 
-A search for more results than one request may ask for becomes several, one after another in rank (``offset``), and
-another one where points of equal scores may be missing between two of them. Where exact search is forbidden, points
-that are named by their ids are still compared: the server compares so few without its index. Token states have no
-index, and are then compared after a prefetch by id.
+A search for too many results becomes several requests, for consecutive ranks (``offset``). Another request follows if
+points of equal score may be missing between two of them. If exact search is forbidden, points can still be scored by
+id, because the server compares so few points without its index. Token states have no index: a prefetch by id selects
+the points, and then their states are compared.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowe
 from twinvec_qdrant.stores.server.limits.permitted import Limits
 from twinvec_qdrant.stores.server.values import client_filter, client_sparse, numbers
 
-# Document frequencies of the points that there are. Without a filter, those of a server count removed points until its
-# optimizer has run. Servers before 1.19 ignore the field.
+# Document frequencies of live points only: without a filter, a server also counts removed points until its optimizer
+# has run. Servers before 1.19 ignore the field.
 _LIVE_FREQUENCIES = models.SearchParams(idf=models.IdfCorpusParams(corpus=models.Filter()))
 _FULL_VECTORS = models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
 
-_TERMS = 64  # the server's unit of cost for a sparse vector
-_ROUNDING = 1e-6  # between two runs of one search
+_TERMS = 64  # terms of a sparse vector for which the server counts a cost of 1
+_ROUNDING = 1e-6  # difference of a score between two runs of one search
 
 
 class _Request(models.QueryRequest):
@@ -39,7 +39,7 @@ class _Request(models.QueryRequest):
         return self
 
 
-# Each client looks a class up by its name, and takes a quarter of a second to analyse one that it does not know.
+# Clients look a class up by its name, and take a quarter of a second to analyse a class with an unknown name.
 _Request.__name__ = models.QueryRequest.__name__
 
 
@@ -49,7 +49,7 @@ def needs_exact(query: Query) -> bool:
 
 
 def requests_for(query: Query, limits: Limits, *, indexed: bool) -> list[models.QueryRequest]:
-    """Return the requests that answer one query; ``indexed`` is False for the client's local mode, without indexes."""
+    """Return the requests that answer one query; ``indexed`` is False for the client's local mode without indexes."""
     params = _params(query, limits) if indexed else None
     states = not isinstance(query.vector, tuple) and query.vector.ndim == 2
     prefetched = states and not limits.exact and _ids(query) is not None
@@ -65,11 +65,11 @@ def requests_for(query: Query, limits: Limits, *, indexed: bool) -> list[models.
 def crossing_requests(
     query: Query, sources: Sequence[models.QueryRequest], shards: int, limits: Limits
 ) -> list[models.QueryRequest]:
-    """Return the requests that score what ``sources`` finds by the query; none if ``sources`` are several.
+    """Return the requests that score by ``query`` the points which ``sources`` finds; none for several ``sources``.
 
-    Every shard prefetches and scores its own candidates. All of them are therefore asked for, the last ones by further
-    requests (``offset``) where the server permits fewer results. Of several such requests, the server asks each shard
-    for a share only, unless the search is exact.
+    Every shard prefetches and scores its own candidates. The requests therefore ask for the candidates of all shards,
+    in pages (``offset``) if the server limits the results. If there are several pages, the server asks each shard for a
+    share only, unless the search is exact.
     """
     if len(sources) != 1:
         return []
@@ -99,7 +99,7 @@ def reading(ids: Sequence[str], vector: str | None) -> models.QueryRequest:
 
 
 def looking(conditions: Conditions) -> models.QueryRequest:
-    """Return the request that finds one of the points that satisfy the conditions, if there are any."""
+    """Return a request for one of the points that satisfy the conditions."""
     return _Request.model_construct(filter=client_filter(conditions), limit=1, with_payload=False, with_vector=False)
 
 
@@ -117,12 +117,12 @@ def batches(requests: Iterable[models.QueryRequest], limits: Limits) -> Iterator
 
 
 def cost(requests: Sequence[models.QueryRequest]) -> int:
-    """Return what the server counts for these searches against its limit of reads."""
+    """Return what these searches cost under the server's rate limit for reads."""
     return sum(_cost(each) for each in requests)
 
 
 def merged(answers: Sequence[Sequence[Scored]], limit: int) -> list[Scored]:
-    """Return the best of several answers to parts of one query, best first."""
+    """Return the best points from the answers to the parts of one query, best first."""
     if len(answers) == 1:
         return list(answers[0])
     best: dict[str, Scored] = {}
@@ -135,10 +135,10 @@ def merged(answers: Sequence[Sequence[Scored]], limit: int) -> list[Scored]:
 def lost(
     requests: Sequence[models.QueryRequest], answers: Sequence[Sequence[models.ScoredPoint]]
 ) -> Iterator[tuple[int, models.QueryRequest]]:
-    """Yield requests for what may be missing between two pages of a search, each with the row of the later page.
+    """Yield requests for points that may be missing between two pages, each with the row of the later page.
 
-    A server returns points of equal score in any order. Where two pages meet, one such point may be on both pages, and
-    another one on neither. A page that begins with the first point of that score has them all, if they fit on a page.
+    A server returns points of equal score in any order, so one of them may be on two pages, and another one on neither.
+    A page that begins at the first point of this score has all of them, if they fit on a page.
     """
     scores: list[float] = []
     size = 0
@@ -185,7 +185,7 @@ def _request(
 
 
 def _client_vector(vector: FloatArray | SparseVector) -> Any:
-    """Return what a query compares with, as the client takes it."""
+    """Return the vector of a query as the client takes it."""
     if isinstance(vector, tuple):
         return client_sparse(vector)
     return numbers(list(vector)) if vector.ndim == 2 else numbers([vector])[0]
@@ -198,7 +198,7 @@ def _cost(request: models.QueryRequest | models.Prefetch) -> int:
 
 
 def _compared(request: models.QueryRequest | models.Prefetch) -> int:
-    """Return what the server counts for the vectors that a query compares with."""
+    """Return what the server counts for the vectors of a query."""
     vector = request.query.nearest if isinstance(request.query, models.NearestQuery) else None
     if isinstance(vector, models.SparseVector):
         return max(1, math.ceil(len(vector.indices) / _TERMS))

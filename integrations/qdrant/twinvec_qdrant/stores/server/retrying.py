@@ -1,8 +1,8 @@
-"""Requests to a server about one collection: sent, retried while they may succeed, their errors made twinvec's.
+"""Requests to a server about one collection, with retries of temporary failures and with twinvec's errors.
 
-``wait_seconds`` is the longest time without an answer: it bounds the tries of a request and the pauses between them.
-A try that reads may take half of it, so that a lost answer is asked for again, and one that writes all of it. A refusal
-that names a pause is an answer: the try after the pause may take as long as the first.
+``wait_seconds`` is the longest time without an answer: all tries of a request and the pauses between them end within
+it. One try of a read may take half of it, which leaves time for a second try; one try of a write may take all of it. A
+refusal that names a pause is an answer: the try after the pause may take as long as the first.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class Requests:
         return self._sent(method, (self.name, *args), options, refill_seconds)
 
     def ask(self, method: Callable[..., T]) -> T:
-        """Call a client method that is about no collection; errors as for ``call``."""
+        """Call a client method that concerns no collection; raise as ``call`` does."""
         return self._sent(method, (), {}, 0.0)
 
     def end(self) -> None:
-        """Send no more requests: every later one, and every later try, is an error."""
+        """Make every later request raise an error, and every later try of a running request."""
         self._closed = True
 
     def check_open(self) -> None:
@@ -89,14 +89,14 @@ class Requests:
             raise closed_error(self.location)
 
     def too_old(self, least: tuple[int, int], what: str) -> str | None:
-        """Return the error if the server says at once that its version is below ``least``, which ``what`` needs."""
+        """Return an error text if the server's version is below ``least``, which ``what`` needs; None if unknown."""
         if is_local(self.client):
             return None
         try:
             with self._turn, time_limit(longest_try("info", self.wait_seconds)):
                 major, minor = map(int, self.client.info().version.split(".")[:2])
         except Exception as error:
-            logger.debug("%s: it does not say its version: %s", self.location, reason(error))
+            logger.debug("%s: the server does not say its version: %s", self.location, reason(error))
             return None
         if (major, minor) >= least:
             return None
@@ -121,7 +121,7 @@ class Requests:
 
     @contextmanager
     def errors(self, what: str) -> Iterator[None]:
-        """Raise the error that ends the request ``what`` as twinvec's; see ``errors.store_error``.
+        """Raise an error of the request ``what`` as twinvec's error; see ``errors.store_error``.
 
         An error for which ``unsendable`` is true must not become the cause: it quotes a header, perhaps the API key.
         """
@@ -133,7 +133,7 @@ class Requests:
             raise store_error(error, self.location, what) from None if unsendable(error) else error
 
     def announce(self, state: tenacity.RetryCallState) -> None:
-        """Log that a request is tried again: once a request, and for a rate limit once a collection."""
+        """Log the first retry of a request; of the retries because of a rate limit, log only the collection's first."""
         error = _error_of(state)
         if state.attempt_number > 1 or error is None:
             return
@@ -163,7 +163,7 @@ class Tries:
         return min(longest_try(self._method, self._wait_seconds), max(self._end - time.monotonic(), 0.001))
 
     def policy(self) -> dict[str, Any]:
-        """Return the arguments of tenacity that retry temporary failures for ``wait_seconds``."""
+        """Return the arguments with which tenacity retries temporary failures for ``wait_seconds``."""
         return {
             "retry": tenacity.retry_if_exception(is_temporary),
             "wait": self._pause,
@@ -175,8 +175,8 @@ class Tries:
     def _pause(self, state: tenacity.RetryCallState) -> float:
         """Return the seconds before the next try; the server may ask for long pauses.
 
-        After ``refill_seconds``, a rate limit of the server has room for the whole request. A shorter pause may be in
-        vain: the first parts of a request use up the budget, and the server refuses a later part. If less time is left,
+        After ``refill_seconds``, the server's rate limit has room for the whole request. A shorter pause may not help:
+        the first parts of a request use up the budget, and the server refuses a later part. If too little time is left,
         the pause is the one that the server names.
         """
         error = _error_of(state)
@@ -208,10 +208,10 @@ def applied(answer: T) -> T:
     answers = answer if isinstance(answer, list) else [answer]
     for each in answers:
         if isinstance(each, models.UpdateResult) and each.status is models.UpdateStatus.WAIT_TIMEOUT:
-            raise NotYetAppliedError("the server has taken the write, and has not applied it in time")
+            raise NotYetAppliedError("the server has accepted the write, but has not applied it in time")
     return answer
 
 
 def is_local(client: QdrantClient | AsyncQdrantClient) -> bool:
-    """Return whether this is the client's local mode, which has neither indexes nor limits, nor an event loop."""
+    """Return whether the client is in local mode, which has no indexes, no limits and no event loop."""
     return isinstance(getattr(client, "_client", None), QdrantLocal | AsyncQdrantLocal)
