@@ -93,7 +93,7 @@ def _check_id(name: str, what: str, given: object) -> None:
 
 
 def _check_judged(name: str, query: str, judged: object, ids: Container[str]) -> None:
-    """Refuse the judgements of one query if they are malformed, or name documents other than ``ids``, if there are."""
+    """Raise InputError if judgements of a query are malformed, or name a document outside ``ids``, if there are ids."""
     place = f"{name}: the judgements of query {query!r}"
     if not isinstance(judged, Mapping):
         raise InputError(f"{place}: expected a mapping of document ids to relevances, got {shown(judged)}")

@@ -86,7 +86,7 @@ def deepest(measures: Sequence[str]) -> int:
 
 
 def check_measures(measures: Sequence[str]) -> Sequence[str]:
-    """Return measures; raise ConfigurationError if they are one text, or not a list."""
+    """Return the measures; raise ConfigurationError unless they are a list."""
     if isinstance(measures, str):
         raise ConfigurationError(f"measures: expected a list of measures, got one text; write [{measures!r}]")
     if not is_list(measures):

@@ -25,7 +25,7 @@ from twinvec.text import check_texts
 
 @dataclass(frozen=True, slots=True)
 class StsSet:
-    """Scored sentence pairs: two texts and a score in each place of the three columns.
+    """Scored sentence pairs, as three columns of equal length.
 
     Raises:
         InputError: the columns differ in their lengths, a text is not a string, or a score is not a finite number; or

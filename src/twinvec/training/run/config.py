@@ -181,7 +181,7 @@ def read_config(path: Path) -> TrainConfig:
     Raises:
         ConfigurationError: the file or a field is unusable; the message names both.
     """
-    path = file_path(path, "path")  # which may be a str, too
+    path = file_path(path, "path")
     if path.suffix == ".toml":
         raise ConfigurationError(f"{path}: a training configuration is YAML or JSON, not TOML")
     import_extra("yaml", "train", "reading a training configuration")
