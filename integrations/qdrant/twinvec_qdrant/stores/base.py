@@ -112,7 +112,7 @@ class Backend(Protocol):
     """The damage that a repair is working on; None after ``end_repair``."""
 
     def no_writers(self) -> AbstractContextManager[object, bool | None]:
-        """Return a context that keeps writers out while everything is read: ``writing``, except in a read-only store."""
+        """Return a context that keeps writers out while all is read: ``writing``, except in a read-only store."""
         return self.writing
 
     def undisturbed(self) -> AbstractContextManager[object, bool | None]:
@@ -204,7 +204,7 @@ class Backend(Protocol):
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
-        """Return the existing points by id, with these payload fields (default: all) and, if named, this dense vector."""
+        """Return the existing points by id, with these payload fields (None: all) and this dense vector, if named."""
 
     def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
         """Return token states by point id, for the points that have them; ``vector`` names their dense vector."""

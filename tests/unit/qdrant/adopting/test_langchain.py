@@ -174,7 +174,7 @@ def test_points_that_cannot_be_documents_stay_and_are_named(theirs, words):
         "2": "its text is blank",
         "3": "its text is int, not a string",
         "4": "its 'metadata' is list, not a mapping",
-        "5": "its payload has 'source', where twinvec keeps fields of its own",
+        "5": "its payload has 'source', which twinvec needs for its own fields",
         "6": "it has no vector of the model",
     }
     with theirs.opened(encoder=words) as collection:

@@ -200,7 +200,9 @@ def test_a_migration_whose_place_another_took_is_an_error(filled, words, new, th
             assert not filled.migrate(third, check=lambda candidate: False).switched
         return True
 
-    with pytest.raises(ConfigurationError, match="given up" if third is None else "one to 'words-2' took its place"):
+    with pytest.raises(
+        ConfigurationError, match="given up" if third is None else "a migration to 'words-2' took its place"
+    ):
         filled.migrate(new, check=instead)
     assert filled.info()["model"] == "words-0"
     assert answers(filled) == expected(words)
@@ -265,7 +267,7 @@ def test_an_export_whose_vectors_differ_does_not_take_the_place_of_its_model(fil
     before = stored_description(filled._backend)
     with pytest.raises(SpaceMismatchError, match="its vectors have changed"):
         filled.migrate(Export("models/bad", wrong=0.5))
-    with pytest.raises(ConfigurationError, match="under way, but one to 'words-1' took its place"):
+    with pytest.raises(ConfigurationError, match="under way, but a migration to 'words-1' took its place"):
         filled.migrate(Export("models/fast"), check=lambda candidate: filled.migrate(WordEncoder(seed=1)).switched)
     filled.migrate(WordEncoder())
     assert not filled.migrate(Export("models/fast"), check=lambda candidate: False).switched
