@@ -21,12 +21,12 @@ import qdrant_edge as edge
 
 BUILT = "built.json"
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
-_FULL_SCAN_KILOBYTES = 10_000  # a search compares all vectors of a segment that is smaller
+_FULL_SCAN_KILOBYTES = 10_000  # a search compares all vectors of smaller segments
 _NEVER = 2**40  # kilobytes
 
 
 def build(folder: Path, settings: dict[str, Any]) -> None:
-    """Leave out what is outdated; with an index, build the parts of it that are missing or have other settings."""
+    """Remove outdated points; with an index, build its parts that are missing or have other settings."""
     stored = json.loads((folder / "edge_config.json").read_text())
     copies = _quantization(settings["quantization"])
     config = edge.EdgeConfig(
@@ -53,7 +53,7 @@ def build(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def _vector(stored: dict[str, Any], copies: Any) -> edge.EdgeVectorParams:
-    """Return the parameters of a dense vector; token states only rerank, and need neither copies nor a graph."""
+    """Return the parameters of a dense vector. Token states only rerank: they need no quantised copies and no graph."""
     if stored.get("multivector_config") is None:
         return edge.EdgeVectorParams(size=stored["size"], distance=edge.Distance.Cosine, quantization_config=copies)
     return edge.EdgeVectorParams(
@@ -67,9 +67,9 @@ def _vector(stored: dict[str, Any], copies: Any) -> edge.EdgeVectorParams:
 
 
 def _quantization(name: str) -> Any:
-    """Return the engine's quantisation; None keeps existing copies, which searches then ignore.
+    """Return the engine's quantisation; None keeps existing quantised copies, which searches then ignore.
 
-    The copies are pinned in memory: anywhere else, they make the engine take seconds to open.
+    The copies are pinned in memory, because the engine takes seconds to open others.
     """
     if name == "int8":
         return edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=0.99, memory=edge.Memory.Pinned)
@@ -79,7 +79,7 @@ def _quantization(name: str) -> Any:
 
 
 def die_with(parent: int) -> None:
-    """Let Linux end this process together with its parent, who alone would use the index."""
+    """Make Linux end this process together with its parent, because only the parent would use the index."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:  # the parent died before the call
