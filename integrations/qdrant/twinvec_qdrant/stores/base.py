@@ -116,7 +116,7 @@ class Backend(Protocol):
         return self.writing
 
     def undisturbed(self) -> AbstractContextManager[object, bool | None]:
-        """Return a context in which an embedded store serves no other thread or process; a server serves all."""
+        """Return a context in which no other thread or process can use an embedded store; a server still serves all."""
         return nullcontext()
 
     def check_files(self) -> None:

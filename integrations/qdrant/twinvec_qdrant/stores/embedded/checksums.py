@@ -114,7 +114,7 @@ class Checksums:
         return sorted(wrong)
 
     def unlisted(self, shard: Path) -> list[str]:
-        """Return the files below ``shard`` that are not listed."""
+        """Return the files below ``shard`` that are missing in this list."""
         return sorted({name for name, _, _ in _by_size(shard)} - self.files.keys())
 
     def missing(self, shard: Path) -> list[str]:
