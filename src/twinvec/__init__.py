@@ -12,6 +12,12 @@ from twinvec.support.lazy import lazy_names
 from twinvec.version import __version__
 
 if TYPE_CHECKING:
+    from twinvec import correlation as correlation
+    from twinvec import evaluation as evaluation
+    from twinvec import export as export
+    from twinvec import models as models
+    from twinvec import similarity as similarity
+    from twinvec import training as training
     from twinvec.encoder import Encoder
     from twinvec.errors import TwinvecError
     from twinvec.rerankers.cross_encoder import CrossEncoderReranker
@@ -46,6 +52,7 @@ __getattr__, __dir__ = lazy_names(
         "retrieval.memory_index": "MemoryIndex",
         "retrieval.retrieve_rerank": "RetrieveRerank",
     },
+    modules="correlation evaluation export models similarity training",
 )
 
 find_moved_modules()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import ModelFolder, find_model
 from twinvec.similarity import cosines
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
-from twinvec.support.checks import check_choice, integer, string
+from twinvec.support.checks import check_choice, integer, refuse_unknown, string
 from twinvec.support.progress import Advance
 from twinvec.text import MAX_TEXT_BYTES, check_list, check_text, check_texts
 from twinvec.tokens.batching import Batch
@@ -37,6 +37,23 @@ from twinvec.tokens.truncation import TruncationCounter
 
 _STREAM_TEXTS = 4096
 _STREAM_CHARACTERS = 16 * 1024 * 1024
+
+
+class EncodeOptions(TypedDict, total=False):
+    """Keyword arguments of every ``encode`` method; see ``Encoder.encode``."""
+
+    progress: bool
+    on_batch: Callable[[int], None] | None
+    advance: Advance | None
+
+
+class PromptOptions(EncodeOptions, total=False):
+    """Keyword arguments of ``Encoder.encode`` besides ``storage``."""
+
+    prompt: str | None
+
+
+_OPTIONS = {"storage", *PromptOptions.__annotations__}
 
 
 class Encoder(TruncationCounter):
@@ -62,8 +79,6 @@ class Encoder(TruncationCounter):
     Attributes:
         name: Name that finds the same model again; the name of a hub model includes its commit.
         overrides: The arguments that replace settings of the model. ``name`` and ``overrides`` give the same encoder.
-        dim: Size of the vectors.
-        max_tokens: Longest input in tokens, special tokens included.
         max_text_bytes: Size of the largest text that is not refused.
         space: Hex digest of everything that decides the vectors; see ``twinvec.models.space``.
         truncated: Number of texts truncated so far; a text that occurs several times in a call counts once.
@@ -103,8 +118,6 @@ class Encoder(TruncationCounter):
         self._model = load_encoder(found, read_spec(found.path).override(dim, max_tokens, prompts, default_prompt))
         self._ranges = find_ranges(self._model)
         self.name = found.name
-        self.dim = self._model.spec.dim
-        self.max_tokens = self._model.spec.max_tokens
         self.space = self._model.space
         self._engine: Engine | None = None
         self._loading = threading.Lock()
@@ -120,6 +133,24 @@ class Encoder(TruncationCounter):
 
     def __repr__(self) -> str:
         return f"Encoder({self.name!r}, dim={self.dim}, max_tokens={self.max_tokens}, space={self.space[:12]!r})"
+
+    @property
+    def dim(self) -> int:
+        """Size of the vectors."""
+        return self._model.spec.dim
+
+    @dim.setter
+    def dim(self, value: int) -> NoReturn:
+        raise _fixed("dim", value)
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest input in tokens, special tokens included."""
+        return self._model.spec.max_tokens
+
+    @max_tokens.setter
+    def max_tokens(self, value: int) -> NoReturn:
+        raise _fixed("max_tokens", value)
 
     @property
     def normalizes(self) -> bool:
@@ -149,6 +180,14 @@ class Encoder(TruncationCounter):
                 self._engine = load_engine(self._choice, self._model)
             return self._engine
 
+    @overload
+    def encode(
+        self, texts: str | Sequence[str], *, storage: None = None, **options: Unpack[PromptOptions]
+    ) -> FloatArray: ...
+    @overload
+    def encode(
+        self, texts: str | Sequence[str], *, storage: Storage | None = None, **options: Unpack[PromptOptions]
+    ) -> Vectors: ...
     def encode(
         self,
         texts: str | Sequence[str],
@@ -181,10 +220,7 @@ class Encoder(TruncationCounter):
             ConfigurationError: the prompt or the storage is unknown, or the model has no ranges for ``"int8"``.
             BadVectorError: the engine gave vectors that are not finite or have the wrong size.
         """
-        check_choice(storage, (None, *get_args(Storage)), "storage")
-        if storage == "int8":
-            self._known_ranges()
-        prefix = self._prompt_text(prompt)
+        prefix = self._checked_prompt(prompt, storage)
         limit = self.max_text_bytes
         checked = [check_text(texts, "text", limit)] if isinstance(texts, str) else check_texts(texts, limit)
         vectors, _, _ = self._vectors(checked, prefix, advance or progress, on_batch)
@@ -213,10 +249,26 @@ class Encoder(TruncationCounter):
             raise InputError(f"expected int8 codes in {self.dim} columns, got {codes.dtype} of shape {codes.shape}")
         return from_int8(codes, self._known_ranges())
 
+    @overload
+    def encode_query(
+        self, texts: str | Sequence[str], *, storage: None = None, **options: Unpack[EncodeOptions]
+    ) -> FloatArray: ...
+    @overload
+    def encode_query(
+        self, texts: str | Sequence[str], *, storage: Storage | None = None, **options: Unpack[EncodeOptions]
+    ) -> Vectors: ...
     def encode_query(self, texts: str | Sequence[str], **options: Any) -> Vectors:
         """``encode`` with the model's ``query`` prompt, which may be empty."""
         return self.encode(texts, **_with_prompt("query", options))
 
+    @overload
+    def encode_document(
+        self, texts: str | Sequence[str], *, storage: None = None, **options: Unpack[EncodeOptions]
+    ) -> FloatArray: ...
+    @overload
+    def encode_document(
+        self, texts: str | Sequence[str], *, storage: Storage | None = None, **options: Unpack[EncodeOptions]
+    ) -> Vectors: ...
     def encode_document(self, texts: str | Sequence[str], **options: Any) -> Vectors:
         """``encode`` with the model's ``document`` prompt, which may be empty.
 
@@ -225,16 +277,31 @@ class Encoder(TruncationCounter):
         """
         return self.encode(texts, **_with_prompt("document", options))
 
+    @overload
+    def encode_stream(
+        self, texts: Iterable[str], *, window: int = ..., storage: None = None, **options: Unpack[PromptOptions]
+    ) -> Iterator[FloatArray]: ...
+    @overload
+    def encode_stream(
+        self,
+        texts: Iterable[str],
+        *,
+        window: int = ...,
+        storage: Storage | None = None,
+        **options: Unpack[PromptOptions],
+    ) -> Iterator[Vectors]: ...
     def encode_stream(self, texts: Iterable[str], *, window: int = _STREAM_TEXTS, **options: Any) -> Iterator[Vectors]:
         """Encode any iterable, also an endless one, in bounded memory.
 
         Takes up to ``window`` texts (or 16 million characters) at a time and yields their vectors, (k, dim), in input
-        order. Options are as for ``encode``. Errors name a text by its index in the whole stream.
+        order. Options are as for ``encode``, and checked at once. Errors name a text by its index in the whole stream.
         """
         if isinstance(texts, (str, bytes)):
             raise ConfigurationError("encode_stream takes an iterable of strings, not one string")
         check_list(texts)
         integer(window, "window", least=1)
+        refuse_unknown({name: value for name, value in options.items() if name not in _OPTIONS})
+        self._checked_prompt(options.get("prompt"), options.get("storage"))
         return self._stream(iter(texts), window, options)
 
     def _stream(self, texts: Iterator[str], window: int, options: dict[str, Any]) -> Iterator[Vectors]:
@@ -341,6 +408,13 @@ class Encoder(TruncationCounter):
         settings = PipelineSettings(budget, self.engine.workers, self.tokenizer.pad_id, excluded)
         return self._run_batches(texts, tokenize, compute, settings, progress, on_batch)
 
+    def _checked_prompt(self, prompt: str | None = None, storage: Storage | None = None) -> str:
+        """Return the text of a prompt, after a check of both options of ``encode``."""
+        check_choice(storage, (None, *get_args(Storage)), "storage")
+        if storage == "int8":
+            self._known_ranges()
+        return self._prompt_text(prompt)
+
     def _prompt_text(self, name: str | None) -> str:
         spec = self._model.spec
         name = spec.default_prompt if name is None else string(name, "prompt")
@@ -364,6 +438,13 @@ class Encoder(TruncationCounter):
         if storage == "binary":
             return to_bits(vectors)
         return vectors if storage is None else vectors.astype(np.float16)
+
+
+def _fixed(name: str, value: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name} of an encoder does not change, since it decides the vectors: make another encoder, "
+        f"Encoder(..., {name}={value!r})"
+    )
 
 
 def _with_prompt(name: str, options: dict[str, Any]) -> dict[str, Any]:

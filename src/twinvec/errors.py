@@ -27,13 +27,38 @@ The module that calls another library raises one of these; the library's error i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from twinvec.installation import install_line
 
 
+class IngestCounts(Protocol):
+    """What an ``IngestError`` tells of its documents: fields of ``twinvec_qdrant.IngestReport``."""
+
+    new: int
+    updated: int
+    unchanged: int
+    failed: int
+    failures: list[tuple[str, str]]
+    empty: int
+    empties: list[tuple[str, str]]
+    warnings: list[str]
+
+
 class TwinvecError(Exception):
     """The base class: ``except TwinvecError`` catches every error that twinvec raises."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> Any:
+        """Let pydantic models, such as the answer of a FastAPI route, hold an error; its JSON is its message."""
+        from pydantic_core import core_schema
+
+        text = core_schema.no_info_plain_validator_function(TwinvecError)
+        return core_schema.json_or_python_schema(
+            json_schema=core_schema.chain_schema([core_schema.str_schema(), text]),
+            python_schema=core_schema.is_instance_schema(cls),
+            serialization=core_schema.to_string_ser_schema(),
+        )
 
 
 class ConfigurationError(TwinvecError, ValueError):
@@ -68,7 +93,7 @@ class IngestError(DocumentError):
 
     def __init__(self, message: str, report: Any = None) -> None:
         super().__init__(message)
-        self.report = report
+        self.report: IngestCounts = report
 
     def __reduce__(self) -> tuple[type[IngestError], tuple[str, Any]]:
         return type(self), (str(self), self.report)

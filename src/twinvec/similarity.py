@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import ConfigurationError, InputError
@@ -71,14 +72,7 @@ def cosines(first: FloatArray, second: FloatArray, dim: int) -> FloatArray:
 
 
 def _vectors(given: Any, name: str, dim: int) -> FloatArray:
-    try:
-        values = np.asarray(given)
-    except ValueError as error:  # rows of different lengths
-        raise InputError(f"{name}: expected vectors of {dim} numbers: {error}") from None
-    if values.dtype.kind in "USO":
-        raise InputError(f"{name}: expected vectors, got a {type(given).__name__} without numbers; encode texts first")
-    if values.dtype.kind != "f" and isinstance(given, np.ndarray):
-        raise InputError(f"{name}: expected float vectors, got {values.dtype}; Encoder.restore turns int8 codes back")
+    values = _numbers(given, name)
     table = _table(np.atleast_2d(values) if values.size else values.reshape(0, dim), name)
     if table.shape[1] != dim:
         raise InputError(f"{name}: vectors of {table.shape[1]} numbers, expected {dim}")
@@ -276,9 +270,26 @@ def _joined(groups_N: IntArray, pairs_P2: IntArray) -> IntArray:
     return renamed_N[groups_N]
 
 
-def _table(vectors: Any, name: str) -> FloatArray:
+def _numbers(given: Any, name: str) -> npt.NDArray[Any]:
+    """Return an array of numbers; refuse texts, and codes of ``Encoder.encode(storage=...)``, which are no vectors."""
     try:
-        table: FloatArray = np.asarray(vectors, dtype=np.float32)
+        values = np.asarray(given)
+    except ValueError as error:  # rows of different lengths
+        raise InputError(f"{name}: expected an array of numbers: {error}") from None
+    if values.dtype.kind in "USO":
+        raise InputError(f"{name}: expected an array of numbers, got a {type(given).__name__}; encode texts first")
+    if values.dtype in (np.int8, np.uint8):
+        raise InputError(
+            f"{name}: expected float vectors, got {values.dtype}; Encoder.restore turns int8 codes back, and "
+            "binary codes have no vectors: encode the texts without storage"
+        )
+    return values
+
+
+def _table(vectors: Any, name: str) -> FloatArray:
+    values = _numbers(vectors, name)
+    try:
+        table: FloatArray = values.astype(np.float32, copy=False)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: expected an array of numbers: {error}") from None
     if table.ndim != 2:

@@ -98,10 +98,10 @@ class _Shown:
             self._work += work_of(text, self._max_tokens)
             yield text
 
-    def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None) -> None:
+    def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None, note: str | None = None) -> None:
         self._texts -= count
         self._work -= work or 0
-        self._advance(count, failed=failed, work=work)
+        self._advance(count, failed=failed, work=work, note=note)
 
     def add_repeated(self) -> None:
         """Show all that has been read; call it when all of it is encoded."""

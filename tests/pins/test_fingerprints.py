@@ -27,7 +27,7 @@ from twinvec.training.data.text_hash import text_hash
 from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, mine_file
 from twinvec.training.mining.output_file import file_digest
 from twinvec.training.run.config import check_config
-from twinvec.training.run.run_folder import run_fingerprint
+from twinvec.training.run.run_folder import file_digests, run_fingerprint
 
 ARCHIVE = FIXTURES / "export.tar.xz"
 TEXTS = [f"{kind} number {n} compares two files" for n in range(8) for kind in ("dog", "cat", "Größe", "the lazy fox")]
@@ -107,7 +107,7 @@ def _runs(folder: Path) -> dict[str, Any]:
         for model in ("default", "folder"):
             given = {"model": model, "data": [{"path": "rows.jsonl"}], **settings}
             config = check_config(given, folder, "run.yaml")
-            found[f"{name}, {model}"] = run_fingerprint(config)
+            found[f"{name}, {model}"] = run_fingerprint(config, file_digests(config))
         found[f"{name}, as JSON"] = config.model_dump_json(exclude={"model", "data", "evaluation"})
     return found
 

@@ -447,11 +447,12 @@ def test_similarity_is_the_cosine_of_every_pair(tiny_model):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("a fox", "first: expected vectors, got a str without numbers; encode texts first"),
-        (["a fox", "the old cat"], "first: expected vectors, got a list without numbers; encode texts first"),
-        (None, "first: expected vectors"),
-        ([[1.0, 2.0], [1.0]], "first: expected vectors of 32 numbers"),
+        ("a fox", "first: expected an array of numbers, got a str; encode texts first"),
+        (["a fox", "the old cat"], "first: expected an array of numbers, got a list; encode texts first"),
+        (None, "first: expected an array of numbers"),
+        ([[1.0, 2.0], [1.0]], "first: expected an array of numbers"),
         (np.zeros((2, 32), np.int8), "first: expected float vectors, got int8; Encoder.restore"),
+        (np.zeros((2, 4), np.uint8), "binary codes have no vectors"),
         (np.zeros((2, 31)), "first: vectors of 31 numbers, expected 32"),
         (np.zeros((2, 2, 32)), r"first: expected an array of shape \(n, dim\)"),
         (np.full((1, 32), np.nan), "first: row 0 is not finite"),
@@ -479,3 +480,27 @@ def test_a_name_without_its_organisation_is_completed_in_the_error(name, hint):
     with pytest.raises(ModelNotFoundError) as raised:
         Encoder(name)
     assert str(raised.value).endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"prmpt": "query"}, "unknown arguments: prmpt"),
+        ({"storage": "bits"}, "storage 'bits' is not one of"),
+        ({"prompt": "absent"}, "the model has no prompt 'absent'"),
+        ({"storage": "int8"}, "int8 storage needs the value range"),
+    ],
+)
+def test_wrong_options_of_a_stream_fail_at_the_call(tiny_model, options, said):
+    with pytest.raises(ConfigurationError, match=said):
+        Encoder(tiny_model("bert")).encode_stream(["a"], **options)
+
+
+@pytest.mark.parametrize("name", ["dim", "max_tokens"])
+def test_what_decides_the_vectors_does_not_change(tiny_model, name):
+    encoder = Encoder(tiny_model("bert"))
+    before = getattr(encoder, name)
+    with pytest.raises(ConfigurationError, match=rf"make another encoder, Encoder\(..., {name}=8\)"):
+        setattr(encoder, name, 8)
+    assert getattr(encoder, name) == before
+    assert getattr(Encoder(tiny_model("bert"), **{name: 8}), name) == 8

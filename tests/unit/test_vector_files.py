@@ -65,7 +65,7 @@ def test_the_bar_counts_repeated_texts(tiny, source, tmp_path, monkeypatch):
     @contextmanager
     def bar(label, total, unit, *, work, shown):
         whole.append((total, work))
-        yield lambda count, failed=0, work=None: told.append((count, work))
+        yield lambda count, failed=0, work=None, note=None: told.append((count, work))
 
     monkeypatch.setattr("twinvec.vector_files.progress_bar", bar)
     in_windows_of(tiny, 4, lambda: None, monkeypatch)

@@ -71,6 +71,13 @@ def test_what_is_no_vector_no_label_no_function_and_no_encoder(encoder):
     for value in ("x", {}, object(), [["a"]]):
         refused("vectors: expected an array of numbers", cluster, value, clusters=2)
         refused("queries: expected an array of numbers", semantic_search, value, VECTORS)
+    for codes in (np.zeros((4, 4), np.uint8), np.zeros((4, 4), np.int8)):
+        for function in (medoids, most_similar_pairs, cluster):
+            options = {"labels": [0] * 4} if function is medoids else {}
+            refused(f"vectors: expected float vectors, got {codes.dtype}", function, codes, **options)
+        refused("queries: expected float vectors", semantic_search, codes, VECTORS)
+        refused("corpus: expected float vectors", semantic_search, VECTORS, codes)
+    assert medoids([[1, 0], [0, 1]], [0, 1]) == {0: 0, 1: 1}, "whole numbers are vectors, too"
     for value in (5, "x", [1], np.array(3), np.zeros(4)):
         refused("labels: expected 4 whole numbers", medoids, VECTORS, value)
     assert medoids(VECTORS, [0, 0, 1, 1]).keys() == {0, 1}

@@ -33,12 +33,7 @@ class ScoredDocument(Document):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Document):
             return NotImplemented
-        return (self.id, self.page_content, self.type, _without_scores(self)) == (
-            other.id,
-            other.page_content,
-            other.type,
-            _without_scores(other),
-        )
+        return _compared(self) == _compared(other)
 
     __hash__ = None  # type: ignore[assignment]  # as for Document
 
@@ -108,5 +103,6 @@ def _scores(hit: Hit) -> dict[str, Any]:
     return {SCORE: float(hit.score), SCORES: {stage: float(score) for stage, score in hit.scores.items()}}
 
 
-def _without_scores(document: Document) -> dict[str, Any]:
-    return {key: value for key, value in document.metadata.items() if key not in (SCORE, SCORES)}
+def _compared(document: Document) -> tuple[Any, ...]:
+    metadata = {key: value for key, value in document.metadata.items() if key not in (SCORE, SCORES)}
+    return document.id, document.page_content, document.type, metadata

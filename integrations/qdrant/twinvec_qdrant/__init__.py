@@ -1,7 +1,7 @@
 """twinvec_qdrant: Qdrant collections bound to their embedding model, embedded or on a server.
 
-Names are loaded when first used: the commands that talk to a process of ``twinvec serve`` need few of them. The imports
-are for type checkers.
+Names are loaded at their first use, because commands that talk to a ``twinvec serve`` process need few of them. The
+imports below are for type checkers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.asking import Passages as Passages
     from twinvec_qdrant.asking import delete_documents as delete_documents
     from twinvec_qdrant.asking import joined_answers as joined_answers
+    from twinvec_qdrant.asking import reindex_as_asked as reindex_as_asked
     from twinvec_qdrant.asking import search_as_asked as search_as_asked
     from twinvec_qdrant.asking import stored_documents as stored_documents
     from twinvec_qdrant.backups import TemporaryBackup as TemporaryBackup
@@ -69,7 +70,11 @@ if TYPE_CHECKING:
     from twinvec_qdrant.records.writer_process import Writer as Writer
     from twinvec_qdrant.report import AdoptReport as AdoptReport
     from twinvec_qdrant.report import Backup as Backup
+    from twinvec_qdrant.report import IndexReport as IndexReport
     from twinvec_qdrant.report import IngestReport as IngestReport
+    from twinvec_qdrant.report import MigrationReport as MigrationReport
+    from twinvec_qdrant.report import PushReport as PushReport
+    from twinvec_qdrant.report import VerifyReport as VerifyReport
     from twinvec_qdrant.serving.process import DEFAULT_PATH as DEFAULT_PATH
     from twinvec_qdrant.serving.process import Announcement as Announcement
     from twinvec_qdrant.serving.process import ServingProcess as ServingProcess
@@ -87,7 +92,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "adopting.adopt": "adopt_collection",
-    "asking": "Answer Asked FoundHit Passages delete_documents joined_answers search_as_asked stored_documents",
+    "asking": "Answer Asked FoundHit Passages delete_documents joined_answers reindex_as_asked search_as_asked "
+    "stored_documents",
     "backups": "TemporaryBackup backup_collection restore_collection",
     "collection": "Collection",
     "frameworks.filters": "NOTHING all_of metadata_key payload_key understood_filter",
@@ -108,7 +114,7 @@ _HOMES = {
     "records.description": "SAME_VECTOR_COSINE",
     "records.documents": "StoredChunk",
     "records.writer_process": "Writer",
-    "report": "AdoptReport Backup IngestReport",
+    "report": "AdoptReport Backup IndexReport IngestReport MigrationReport PushReport VerifyReport",
     "serving.process": "DEFAULT_PATH Announcement ServingProcess serving_process",
     "settings": "ChunkSettings ClusterSettings IndexSettings",
     "several": "CollectionHit CollectionHits best_first open_with_one_of search_collections",

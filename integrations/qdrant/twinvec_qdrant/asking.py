@@ -1,6 +1,6 @@
-"""What people and programs ask of a collection: searches as it is tuned, with a reranker, and documents by their ids.
+"""Search a collection with its tuned settings and a reranker; read and delete documents by their ids; reindex.
 
-The commands and the HTTP API print what is found here; both have the same fields.
+The commands and the HTTP API both use these functions, so their answers have the same fields.
 """
 
 from __future__ import annotations
@@ -13,41 +13,45 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from twinvec.errors import ConfigurationError, FilterError
 from twinvec.retrieval.base import Hit, Mode, Passage, Reranker, relevant, unknown_texts
 from twinvec.retrieval.documents import check_ids
+from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
 from twinvec_qdrant.search.named_ids import named_ids, other_forms
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings, Quantization
 
 if TYPE_CHECKING:
-    from twinvec.retrieval.filters import Filter
     from twinvec.retrieval.tuned_search import Setting
     from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.report import IndexReport
+else:
+    Collection = Any  # annotations resolve without collections, which are slow to import
 
 MOST_HITS = 10_000
-"""Hits that a search for everything relevant gives at most."""
+"""Largest number of hits of a search with ``Asked.everything``."""
 
 Passages = Literal["auto", "words", "states"]
 """How passages are found."""
 
-_PAGE = 100  # hits that such a search reads at a time
-_SUGGESTED = 10  # missing ids for which the nearest ones are looked for
+_PAGE = 100  # hits that a search with ``Asked.everything`` reads at a time
+_SUGGESTED = 10  # missing ids for which the nearest existing ids are looked up
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How to search; the fields that are not listed are arguments of ``Collection.search``.
+    """Options of a search; fields that are not listed here are arguments of ``Collection.search``.
 
     Attributes:
-        mode: Default: the collection's tuned setting, if ``rerank`` is not given either, else hybrid.
-        rerank: "none", "maxsim", the name of a cross-encoder's model, or a reranker. Default: as for ``mode``, else
-            none.
+        mode: Default: the collection's tuned mode if ``rerank`` is None too, else hybrid.
+        rerank: "none", "maxsim", the name of a cross-encoder's model, or a reranker. Default: the collection's tuned
+            reranker if ``mode`` is None too, else none.
         candidates: Hits to rerank.
         chunks: Return every chunk instead of the best one of each document.
         least: Smallest relevance of a hit.
-        everything: Return all hits of that relevance instead of ``limit``.
-        phrasings: ``words`` and ``answers`` of ``Collection.search``.
-        passages: How to find passages: by the query's "words"; by token "states", some 10 ms a hit; or "auto", by
-            states only if the best passage by words lacks a word of the query. States of words that the model does not
-            know find nothing, so a query of such words has passages by words.
+        everything: Return all hits whose relevance is at least ``least``, instead of the best ``limit`` hits.
+        phrasings: The arguments ``words`` and ``answers`` of ``Collection.search``.
+        passages: How to find passages: "words" compares the words of the query; "states" compares token states, which
+            takes about 10 ms a hit; "auto" compares token states only if the passage of the best hit lacks a word of
+            the query. If the model does not know most words of the query, passages are found by words.
     """
 
     mode: Mode | None = None
@@ -66,13 +70,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class FoundHit:
-    """A hit, and what its collection knows of it.
+    """A hit with the id of its document, the description of its source, and its collection.
 
     Attributes:
         hit: The hit.
         source: The id of its document.
-        described: What the document's source holds, in the user's words, or "".
-        collection: The collection that it is from, where several were searched, or "".
+        described: The user's description of the document's source, or "" without one.
+        collection: Name of the hit's collection if several were searched, else "".
     """
 
     hit: Hit
@@ -88,7 +92,7 @@ class FoundHit:
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any], *, chunks: bool) -> FoundHit:
-        """Return the hit that ``as_fields`` wrote; ``chunks`` is that of the search."""
+        """Return the hit that ``as_fields`` wrote; ``chunks`` is ``Asked.chunks`` of its search."""
         hit = {name: value for name, value in fields.items() if name in Hit.__slots__}
         if passage := hit.get("passage"):
             hit["passage"] = Passage(**{**passage, "matches": tuple(tuple(each) for each in passage["matches"])})
@@ -97,10 +101,11 @@ class FoundHit:
 
 
 class Answer(NamedTuple):
-    """The hits of one query; the seconds are those of the search and, if a reranker followed, of the reranker.
+    """The hits of one query, and the seconds that the search and the reranker took.
 
-    ``unknown`` says whether the query consists mostly of words that the model does not know. ``named`` has the id
-    of the document that the query names, or nothing; of several collections, one id for each.
+    ``reranked`` is None without a reranker. ``unknown`` says whether the query consists mostly of words that the model
+    does not know. ``named`` has the id of the document that the query names, if it names one; after a search of several
+    collections, it has such an id for each of them.
     """
 
     query: str
@@ -111,23 +116,23 @@ class Answer(NamedTuple):
     named: tuple[str, ...] = ()
 
     def named_elsewhere(self) -> tuple[str, ...]:
-        """Return ``named``, or nothing if the best hit is the named document."""
+        """Return ``named``, or an empty tuple if the best hit is a named document."""
         return () if self.hits and self.hits[0].source in self.named else self.named
 
 
 def search_as_asked(
     opened: Collection, queries: Sequence[str], asked: Asked, *, load_first: bool = False
 ) -> list[Answer]:
-    """Search a collection as it is tuned, unless ``asked`` says otherwise.
+    """Search a collection with its tuned settings, which the options in ``asked`` override.
 
     Args:
         opened: The collection.
         queries: The queries.
         asked: How to search.
-        load_first: Load the model before the first query, so that the times are those of the queries.
+        load_first: Load the model before the first query, so that the measured times do not include loading.
 
     Raises:
-        ConfigurationError: the collection is not calibrated, so that its hits have no relevance to compare.
+        ConfigurationError: a relevance is required (``least``), and the collection is not calibrated.
         TwinvecError: as for ``Collection.search``.
     """
     setting, reranker = _setting(opened, asked)
@@ -137,7 +142,7 @@ def search_as_asked(
 
 
 def joined_answers(found: Mapping[str, Answer], asked: Asked) -> Answer:
-    """Return the answers of several collections to one query as one; the times are those of all."""
+    """Merge the answers of several collections to one query; times are added up."""
     from twinvec_qdrant.several import best_first
 
     named = {name: [replace(each, collection=name) for each in answer.hits] for name, answer in found.items()}
@@ -156,7 +161,7 @@ def joined_answers(found: Mapping[str, Answer], asked: Asked) -> Answer:
 
 
 def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, reranker: Reranker | None) -> Answer:
-    """Search for one query, rerank, and find the passages of what is left."""
+    """Search for one query, rerank the hits, and find the passages of the hits that are returned."""
     needed = asked.limit + asked.offset
     depth = asked.limit if reranker is None else max(needed, setting.candidates or asked.candidates)
     options: dict[str, Any] = {
@@ -189,7 +194,7 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
 
 
 def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, ...]:
-    """Return the id of the document that a query names, or nothing; only ids are looked up."""
+    """Return the id of the document that a query names, in a tuple, which is empty if it names none."""
     from twinvec_qdrant.ingest.reading.files import NAMED_SUFFIXES
 
     if not named_ids(text, (), ()):
@@ -201,7 +206,7 @@ def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, .
 
 
 def _with_passages(text: str, hits: list[Hit], opened: Collection, how: Passages) -> list[Hit]:
-    """Return the hits; token states choose their passages unless ``how`` is "words", or "auto" and words suffice."""
+    """Return the hits, with passages chosen by token states if ``how`` asks for them (see ``Asked.passages``)."""
     from twinvec.retrieval.passages import has_all_words, with_state_passages
 
     best = hits[0].passage if hits else None
@@ -232,7 +237,7 @@ def _reranker(wanted: str | Reranker, collection: Collection) -> Reranker | None
 
 
 def _all_relevant(opened: Collection, query: str, least: float, options: dict[str, Any]) -> list[Hit]:
-    """Return the hits page by page, up to the first page on which none is relevant."""
+    """Search page by page until a page has no relevant hit, and return all relevant hits."""
     found: list[Hit] = []
     for offset in range(0, MOST_HITS, _PAGE):
         page = opened.search(query, _PAGE, **options, offset=offset)
@@ -244,7 +249,7 @@ def _all_relevant(opened: Collection, query: str, least: float, options: dict[st
 
 
 def _relevant(hits: list[Hit], least: float | None, opened: Collection) -> list[Hit]:
-    """Return the hits of at least this relevance; raise ConfigurationError if a hit has none."""
+    """Return the hits whose relevance is at least ``least``; raise ConfigurationError if a hit has no relevance."""
     if least is None:
         return hits
     if any(hit.relevance is None for hit in hits):
@@ -256,16 +261,16 @@ def _relevant(hits: list[Hit], least: float | None, opened: Collection) -> list[
 
 
 def _source(hit: Hit, chunks: bool) -> str:
-    """Return the id of a hit's document; the id of a chunk ends with its position, unless documents are not cut."""
+    """Return the id of a hit's document; the id of a chunk is this id and its position, such as "guide.md#3"."""
     source, _, position = hit.id.rpartition("#")
     is_chunk = chunks and position.isdecimal() and hit.payload.get("source") != hit.id
     return source if is_chunk else hit.id
 
 
 def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
-    """Return ``documents`` by their ids, the ids that are ``missing``, and for the first of these the ``nearest`` ids.
+    """Return the ``documents`` with these ids, the ``missing`` ids, and the existing ids ``nearest`` to missing ones.
 
-    An accented letter is one character (Unicode NFC) or a letter and a mark (NFD). An id is found in either form.
+    An id is found in either Unicode form: accented letters as one character (NFC), or as a letter and a mark (NFD).
 
     Args:
         opened: The collection.
@@ -296,17 +301,17 @@ def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = 
 def delete_documents(
     opened: Collection, ids: Sequence[str] | None, filter: Filter | None, source: str | None = None, *, dry_run: bool
 ) -> dict[str, Any]:
-    """Delete documents by their ids, those that a filter finds, or a source with its own; ``dry_run`` only tells which.
+    """Delete documents by id or by filter, or a source and its documents; with ``dry_run``, only find them.
 
     Returns:
-        How many were ``deleted``, the ids of the ``documents`` found, and the ids that are ``missing``.
+        The number of ``deleted`` documents, the ids of the ``documents`` found, and the ``missing`` ids.
 
     Raises:
         TextError: as for ``Collection.get``.
-        FilterError: as for ``Collection.find``, or every document satisfies the filter.
+        FilterError: the filter is invalid, or every document satisfies it.
         ConfigurationError: as for ``Collection.find``.
     """
-    from twinvec.retrieval.filters import matches_all, parse_filter  # searches that a server answers start without it
+    from twinvec.retrieval.filters import matches_all, parse_filter  # late: a search by a server does not need it
 
     if filter is not None and matches_all(parse_filter(filter)):
         raise FilterError(
@@ -317,6 +322,45 @@ def delete_documents(
     if not dry_run:
         deleted = opened.delete(found) if source is None else opened.delete_source(source)
     return {"deleted": deleted, "documents": found, "missing": _missing(ids or (), found)}
+
+
+def reindex_as_asked(
+    opened: Collection,
+    *,
+    quantization: Quantization | None = None,
+    cut_code: bool | None = None,
+    pages: bool | None = None,
+    surroundings: int | None = None,
+    **settings: Any,
+) -> IndexReport:
+    """Do what ``Collection.reindex`` does, with its present settings where none are given.
+
+    Args:
+        opened: The collection.
+        quantization: Number format of the small copies of vectors.
+        cut_code: Whether to cut code at functions and classes, in all languages that are installed.
+        pages: Whether to keep the page of each chunk of a PDF.
+        surroundings: Tokens of text around a chunk that are embedded with it.
+        settings: ``payload_indexes`` and ``cluster`` of ``Collection.reindex``.
+
+    Raises:
+        ConfigurationError: as for ``Collection.reindex``.
+    """
+    from twinvec_qdrant.ingest.cutting.code import installed_languages
+
+    info = opened.info()
+    index, chunking = IndexSettings.from_dict(info["index"]), ChunkSettings.from_dict(info["chunking"])
+    if cut_code is not None:
+        chunking = replace(chunking, code=installed_languages() if cut_code else ())
+    if pages is not None:
+        chunking = replace(chunking, pages=pages)
+    if surroundings is not None:
+        chunking = replace(chunking, surroundings=surroundings)
+    return opened.reindex(
+        None if quantization is None else replace(index, quantization=quantization),
+        chunking=None if cut_code is pages is surroundings is None else chunking,
+        **settings,
+    )
 
 
 def _missing(ids: Sequence[str], found: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Awaitable forms of a collection's methods: on the event loop where the store can be awaited, else in a thread."""
+"""Awaitable forms of a collection's methods: on the event loop if the store can be awaited, else in a thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def awaiting(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[A
     async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
         backend = self._backend
         if not backend.can_await:
-            # an exclusive backend is an engine in this process, a shared one a server that is waited for
+            # an exclusive backend computes in this process; a shared backend waits for a server
             return await (computed if backend.exclusive else threaded)(self, *args, **options)
         steps: Any = method(_Unrun(self), *args, **options)
         found: T = await backend.run_awaiting(steps)
@@ -33,7 +33,7 @@ def awaiting(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[A
 
 
 class _Unrun:
-    """A collection whose methods return the steps that they would run."""
+    """A collection whose methods return their steps instead of running them."""
 
     def __init__(self, collection: Any) -> None:
         self._collection = collection

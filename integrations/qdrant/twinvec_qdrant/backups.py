@@ -1,4 +1,4 @@
-"""Back up and restore a collection of an embedded store, and back one up for a client of a server."""
+"""Back up and restore a collection of an embedded store; pack a backup for a client of ``twinvec serve``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twinvec.support.locks import TemporaryFolder, remove_abandoned
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.process import DEFAULT_PATH, check_not_served, store_folder
 
-_PREFIX = ".twinvec-backup-"  # the folder of a collection never begins with a dot
+_PREFIX = ".twinvec-backup-"  # the name of a collection's folder never begins with a dot
 _FILES = "backup"
 
 
@@ -26,9 +26,9 @@ def backup_collection(
     overwrite: bool = False,
     wait_seconds: float = 10.0,
 ) -> Backup:
-    """Copy a collection of the embedded store to a folder, also while it is searched and ingested into.
+    """Copy a collection of the embedded store to a folder, even while other processes use the collection.
 
-    The copy is the collection at one moment. Other processes, and other threads, wait while the files are copied.
+    The copy has the state of one moment. Other processes and threads wait while the files are copied.
 
     Args:
         name: Name of the collection.
@@ -39,11 +39,11 @@ def backup_collection(
 
     Raises:
         CollectionNotFoundError: the collection does not exist.
-        ConfigurationError: ``to`` exists, and ``overwrite`` is False, or ``to`` is no backup or holds something else
-            besides; or ``to`` lies in the folder of the collection, or directly in that of the store.
-        StoreBusyError: another process does not let go of the store.
+        ConfigurationError: ``to`` exists and ``overwrite`` is False; ``to`` holds anything but a backup; or ``to`` is
+            in the folder of the collection, or directly in the folder of the store.
+        StoreBusyError: another process keeps using the store.
         StoreCorruptError: the collection is damaged.
-        StoreUnavailableError: the backup cannot be written; there is no half backup.
+        StoreUnavailableError: the backup cannot be written; no part of it is left.
     """
     from twinvec_qdrant.stores.embedded.backups import back_up
     from twinvec_qdrant.stores.embedded.store import EmbeddedStore
@@ -64,9 +64,9 @@ def restore_collection(
     overwrite: bool = False,
     wait_seconds: float = 10.0,
 ) -> Backup:
-    """Make a collection of the embedded store from a backup; its files are checked first.
+    """Restore a collection of the embedded store from a backup, after a check of the backup's files.
 
-    After a kill, the store holds the old collection or the restored one.
+    If the process is killed meanwhile, the store holds either the old collection or the restored one.
 
     Args:
         source: The folder of the backup.
@@ -76,8 +76,8 @@ def restore_collection(
         wait_seconds: How long to wait until no other process has the collection open.
 
     Raises:
-        ConfigurationError: ``source`` is no backup, the collection exists and ``overwrite`` is False, or ``path`` is a
-            folder of qdrant-client's local mode.
+        ConfigurationError: ``source`` is not a backup; the collection exists and ``overwrite`` is False; or ``path`` is
+            a folder of qdrant-client's local mode.
         StoreBusyError: the collection is open, in this process or in another.
         StoreCorruptError: the backup is damaged; the store is as before.
         StoreUnavailableError: the collection cannot be written; the store is as before.
@@ -99,7 +99,7 @@ def restore_collection(
 class TemporaryBackup(TemporaryFolder):
     """A backup in a temporary folder: ``packed`` yields it as a tar archive, and ``remove`` deletes it.
 
-    The folder is on the disk of the store if there is room, and else where the environment variable ``TMPDIR`` says.
+    The folder lies next to the store if its disk has room, else in the system's temporary folder (``TMPDIR``).
     Arguments and errors are those of ``backup_collection``.
     """
 
@@ -108,7 +108,7 @@ class TemporaryBackup(TemporaryFolder):
         try:
             super().__init__(_PREFIX, place)
         except OSError as error:
-            raise StoreUnavailableError(f"{place}: a backup cannot be made there: {error.strerror or error}") from error
+            raise StoreUnavailableError(f"cannot make a backup in {place}: {error.strerror or error}") from error
         try:
             backup_collection(name, self.path / _FILES, path)
         except BaseException:
@@ -123,7 +123,7 @@ class TemporaryBackup(TemporaryFolder):
 
     @staticmethod
     def remove_abandoned(path: str | Path | None = None) -> list[Path]:
-        """Remove the folders that killed processes have left, and return them."""
+        """Remove the temporary backups that killed processes have left, and return their paths."""
         return [each for place in _places(path or DEFAULT_PATH) for each in remove_abandoned(_PREFIX, place)]
 
 
@@ -132,7 +132,7 @@ def _places(path: str | Path) -> list[Path]:
 
 
 def _place_with_room(name: str, path: str | Path) -> Path:
-    """Return a folder where a collection can be copied to, with room left for what is written meanwhile."""
+    """Return a folder on a disk with room for a copy of the collection and for writes to the store meanwhile."""
     from twinvec_qdrant.stores.embedded.folder import CollectionFolder
     from twinvec_qdrant.stores.embedded.room import WRITE_ROOM, free_room, occupied_bytes
 
@@ -143,6 +143,6 @@ def _place_with_room(name: str, path: str | Path) -> Path:
             return place
     told = ", ".join(f"{place}: {free / 2**20:.0f} MB" for place, free in found.items())
     raise StoreUnavailableError(
-        f"a backup of {name!r} needs {needed / 2**20:.0f} MB for temporary files ({told}): make room, or name a folder "
-        "with room in the environment variable TMPDIR of the server"
+        f"a backup of {name!r} needs {needed / 2**20:.0f} MB for temporary files, and the free space is {told}; make "
+        "room, or set the environment variable TMPDIR of the server to a folder with room"
     )

@@ -1,7 +1,7 @@
-"""The vectors and token states that a collection takes from its encoder, checked.
+"""Get vectors and token states from a collection's encoder, and check them.
 
-Late interaction compares token states (``twinvec.rerankers.maxsim``). A collection with ``late_interaction`` stores
-those of every chunk, in half precision, so that reranking computes only the query's (``search/maxsim``).
+Late interaction compares token states (``twinvec.rerankers.maxsim``). A collection with ``late_interaction`` stores the
+token states of every chunk in half precision, so that a reranker encodes only the query (``search/maxsim``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinvec_qdrant.stores.points import States, pages
 MAX_NUMBERS = 1024 * 1024
 """Largest count of numbers in the token states of one chunk: a server refuses more."""
 
-_TEXTS = 64  # encoded at once: the token states of all chunks of a large document could fill the memory
+_TEXTS = 64  # texts encoded at once; token states of all chunks of a large document could fill the memory
 
 
 def document_vectors(
@@ -43,7 +43,7 @@ def document_vectors(
 def checked_vectors(
     encoder: SpaceEncoder, vectors: Any, texts: Sequence[str], names: Sequence[str] | None = None
 ) -> FloatArray:
-    """Return an encoder's vectors of texts, checked as in ``document_vectors``; errors quote ``names`` or the texts."""
+    """Check an encoder's vectors as ``document_vectors`` does, and return them; errors quote ``names`` or texts."""
     vectors_ND = np.asarray(vectors, dtype=np.float32)
     if vectors_ND.shape != (len(texts), encoder.dim):
         raise BadVectorError(
@@ -80,7 +80,8 @@ def truncated(encoder: object, texts: Sequence[str]) -> list[bool]:
 class AsRead(NamedTuple):
     """Whether a model truncates a text, and whether most of the text's words are unknown to it.
 
-    Its vocabulary lacks an unknown word, or has its letters only. Vectors of such texts say little of their meaning.
+    A word is unknown if the model's vocabulary has only its letters, or not even these. The vector of a text with
+    mostly unknown words says little about its meaning.
     """
 
     truncated: bool
@@ -88,7 +89,7 @@ class AsRead(NamedTuple):
 
 
 def as_read(encoder: object, texts: Sequence[str]) -> list[AsRead]:
-    """Return how the encoder reads documents; an encoder without a tokenizer reads all of each text."""
+    """Return how the encoder reads each document; without a tokenizer, nothing counts as truncated or unknown."""
     tokenizer = getattr(encoder, "tokenizer", None)
     if not isinstance(tokenizer, TextTokenizer):
         return [AsRead(False, False)] * len(texts)
@@ -98,21 +99,21 @@ def as_read(encoder: object, texts: Sequence[str]) -> list[AsRead]:
 
 
 def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:
-    """Return the encoder as one that gives token states; raise ``ConfigurationError`` if it has none."""
+    """Return the encoder as a ``TokenEncoder``; raise ``ConfigurationError`` if it gives no token states."""
     if not isinstance(encoder, TokenEncoder):
-        raise ConfigurationError(f"{encoder!r} has no token states (encode_tokens), which late interaction compares")
+        raise ConfigurationError(f"{encoder!r} gives no token states, which late interaction needs (encode_tokens)")
     return encoder
 
 
 def states_dim(encoder: SpaceEncoder) -> int:
-    """Return the size of a token state; raise as ``token_encoder`` does."""
+    """Return the number of dimensions of a token state; errors are those of ``token_encoder``."""
     return int(token_encoder(encoder).encode_tokens(["size"], prompt="document")[0].shape[1])
 
 
 def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int | None) -> Sequence[States | None]:
-    """Return the token states of documents, in half precision, or None for each if the collection keeps none (``dim``).
+    """Return the token states of documents in half precision; None for each document if ``dim`` is None.
 
-    Raise ``BadVectorError`` if a store cannot hold them.
+    Raise ``BadVectorError`` if a store cannot hold the token states.
     """
     if dim is None:
         return [None] * len(texts)

@@ -1,8 +1,8 @@
-"""The layout of a collection that was a framework's own, and still serves the framework's class (``adopting``).
+"""The payload keys of LangChain's or LlamaIndex's Qdrant class in a collection that was adopted (``adopting``).
 
-The points of such a collection keep their ids and their payloads, to which ``adopting`` adds ours. Points that are
-written later get the keys of the layout too, as far as they are not keys of ours, so that the framework's class reads
-them.
+The points of an adopted collection keep their ids and payloads, and ``adopting`` adds the fields of twinvec. Points
+that twinvec writes later also get the framework's keys, except those that are fields of twinvec too. The framework's
+class can therefore read all points.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ LayoutName = Literal["langchain", "llama_index"]
 """The frameworks whose collections can be adopted."""
 
 HIDDEN_KEYS = "_hidden_keys"
-"""The field of a chunk that has the document's ``HiddenKeys``; a rare name, since metadata may be at the same level."""
+"""Field of a chunk with the document's ``HiddenKeys``; the rare name does not collide with keys of metadata."""
 
 CHUNK_FIELDS = frozenset(
     {"kind", "source", "position", "heading", "title", "text", "content", "embedded", "key", "revision", "metadata"}
 ) | {HIDDEN_KEYS}
-"""The fields of a chunk's payload that are ours."""
+"""The fields of a chunk's payload that belong to twinvec."""
 
 
 class Layout(BaseModel):
-    """Where the class of a framework keeps what a point holds."""
+    """The payload keys under which a framework's class keeps text and metadata."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -33,11 +33,11 @@ class Layout(BaseModel):
     text_key: str
     """Key of the text."""
     metadata_key: str | None = None
-    """Key of the metadata; None if its keys stand at the top level."""
+    """Key of the metadata; None if the metadata is at the top level of the payload."""
     embeds_metadata: bool = True
-    """Whether the vectors are those of texts with their metadata (LlamaIndex)."""
+    """Whether metadata was embedded together with the text (LlamaIndex)."""
 
     def foreign(self, text: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a new point holds for the framework's class, besides our own fields."""
+        """Return the fields that the framework's class needs in a new point, besides the fields of twinvec."""
         held = dict(payload) if self.metadata_key is None else {self.text_key: text, self.metadata_key: dict(payload)}
         return {key: value for key, value in held.items() if key not in CHUNK_FIELDS}

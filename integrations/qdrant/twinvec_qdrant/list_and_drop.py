@@ -5,14 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from twinvec.errors import CollectionNotFoundError
-from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store, store_at
+from twinvec_qdrant.opening_store import GRPC_PORT, QdrantClient, StorePlace, find_store, store_at
 from twinvec_qdrant.records.description import check_ours
-
-if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +65,6 @@ def drop_collection(
         found = store.descriptions()
         if name not in found:
             raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-        if found[name] or url is not None or client is not None:  # in an embedded store, a damaged one is ours too
+        if found[name] or url is not None or client is not None:  # embedded: also a damaged collection
             check_ours(found[name], store.location)
         store.drop()

@@ -1,6 +1,6 @@
 """Open or create a collection: check that it exists, and that encoder and settings fit it.
 
-All checks read the description only, before the store opens; an encoder that does not fit leaves no trace.
+The checks read only the description, before the store opens, so an encoder that does not fit changes nothing.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ DEFAULT_LANGUAGE = "english"
 
 @dataclass(frozen=True, slots=True)
 class RequestedSettings:
-    """What a caller requests; None keeps what an existing collection has, and is the default of a new one.
+    """Settings that a caller requests.
 
-    So does ``DEFAULT_LANGUAGE``.
+    None, and ``DEFAULT_LANGUAGE`` as the language, mean the default for a new collection, and the recorded setting for
+    an existing one.
     """
 
     encoder: SpaceEncoder | None = None
@@ -61,7 +62,7 @@ class RequestedSettings:
 def open_in(
     store: Store, name: str, wanted: RequestedSettings, *, create: bool
 ) -> tuple[Backend, Description, SpaceEncoder | None, BM25Weights]:
-    """Open or create the collection, as ``Collection.open`` does; the encoder is None until the first use loads it."""
+    """Open or create the collection as ``Collection.open`` does; the encoder is None if it is to be loaded later."""
     opened: Store | Backend = store
     try:
         metadata = store.peek()
@@ -88,7 +89,7 @@ def open_in(
         if wanted.encoder is not None:
             check_probes(description, wanted.encoder, backend.location)
         weights = BM25Weights(backend, description)
-        if not backend.exclusive:  # a server's first search then needs no further request
+        if not backend.exclusive:  # then the first search of a collection on a server needs one request less
             weights.read_vocabulary()
         return backend, description, wanted.encoder, weights
     except BaseException:
@@ -97,7 +98,7 @@ def open_in(
 
 
 def _decided(backend: Backend, description: Description, wanted: ChunkSettings | None) -> Description:
-    """Record what the caller decides about chunking and the collection has not; return the description."""
+    """Record chunk settings that the caller decides and the collection has left open; return the description."""
     chunking = description.chunking if wanted is None else description.chunking.decided(wanted)
     if chunking != description.chunking:
         backend.write_metadata({"chunking": chunking.as_dict()})
@@ -105,11 +106,11 @@ def _decided(backend: Backend, description: Description, wanted: ChunkSettings |
 
 
 def _check_cluster(backend: Backend, wanted: ClusterSettings) -> None:
-    """Refuse settings that the server does not have, and let reads ask for the wanted copies."""
+    """Raise ``ConfigurationError`` if the server has other settings; set the read consistency of the backend."""
     now = backend.cluster()
     if now is None:
         if wanted.given():
-            raise ConfigurationError(f"{backend.location}: settings of a cluster are for a server; leave cluster out")
+            raise ConfigurationError(f"{backend.location}: cluster settings need a server; leave cluster out")
         return
     for name, value in wanted.given().items():
         if name != "read_consistency" and value != getattr(now, name):
@@ -166,7 +167,7 @@ def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings
 
 
 def check_wanted(description: Description, wanted: RequestedSettings, location: str) -> None:
-    """Raise ``ConfigurationError`` or ``SpaceMismatchError`` if a caller requests other settings than the recorded."""
+    """Raise ``ConfigurationError`` or ``SpaceMismatchError`` if requested settings differ from the recorded ones."""
     if wanted.chunking is not None and not wanted.chunking.agrees(description.chunking):
         raise ConfigurationError(
             f"{location}: holds {description.chunking}, not {wanted.chunking}; leave chunking out, or ingest into "
@@ -184,15 +185,14 @@ def check_wanted(description: Description, wanted: RequestedSettings, location: 
         )
     if wanted.tenant_key not in (None, description.tenant_key):
         raise ConfigurationError(
-            f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}, which only a new "
-            "collection can change: leave tenant_key out, or ingest into a new collection"
+            f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}, and cannot "
+            "change: leave tenant_key out, or ingest into a new collection"
         )
     check_same_language(description.language, wanted.language, location)
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(
-            f"{location}: {kept}, which only a new collection can change: leave late_interaction out, or ingest into "
-            "a new collection"
+            f"{location}: {kept}, which cannot change: leave late_interaction out, or ingest into a new collection"
         )
     if wanted.encoder is not None:
         check_space(description, wanted.encoder, location)
@@ -202,6 +202,6 @@ def check_same_language(recorded: str, wanted: str, location: str) -> None:
     """Raise ``ConfigurationError`` if a caller requests another language than the recorded one."""
     if wanted not in (DEFAULT_LANGUAGE, recorded):
         raise ConfigurationError(
-            f"{location}: its language is {recorded!r}, not {wanted!r}, which only a new collection can change: leave "
-            "language out, or ingest into a new collection"
+            f"{location}: its language is {recorded!r}, not {wanted!r}, and cannot change: leave language out, or "
+            "ingest into a new collection"
         )

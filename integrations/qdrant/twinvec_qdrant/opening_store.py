@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import file_path, integer, number
@@ -13,13 +13,16 @@ from twinvec_qdrant.serving.process import DEFAULT_PATH
 from twinvec_qdrant.stores.base import Store
 
 if TYPE_CHECKING:
-    from qdrant_client import AsyncQdrantClient, QdrantClient
+    from qdrant_client import AsyncQdrantClient as AsyncQdrantClient
+    from qdrant_client import QdrantClient as QdrantClient
+else:
+    AsyncQdrantClient = QdrantClient = Any  # annotations resolve without the client, which is slow to import
 
 API_KEY_VARIABLE, API_KEY_FILE_VARIABLE = "QDRANT_API_KEY", "QDRANT_API_KEY_FILE"
 GRPC_PORT = 6334
 """The port of Qdrant's gRPC interface, unless set otherwise."""
 
-_UNNAMED = "-"  # stands for a name where an embedded store is opened for all its collections; nothing shows it
+_UNNAMED = "-"  # the name in an embedded store that is opened for all its collections; no message shows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def find_store(name: str, place: StorePlace) -> Store:
 
 
 def store_at(place: StorePlace, name: str = "") -> Store:
-    """Return the store of a collection, or without a name of all collections; errors are as for ``Collection.open``."""
+    """Return the store, for one collection or without ``name`` for all; errors are as for ``Collection.open``."""
     _check(place)
     if place.url is not None:
         from twinvec_qdrant.stores.server.store import connect
@@ -73,9 +76,9 @@ def _check(place: StorePlace) -> None:
     if place.path is not None and place.async_client is not None:
         raise ConfigurationError("async_client is for a server, and path names an embedded store")
     if place.api_key is not None and place.url is None:
-        raise ConfigurationError("api_key goes with url")
+        raise ConfigurationError("api_key needs url")
     if place.grpc and place.url is None:
-        raise ConfigurationError("grpc goes with url; a client speaks gRPC if it was made with prefer_grpc=True")
+        raise ConfigurationError("grpc needs url; a client speaks gRPC if it was made with prefer_grpc=True")
     if place.path is not None:
         file_path(place.path, "path")
     if not 1 <= integer(place.grpc_port, "grpc_port") <= 65_535:
@@ -86,7 +89,7 @@ def _check(place: StorePlace) -> None:
 
 
 def key_from_environment() -> str | None:
-    """Return the key for a server that the environment states, or the content of the file that it names.
+    """Return the API key from the environment variable, or from the file that the second variable names.
 
     Raises:
         ConfigurationError: the file cannot be read.

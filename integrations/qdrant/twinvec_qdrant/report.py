@@ -21,7 +21,7 @@ class IngestReport:
         new: Added to the collection.
         updated: Replaced, since text, title or payload differ.
         unchanged: Already in the collection; nothing was encoded or written.
-        deleted: Removed because the ingest did not bring them (``prune``).
+        deleted: Removed because the ingested documents did not include them (``prune``).
         failed: Not ingested; an older version stays in the collection.
         failures: (source, reason) of each failed document.
         chunks: Chunks written.
@@ -31,8 +31,8 @@ class IngestReport:
         empty: Documents without text, such as an empty file or a PDF of images. They are not in the collection; an
             older version with text stays until an ingest prunes.
         empties: (source, reason) of each empty document.
-        warnings: What the log has warned of: chunks that the model does not know, texts without ids in the place of
-            others, documents that were not pruned, and pruned ones that came without a source.
+        warnings: The logged warnings: about chunks with unknown words, texts without ids that replaced others,
+            documents that were not pruned, and pruned documents that had no source.
     """
 
     new: int = 0
@@ -65,7 +65,7 @@ class IngestReport:
         self.empties.append((source, reason))
 
     def add(self, other: Mapping[str, Any]) -> None:
-        """Add what another report counts, which may be one from JSON; missing fields count nothing."""
+        """Add the counts of another report, or of its JSON form; a missing field counts as 0."""
         for each in fields(IngestReport):
             found = other.get(each.name, 0)
             if isinstance(found, list):
@@ -88,12 +88,12 @@ def unknown_warning(chunks: int) -> str:
 
 
 def taken_over_warning(documents: int, source: str, *, would: bool) -> str:
-    """Return the warning that pruning a source, the first to be named, removes documents that came without one."""
+    """Return the warning that pruning the first named source removes documents that were ingested without one."""
     counted = "1 document that was" if documents == 1 else f"{documents:,} documents that were"
     done = "would be removed" if would else ("is removed" if documents == 1 else "are removed")
     return (
-        f"{counted} ingested without a source {done}: they belong to the first source that is named, {source!r}, "
-        "which does not bring them; to keep them, ingest without prune"
+        f"{counted} ingested without a source {done}: they belong to the first named source, {source!r}, "
+        "which does not contain them; to keep them, ingest without prune"
     )
 
 
@@ -102,6 +102,14 @@ def unused_warning(ids: Sequence[str]) -> str:
     counted = "1 vector has the id" if len(ids) == 1 else f"{len(ids):,} vectors have the ids"
     named = ", ".join(map(repr, ids[:_NAMED])) + (", ..." if len(ids) > _NAMED else "")
     return f"{counted} of no document in this ingest: {named}"
+
+
+def failed_warning(report: IngestReport, *, would: bool) -> str:
+    """Return the warning that documents failed, which quotes the first reason."""
+    source, reason = report.failures[0]
+    counted = "1 document" if report.failed == 1 else f"{report.failed:,} documents"
+    first = "" if report.failed == 1 else "the first: "
+    return f"{counted} {'would fail' if would else 'failed'}: {first}{shortened(source)}: {reason}"
 
 
 def all_failed(report: IngestReport) -> IngestError:
@@ -142,10 +150,10 @@ class RepairReport(VerifyReport):
     """What ``Collection.verify`` found in a collection that was opened with ``repair`` and had damaged files.
 
     Attributes:
-        damaged: The files that were not as written; none if only the engine refused them.
-        lost: Number of sources of which the damage has left no trace: ingest all documents again.
-        lost_notes: Number of notes that the damage has taken. One holds the list of the collection's roots, another the
-            words that queries are corrected by; the frameworks' stores keep others beside documents.
+        damaged: Files that differ from what was written; empty if the engine alone found the damage.
+        lost: Number of documents that have left no trace; if it is not 0, ingest all documents again.
+        lost_notes: Number of lost notes. Notes hold the list of the collection's sources, the words for correcting
+            queries, and data of the frameworks' stores.
     """
 
     damaged: list[str] = field(default_factory=list)
@@ -182,11 +190,13 @@ class IndexReport:
     Attributes:
         settings: The settings in words.
         chunks: Chunks in the collection.
-        indexed: About how many of them are in the index; a server continues to build after the call. Searches compare
-            the others one by one.
+        indexed: Approximate number of chunks in the index; a server continues to build it after the call. Searches
+            compare the other chunks one by one.
         recall: Share of the exact ten nearest chunks that searches find, for sampled vectors; None without chunks,
-            and where the server forbids exact search.
+            or if the server forbids exact search.
         payload_indexes: Type of the index of every payload key that has one.
+        erased: Whether the files of an embedded collection now hold nothing of what was deleted or replaced before;
+            False where the vectors were not indexed anew, and on a server.
     """
 
     settings: str
@@ -194,6 +204,7 @@ class IndexReport:
     indexed: int
     recall: float | None
     payload_indexes: dict[str, str] = field(default_factory=dict)
+    erased: bool = False
 
 
 @dataclass(slots=True)
@@ -220,13 +231,13 @@ class AdoptReport:
     """What an adoption did; the counts are of points.
 
     Attributes:
-        layout: Name of the layout.
-        adopted: Became documents of twinvec; with ``dry_run``, would become.
-        unchanged: Were documents of twinvec already.
-        skipped: Stay as they are: searches of twinvec do not find them.
-        skips: (point id, reason) of the first 1,000 skipped ones.
+        layout: Name of the framework.
+        adopted: Points that became documents of twinvec; with ``dry_run``, points that would become documents.
+        unchanged: Points that were documents of twinvec already.
+        skipped: Points that stay as they are; searches of twinvec do not find them.
+        skips: (point id, reason) of the first 1,000 skipped points.
         removed: Documents whose points the framework's application has deleted.
-        compared: Vectors of a sample that were compared with those of the model.
+        compared: Number of sampled vectors that were compared with the model's vectors.
         lowest_cosine: The lowest cosine of the sample; None without points.
     """
 
@@ -248,7 +259,7 @@ class AdoptReport:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What a backup is a copy of.
+    """Which collection a backup holds, from when, and how many points.
 
     Attributes:
         collection: Name of the collection.

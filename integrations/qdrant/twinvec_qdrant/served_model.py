@@ -1,11 +1,11 @@
 """Serving: which model an open collection searches with, while migrations may change it.
 
-A handle serves one ``ServedModel``, a value that never changes and is replaced as a whole. A search learns the name of
-the present model from its first request (``records.schema.model_id``), and a store that has dropped the vectors of the
-model refuses it. In both cases the handle reads the description, which alone decides, and switches to the model there.
+An open collection serves one ``ServedModel``, which is immutable and replaced as a whole. Each search reads the name of
+the collection's model with its first request (``records.schema.model_id``). If the name has changed, or if the search
+fails because the store has dropped the vectors, the open collection reads the description and serves its model.
 
-If that model cannot be loaded, the handle keeps the old model for as long as the store keeps its vectors: no search
-fails between a migration and ``drop_others``. After that, searches raise ``SpaceMismatchError`` with the remedy.
+If that model cannot be loaded, the old model is served for as long as the store keeps its vectors: no search fails
+between a migration and ``drop_others``. After that, searches raise ``SpaceMismatchError`` with the remedy.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _ALONE = Phrasings()
 _BLOCK = 32  # queries per request to the store
 _ROUNDS = 5  # a search starts again only if another migration has ended meanwhile
 _TRY_AGAIN_SECONDS = 10.0
-_SWITCH_SECONDS = 5.0  # a switch takes much less from the point to the description, unless it was killed between them
-_SWITCH_PAUSE_SECONDS = 1.0  # after that, at least this much time between two readings of the description
+_SWITCH_SECONDS = 5.0  # a migration writes the model's point and the description in much less, unless it is killed
+_SWITCH_PAUSE_SECONDS = 1.0  # after ``_SWITCH_SECONDS``, the least time between two reads of the description
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A collection's description, the encoder of its model (None until it is loaded), and what searches with both."""
+    """A collection's description, the encoder of its model (None until it is loaded), and a searcher of its vectors."""
 
     description: Description
     encoder: SpaceEncoder | None
@@ -60,9 +60,9 @@ class ServedModel:
 
 
 class Serving:
-    """The served model of one handle; ``follows`` is False for a handle that keeps its model whatever the store says.
+    """The served model of an open collection; it follows migrations unless ``follows`` is False.
 
-    ``given`` is the caller's encoder: vectors that the caller brings are of its space.
+    ``given`` is the caller's encoder; vectors from the caller belong to its space.
     """
 
     def __init__(
@@ -78,8 +78,9 @@ class Serving:
         self._given = given
         self._follows = follows
         self._changing = threading.RLock()
-        self._missing = ("", 0.0, "")  # space of a model that could not be loaded, when to try again, and the reason
-        self._announced = ("", 0.0, 0.0)  # a model that the point names too early, since when, and when to ask again
+        self._missing = ("", 0.0, "")  # of a model that could not be loaded: space, time to try again, reason
+        # of a model that the point names before the description: name, time of its first sight, time to look again
+        self._announced = ("", 0.0, 0.0)
         self._warned = False
         self._ended = EndedCommits()
         self.current = self._served(description, given)
@@ -89,13 +90,13 @@ class Serving:
         return self._encoder_of(self.current)
 
     def follow_own(self, description: Description, encoder: SpaceEncoder) -> None:
-        """Serve the model to which this handle has migrated the collection."""
+        """Serve the model to which this object has migrated the collection."""
         with self._changing:
             self._given = encoder
             self.current = self._served(description, encoder)
 
     def refresh_settings(self) -> None:
-        """Serve with the stored settings, which this handle has changed."""
+        """Read the stored settings again, which this object has changed."""
         with self._changing:
             now = stored_description(self._backend)
             if self.current.description.vector == now.vector:
@@ -104,10 +105,10 @@ class Serving:
     def refreshed(self, *, for_vectors: bool = False) -> tuple[Description, SpaceEncoder]:
         """Read the description and serve its model, for a writer; return the description and the model's encoder.
 
-        Raise ``SpaceMismatchError`` if the model cannot be loaded. With ``for_vectors``, the caller brings vectors:
-        raise it also if the encoder that the caller gave, or else the one that was served so far, has another space.
+        Raise ``SpaceMismatchError`` if the model cannot be loaded. With ``for_vectors``, the caller ingests vectors:
+        raise it also if the caller's encoder, or without one the encoder served so far, has another space.
         """
-        with self._changing:  # read here: a switch of this handle must not come between reading and serving
+        with self._changing:  # the lock keeps other switches from happening between read and use
             callers = self._given or self.current.encoder
             now = stored_description(self._backend) if self._follows else self.current.description
             if self.current.description.vector == now.vector:
@@ -122,7 +123,7 @@ class Serving:
     def search_texts(
         self, texts: Sequence[str], request: SearchRequest, phrasings: Phrasings = _ALONE
     ) -> Steps[list[list[Hit]]]:
-        """Return the hits for each text; ``phrasings`` are those of every text."""
+        """Return the hits for each text; ``phrasings`` apply to every text."""
         self.current.searcher.check_tenant(request)
         different = [text for text in dict.fromkeys(texts) if text.strip()]
         hits: dict[str, list[Hit]] = {}
@@ -135,13 +136,13 @@ class Serving:
     def search_vector(
         self, vector: Vector, words: str | None, request: SearchRequest, space: str | None
     ) -> Steps[list[Hit]]:
-        """Return the hits for a caller's vector, and for words if given, whose spelling is corrected."""
+        """Return the hits for a caller's vector, and for ``words`` with corrected spelling if they are given."""
         sparse, right, unknown, codes = None, "", False, 0.0
         if words is not None:
             (read,) = yield from read_queries([words], self._bm25, self._known_words, syntax=False)
             sparse, right = self._bm25.queries([read.text], [read.right])[0], read.right
             codes = self._bm25.code_share(right)
-            if not right.isascii():  # a model is not loaded for words that it almost certainly knows
+            if not right.isascii():  # models know almost all ASCII words: do not load one for these
                 (unknown,) = unknown_texts((yield from self._reader()), [right])
         found = yield from self._nearest(
             vector,
@@ -155,7 +156,7 @@ class Serving:
     def search_diverse(
         self, query: str | Vector, request: SearchRequest, limit: int, diversity: float, space: str | None
     ) -> Steps[list[Hit]]:
-        """Return ``limit`` of the request's hits for a text or a caller's vector, chosen to differ."""
+        """Return ``limit`` hits for a text or a caller's vector, chosen for their diversity from the request's hits."""
 
         def search(searcher: Searcher, vector_D: FloatArray) -> Steps[Outcome]:
             return searcher.diverse(QueryVectors(vector_D), request, limit, diversity)
@@ -178,18 +179,18 @@ class Serving:
         return served.description, self._encoder_of(served)
 
     def with_passages(self, text: str, hits: Sequence[Hit]) -> Steps[list[Hit]]:
-        """Return the hits of a text with their passages by words."""
+        """Return the hits for a text with passages, which are found by words."""
         (read,) = yield from read_queries([text], self._bm25, self._known_words, syntax=False)
         return with_passages(read.right, hits, self._bm25.analyzer)
 
     def _shown(self, text: str, hits: list[Hit], request: SearchRequest) -> list[Hit]:
-        """Return the hits of a text as the request wants them."""
+        """Return the hits for a text, with passages if the request asks for them."""
         return with_passages(text, hits, self._bm25.analyzer) if request.passages else hits
 
     def _nearest(
         self, vector: Vector, space: str | None, search: Callable[[Searcher, FloatArray], Steps[Outcome]]
     ) -> Steps[list[Hit]]:
-        """Return what ``search`` finds for a caller's vector, by the stored vectors of its space."""
+        """Return the hits of ``search`` for a caller's vector among the stored vectors of its space."""
         served = self.current
         if space is None:
             space = (self._given or served.description).space
@@ -213,9 +214,9 @@ class Serving:
         holder = self._of_space(now, space)
         if holder is None:
             raise SpaceMismatchError(
-                f"{self._backend.location}: has the model {now.model!r} (space {now.space:.12}), but the vector is of "
-                f"the space {space:.12}, of which the collection holds no vectors. Encode with Collection.encoder and "
-                "name its space (space=), or open the collection again with its model"
+                f"{self._backend.location}: no vectors of the query's space {space:.12}; the collection has the model "
+                f"{now.model!r} (space {now.space:.12}). Encode with Collection.encoder and name its space (space=), "
+                "or open the collection again with its model"
             )
         return (yield from search(holder.searcher, checked_vector(vector, holder.description.dim))).hits[0]
 
@@ -246,11 +247,11 @@ class Serving:
         return outcome if request.mode != "sparse" else Outcome(outcome.hits, None)
 
     def _known_words(self) -> Steps[Knows]:
-        """Return a test for the words that the served model knows; without the model, it knows none."""
+        """Return a function that says whether the served model knows a word; False if the model cannot be loaded."""
         return known_words((yield from self._reader()))
 
     def _reader(self) -> Steps[SpaceEncoder | None]:
-        """Return the encoder of the served model, or None if it cannot be loaded: words are searched without it."""
+        """Return the encoder of the served model, or None if it cannot be loaded, for searches by words."""
         try:
             return (yield from self._loaded(self.current))
         except TwinvecError:
@@ -260,7 +261,7 @@ class Serving:
         return served.encoder or (yield from worked(partial(self._encoder_of, served)))
 
     def _followed(self, attempt: Callable[[ServedModel], Steps[Outcome]]) -> Steps[list[list[Hit]]]:
-        """Search with the served model; if the collection has another by now, switch to it and search again."""
+        """Search with the served model; if the collection has another model now, switch to it and search again."""
         served = self.current
         for _ in range(_ROUNDS):
             try:
@@ -278,18 +279,18 @@ class Serving:
                 if following is None:
                     return outcome.hits
             served = following
-        raise StoreError(f"{self._backend.location}: changes its model again and again; search again later")
+        raise StoreError(f"{self._backend.location}: its model changed {_ROUNDS} times during one search; search again")
 
     def _following(self, served: ServedModel, named: str | None) -> Steps[ServedModel | None]:
-        """Return the model that has taken the place of ``served``, or None.
+        """Return the model that has replaced ``served``, or None if none has or if it cannot be loaded.
 
-        ``named`` is the model that the store's point names, or None after a failure: then a model is needed, and
-        ``SpaceMismatchError`` says why it cannot be loaded.
+        ``named`` is the name in the store's point, or None after a search that failed. Without ``named``, a model that
+        cannot be loaded raises ``SpaceMismatchError``.
         """
         if not self._follows:
             return None
         if self.current.description.vector != served.description.vector:
-            return self.current  # another thread has been faster
+            return self.current  # another thread has switched already
         announced, _, ask_again = self._announced
         if named is not None and time.monotonic() < max(self._missing[1], ask_again if named == announced else 0.0):
             return None
@@ -307,7 +308,7 @@ class Serving:
             return None
 
     def _announce(self, named: str) -> None:
-        """Remember that a switch to this model is announced; one that was killed stays announced for ever."""
+        """Remember when the point first named this model; after a killed migration, it may name it for ever."""
         since = self._announced[1] if self._announced[0] == named else time.monotonic()
         pause = _SWITCH_PAUSE_SECONDS if time.monotonic() - since > _SWITCH_SECONDS else 0.0
         self._announced = named, since, time.monotonic() + pause
@@ -328,7 +329,7 @@ class Serving:
             self._changing.release()
 
     def _encoder_for(self, description: Description) -> SpaceEncoder:
-        """Return an encoder that is there already, or load the recorded model."""
+        """Return a loaded encoder of the description's space, or load the recorded model."""
         for encoder in (self._given, self.current.encoder):
             if encoder is not None and encoder.space == description.space:
                 return encoder
@@ -356,7 +357,7 @@ class Serving:
         return served.encoder or load_recorded(served.description, self._backend.location)
 
     def _loaded_now(self, description: Description) -> SpaceEncoder:
-        """Load the recorded model; if it is not there, load it by the name that the collection records by now."""
+        """Load the recorded model; if that fails and the collection now records another name for it, load that one."""
         try:
             return load_recorded(description, self._backend.location)
         except ModelError:
@@ -366,7 +367,7 @@ class Serving:
             return load_recorded(now, self._backend.location)
 
     def _of_space(self, description: Description, space: str) -> ServedModel | None:
-        """Return what searches with the stored vectors of this space; None if the description names none."""
+        """Return the present or previous model if it has this space, to search its stored vectors; else None."""
         if description.space == space:
             return self._served(description, None)
         if description.previous is not None and description.previous.space == space:
@@ -384,14 +385,14 @@ class Serving:
         if outcome.model not in (None, holder.description.vector) and not self._warned:
             self._warned = True
             logger.warning(
-                "%s: searched with vectors of its former model %r, which newer documents lack",
+                "%s: searched with vectors of the former model %r, which documents ingested since the migration lack",
                 self._backend.location,
                 holder.description.model,
             )
 
 
 def _dense(encoder: SpaceEncoder, texts: Sequence[str], answers: Sequence[str] = ()) -> Steps[FloatArray]:
-    """Return the vector of each text, together with the answers: shape (texts, dim)."""
+    """Return the vector of each text, averaged with those of the answers; shape (texts, dim)."""
     vectors_QD = checked_vectors(encoder, (yield from encoded(encoder.encode_query, texts)), texts)
     if not answers:
         return vectors_QD

@@ -18,25 +18,26 @@ from twinvec.text import is_list
 
 Quantization = Literal["none", "int8", "binary", "turbo"]
 PayloadIndexType = Literal["keyword", "float", "bool", "integer", "datetime", "text", "geo", "uuid"]
-"""What the index of a payload key is for; ``PayloadIndexes`` describes each."""
+"""Types of indexes of payload keys; ``PayloadIndexes`` describes them."""
 
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
 NEWEST_READING = 5
-"""Newest version of the reading of files. A collection keeps the version by which its documents were read.
+"""Newest reading version, which says how text is extracted from files. A collection records its reading version.
 
-By version 4, an element of a web page whose end tag is left out holds what follows it, a text in UTF-8 with a wrong
-byte is taken for one in another encoding, ISO 8859-1 is not read as Windows-1252, and web pages may be binary files.
-By version 3 also, ``.ndjson`` files are text, and what is apart in a chapter of an EPUB book may be joined.
-By version 2 also, elements of web pages such as ``summary`` and ``option`` are joined, web archives (MHTML) and TOML
-front matter are text, texts keep the escape sequences of terminals, slides their numbers, and workbooks their empty
-sheets.
-By version 1 also, markitdown reads PDFs, web pages keep their navigation, and Markdown the bytes of its images.
+Older versions differ as follows; each also has the differences of the versions after it.
+
+- Version 4: an element of a web page whose end tag is missing contains the text after it; UTF-8 with a wrong byte is
+  decoded by another encoding; ISO 8859-1 is not decoded as Windows-1252; web pages may be binary files.
+- Version 3: ``.ndjson`` files are text; separate parts of a chapter of an EPUB book may be joined.
+- Version 2: texts of elements of web pages such as ``summary`` and ``option`` are joined; web archives (MHTML) and TOML
+  front matter are text; escape sequences of terminals, numbers of slides and empty sheets stay in texts.
+- Version 1: markitdown reads PDFs; navigation of web pages and bytes of Markdown images stay in texts.
 """
 
 
 def check_fields(kind: type, values: Mapping[str, Any], what: str) -> None:
-    """Raise ConfigurationError if ``values`` has a key that is no field of the dataclass ``kind``."""
+    """Raise ConfigurationError if a key of ``values`` is not a field of the dataclass ``kind``."""
     known = [each.name for each in fields(kind)]
     if unknown := [name for name in values if name not in known]:
         raise ConfigurationError(f"{what} has no setting {unknown[0]!r}; it has {', '.join(known)}")
@@ -55,7 +56,7 @@ class IndexSettings:
             "binary" (signs, a thirty-second), or "none".
         m: Edges of each node of the graph.
         ef_construct: Candidates considered when a node is added.
-        ef: Candidates that a search keeps; default: the store's choice.
+        ef: Candidates that a search of the graph keeps; default: the store's choice.
         oversampling: Candidates ranked by their full vectors, as a multiple of the limit; default: 1 without
             quantisation, 2 for "int8" and "turbo", 4 for "binary".
 
@@ -92,7 +93,7 @@ class IndexSettings:
         """``oversampling``, or its default for the quantisation."""
         return self.oversampling or _OVERSAMPLING[self.quantization]
 
-    compared = oversampling_factor  # the name of version 0.1
+    compared = oversampling_factor  # its name in version 0.1
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as a JSON object."""
@@ -121,16 +122,16 @@ class ClusterSettings:
     """How a server keeps a collection; None leaves a setting to the server.
 
     Attributes:
-        shards: Parts of the collection, which the nodes of a cluster share; default: as many as there are nodes. Only a
-            new collection can have another number.
+        shards: Parts of the collection, which the nodes of a cluster share; default: the number of nodes. It can only
+            be set for a new collection.
         replication_factor: Copies of each shard, on different nodes; default: 1.
-        write_consistency_factor: Copies that must have a write before it is acknowledged; default: 1.
-        on_disk: Whether vectors and payloads lie on the disk, and in memory only as far as it has room.
-        read_consistency: Copies that a read asks: a number, the "majority" of the answers, the answers of a "quorum" of
-            the nodes, or those of "all"; default: one copy.
-        tenant_shards: The large tenants of a new collection with a ``tenant_key``, on a server in cluster mode: the
-            chunks of each lie in shards of its own (``shards`` of them, default: one), and searches of one tenant read
-            only those. All other tenants share further shards. Tenants without documents can be added later.
+        write_consistency_factor: Copies that must store a write before it is acknowledged; default: 1.
+        on_disk: Whether vectors and payloads stay on the disk, and are cached in memory as far as it has room.
+        read_consistency: Copies that a read compares: a number of copies, the "majority" of answers, a "quorum" of
+            nodes, or "all"; default: one copy.
+        tenant_shards: The large tenants of a new collection with a ``tenant_key``, on a server in cluster mode. Each
+            gets shards of its own (``shards`` of them, default: one), which alone are read by searches for this tenant.
+            All other tenants share further shards. A tenant without documents can be added later.
 
     Raises:
         ConfigurationError: a value is out of range.
@@ -151,7 +152,7 @@ class ClusterSettings:
                 raise ConfigurationError(f"{name} must be a positive integer, got {value!r}")
         copies, written = self.replication_factor, self.write_consistency_factor
         if copies is not None and written is not None and written > copies:
-            raise ConfigurationError(f"write_consistency_factor is {written}, and there are {copies} copies")
+            raise ConfigurationError(f"write_consistency_factor must be at most the {copies} copies, got {written}")
         if self.on_disk not in (None, True, False):
             raise ConfigurationError(f"on_disk must be True or False, got {self.on_disk!r}")
         read = self.read_consistency
@@ -161,11 +162,11 @@ class ClusterSettings:
             )
 
     def given(self) -> dict[str, Any]:
-        """Return the settings that are not left to the server."""
+        """Return the settings that are not None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as a JSON object, without ``tenant_shards`` where no tenant has shards of its own."""
+        """Return the settings as a JSON object, without ``tenant_shards`` if it is empty."""
         return {name: value for name, value in asdict(self).items() if name != "tenant_shards" or value is not None}
 
     @classmethod
@@ -189,15 +190,15 @@ def _tenants(given: Any) -> tuple[str, ...] | None:
 
 
 DEFAULT_CLUSTER = ClusterSettings()
-"""Every setting as the server has it."""
+"""Cluster settings that are all left to the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadIndexes:
     """Which payload keys have an index, and of which type.
 
-    A key has one index, or none. No index changes an answer; filters without one are slower, and a server in strict
-    mode refuses them.
+    A key has at most one index. An index never changes what a filter finds. A filter on a key without an index is
+    slower, and a server in strict mode refuses it.
 
     Attributes:
         types: Type by key, or False for a key without an index: "keyword" (texts that are compared as a whole),
@@ -240,7 +241,7 @@ class PayloadIndexes:
         if value is False:
             return cls(automatic=False)
         if not isinstance(value, Mapping):
-            return cls(value)  # which refuses it
+            return cls(value)  # ``__post_init__`` raises the error
         types = dict(value)
         if types.pop(OTHER_KEYS, False) is not False:
             raise ConfigurationError(f"payload_indexes: {OTHER_KEYS!r} stands for all other keys, and takes only False")
@@ -248,7 +249,7 @@ class PayloadIndexes:
 
 
 OTHER_KEYS = "*"
-"""The name of all other keys in ``PayloadIndexes``."""
+"""Key that stands for all other keys in the mapping of ``PayloadIndexes.of``."""
 
 AUTOMATIC = PayloadIndexes()
 """The payload indexes of a new collection."""
@@ -256,20 +257,20 @@ AUTOMATIC = PayloadIndexes()
 
 @dataclass(frozen=True, slots=True)
 class ChunkSettings:
-    """How documents are cut into chunks; other settings give other chunks.
+    """How documents are cut into chunks.
 
     Attributes:
         enabled: False keeps each document whole, as one chunk.
         max_tokens: Largest chunk in tokens, with heading and special tokens; default: the model's limit.
         overlap: Tokens that a chunk repeats of the previous chunk of the same section.
-        code: Languages whose code is cut at functions and classes. None: the first code of a collection decides, and is
-            recorded: all languages whose grammars are installed (extra ``code``), or none if the collection holds code
-            that an older version of twinvec has cut.
-        pages: Whether chunks of a PDF keep the number of their page. None: the first PDF decides; no if the collection
-            holds PDFs of an older version.
-        surroundings: Tokens of the text around a chunk, before and after it together, by which it is found too, as far
-            as the model has room for them. They follow the chunk, which is repeated among them: its own words count
-            twice. Hits show the chunk alone. It helps chunks that are much smaller than what the model reads.
+        code: Languages whose code is cut at functions and classes. If None, the setting is decided and recorded when
+            the first code is ingested: all languages whose grammars are installed (extra ``code``), or no language if
+            an older version of twinvec has cut code of the collection.
+        pages: Whether chunks of a PDF keep the number of their page. If None, the setting is decided when the first PDF
+            is ingested: True, or False if an older version of twinvec has ingested PDFs.
+        surroundings: Tokens of text before and after a chunk, together, that are embedded with it if the model has room
+            for them. They are appended to the chunk and include it again, so its own words count twice. Hits show only
+            the chunk. Surroundings help if chunks are much smaller than the model's limit.
 
     Raises:
         ConfigurationError: a value is out of range.
@@ -288,7 +289,7 @@ class ChunkSettings:
         if self.code is not None:
             object.__setattr__(self, "code", tuple(sorted(set(self.code))))
         if not self.enabled and (self.max_tokens is not None or self.overlap or self.surroundings):
-            raise ConfigurationError("chunking is off: max_tokens, overlap and surroundings have no meaning")
+            raise ConfigurationError("chunking is off; leave out max_tokens, overlap and surroundings")
         if self.max_tokens is not None:
             integer(self.max_tokens, "max_tokens", least=1)
         integer(self.overlap, "overlap", least=0)
@@ -303,22 +304,22 @@ class ChunkSettings:
         return f"chunks {size}" + (f" that overlap by {self.overlap}" if self.overlap else "") + around
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as a JSON object; what is not decided yet is left out."""
+        """Return the settings as a JSON object, without undecided ones."""
         decided = {} if self.code is None else {"code": list(self.code)}
         return {**self.sizes(), **decided, **({} if self.pages is None else {"pages": self.pages})}
 
     def sizes(self) -> dict[str, Any]:
-        """Return the settings that hold for every document, as a JSON object."""
-        around = {"surroundings": self.surroundings} if self.surroundings else {}  # older versions do not know it
+        """Return the settings that apply to every document, as a JSON object."""
+        around = {"surroundings": self.surroundings} if self.surroundings else {}  # unknown to older versions
         return {"enabled": self.enabled, "max_tokens": self.max_tokens, "overlap": self.overlap, **around}
 
     def agrees(self, other: ChunkSettings) -> bool:
-        """Return whether two settings are the same where both are decided."""
+        """Return whether all settings that are decided in both objects are equal."""
         code, pages = {self.code, other.code} - {None}, {self.pages, other.pages} - {None}
         return self.sizes() == other.sizes() and len(code) <= 1 and len(pages) <= 1
 
     def decided(self, other: ChunkSettings) -> ChunkSettings:
-        """Return these settings, with those of ``other`` where these are not decided."""
+        """Return these settings; undecided ones are taken from ``other``."""
         return replace(
             self,
             code=other.code if self.code is None else self.code,

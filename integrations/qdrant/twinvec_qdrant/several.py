@@ -1,7 +1,8 @@
-"""Several collections at once: every collection of a store is searched, and their hits become one list.
+"""Search several collections of a store, and merge their hits into one list.
 
-Hits of different collections are compared by their relevance, which means the same everywhere. Scores mean something
-within one collection only: if a collection is not calibrated, the first hits of all come first, then the second ones.
+Hits of different collections are compared by their relevance, which means the same everywhere. Scores are
+comparable within one collection only. If a collection is not calibrated, hits are merged by rank: the best hit of each
+collection comes first, then the second hits.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from twinvec.errors import CollectionNotFoundError, SpaceMismatchError, TwinvecError
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
@@ -19,11 +20,8 @@ from twinvec.retrieval.filters import Filter
 from twinvec.text import check_texts
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.list_and_drop import CollectionEntry, list_collections
-from twinvec_qdrant.opening_store import GRPC_PORT
+from twinvec_qdrant.opening_store import GRPC_PORT, QdrantClient
 from twinvec_qdrant.serving.process import DEFAULT_PATH
-
-if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
 
 T = TypeVar("T")
 H = TypeVar("H", bound="_WithHit")
@@ -36,7 +34,7 @@ class _WithHit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CollectionHit:
-    """A hit, and the name of the collection that it is from."""
+    """A hit and the name of its collection."""
 
     collection: str
     hit: Hit
@@ -44,11 +42,11 @@ class CollectionHit:
 
 @dataclass(frozen=True, slots=True)
 class CollectionHits:
-    """What a search of several collections found.
+    """Result of a search of several collections.
 
     Attributes:
         hits: The hits of all collections, best first.
-        failed: Why a collection could not be searched, by its name.
+        failed: The errors of the collections that could not be searched, by name.
     """
 
     hits: list[CollectionHit]
@@ -71,7 +69,7 @@ def search_collections(
     grpc: bool = False,
     grpc_port: int = GRPC_PORT,
 ) -> CollectionHits:
-    """Search all collections of a store, each with its own model, which is loaded once for all that have it.
+    """Search all collections of a store, each with its own model; a model that several share is loaded once.
 
     A collection that cannot be searched does not stop the others. Arguments that are not listed here are those of
     ``Collection.search`` and ``Collection.open``.
@@ -79,7 +77,7 @@ def search_collections(
     Args:
         query: The text; a blank one finds nothing.
         limit: Largest number of hits to return, of all collections together.
-        names: The collections to search. Default: all that twinvec has made in the store.
+        names: The collections to search. Default: all collections of twinvec in the store.
 
     Raises:
         CollectionNotFoundError: the store has no collection.
@@ -97,7 +95,7 @@ def search_collections(
 
 
 def best_first(ranked: Iterable[tuple[int, H]]) -> list[H]:
-    """Return the hits of several collections, best first; each comes with its rank in its own collection."""
+    """Sort the hits of several collections, best first; ``ranked`` has each hit after its rank in its collection."""
     ranked = list(ranked)
     if any(each.hit.relevance is None for _, each in ranked):
         ranked.sort(key=lambda each: each[0])
@@ -109,10 +107,10 @@ def best_first(ranked: Iterable[tuple[int, H]]) -> list[H]:
 def in_each(
     entries: Sequence[CollectionEntry], opened: Callable[..., Collection], do: Callable[[Collection], T]
 ) -> tuple[dict[str, T], dict[str, TwinvecError]]:
-    """Open one collection after the other, and do something with each; raise the first error if all fail.
+    """Open the collections one after another, and call ``do`` with each; raise the first error if all fail.
 
-    Return what was done with each collection, by its name, and why it could not be done with others. ``opened`` gets a
-    name and, if an earlier collection has loaded the same model, its ``encoder``.
+    Return the results and the errors, each by the name of the collection. ``opened`` opens a collection by its name; it
+    also gets the ``encoder`` if an earlier collection has loaded the same model.
     """
     encoders: dict[str, SpaceEncoder] = {}
     done: dict[str, T] = {}
@@ -133,13 +131,13 @@ def in_each(
 
 
 def open_with_one_of(encoders: Iterable[SpaceEncoder], opened: Callable[..., Collection]) -> Collection:
-    """Open a collection with the first encoder that has its space, else with the model that it records.
+    """Open a collection with the first encoder that has the collection's space, else with the recorded model.
 
     Encoders of one model have different spaces if their options differ, such as the number of dimensions.
 
     Args:
         encoders: The encoders.
-        opened: ``Collection.open`` with all other arguments; it gets the ``encoder``.
+        opened: Function that calls ``Collection.open`` with its ``encoder`` and all other arguments.
     """
     for encoder in encoders:
         with suppress(SpaceMismatchError):
@@ -150,7 +148,7 @@ def open_with_one_of(encoders: Iterable[SpaceEncoder], opened: Callable[..., Col
 def collections_of(
     entries: Sequence[CollectionEntry], names: Sequence[str] | None = None, *, server: str = "", path: object = None
 ) -> list[CollectionEntry]:
-    """Return the collections to search: those named, or all; a ``server`` may also hold those of other programs.
+    """Return the collections to search: the named ones, or all; on a ``server``, all that twinvec can read.
 
     Raises:
         CollectionNotFoundError: the store has no collections.

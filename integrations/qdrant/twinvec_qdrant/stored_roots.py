@@ -1,4 +1,4 @@
-"""What a collection keeps of its roots: where its documents were taken from, and what they hold.
+"""What a collection stores about its roots: the folders, files or records that its documents were read from.
 
 ``records.roots`` reads and writes it.
 """
@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 SEPARATOR = ":"
-"""Stands between the name of a later root and the id that reading gives."""
+"""Separator between the name of a root and the id of a document; ids of the first root's documents lack both."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRoot:
-    """What a collection keeps of one root.
+    """What a collection stores about one root.
 
     Attributes:
         name: Its name, which no other root of the collection has.
         first: Whether its documents have ids without its name.
         location: The absolute path of its folder or file; None if the documents came from elsewhere.
         host: Name of the machine that has the location.
-        options: How it is read: the fields of ``ingest.reading.Root`` that differ from the defaults, without the path.
-        described: What folders in it hold, in the user's words, by their path in it; "" is the whole root.
+        options: The fields of ``ingest.reading.Root``, except the path, that differ from their defaults.
+        described: The user's descriptions of folders, by their path in the root; "" is the whole root.
     """
 
     name: str
@@ -47,19 +47,19 @@ class StoredRoot:
 
     @property
     def prefix(self) -> str:
-        """What the ids of its documents begin with."""
+        """Beginning of the ids of the root's documents."""
         return "" if self.first else self.name + SEPARATOR
 
     def is_local(self) -> bool:
-        """Return whether its place is, or was, on this machine."""
+        """Return whether the root was read on this machine; its folder or file may be gone."""
         return self.location is not None and self.host == socket.gethostname()
 
     def is_here(self) -> bool:
-        """Return whether this machine has its folder or file now."""
+        """Return whether this machine has the root's folder or file now."""
         return self.location is not None and self.is_local() and os.path.exists(self.location)
 
     def description(self, source: str) -> str:
-        """Return what the innermost described folder of a document holds, in the user's words, or ""."""
+        """Return the user's description of the innermost described folder of a document, or ""."""
         place = source.removeprefix(self.prefix)
         inside = [path for path in self.described if not path or place == path or place.startswith(f"{path}/")]
         return self.described[max(inside, key=len)] if inside else ""

@@ -62,20 +62,20 @@ def encode(
     string(text, "text")
     string(column, "column")
     integer(batch_rows, "batch_rows", least=1)
-    recipe = encoder_recipe(model, {**({"device": "cuda"} if use_gpu else {}), **options})
+    recipe = encoder_recipe(model, {"device": "cuda", **options} if use_gpu else options)
     workers = plan(num_workers, threads=threads, use_gpu=use_gpu)
-    return encoded(dataset, recipe, workers, (text, column, prompt, storage), batch_rows)
+    return encoded(dataset, recipe, workers, batch_rows, text=text, column=column, prompt=prompt, storage=storage)
 
 
 def encoded(
-    dataset: Dataset, recipe: EncoderRecipe, workers: Plan, how: tuple[Any, ...], batch_rows: int = BATCH_ROWS
+    dataset: Dataset, recipe: EncoderRecipe, workers: Plan, batch_rows: int = BATCH_ROWS, **how: Any
 ) -> Dataset:
-    """Return the dataset with vectors by these workers; ``how`` are the arguments of ``BatchEncoder`` after threads."""
+    """Return the dataset with vectors by these workers; ``how`` are the other arguments of ``BatchEncoder``."""
     from ray.data import ActorPoolStrategy
 
     return dataset.repartition(target_num_rows_per_block=batch_rows).map_batches(
         BatchEncoder,
-        fn_constructor_args=(recipe, workers.threads, *how),
+        fn_constructor_kwargs={"recipe": recipe, "threads": workers.threads, **how},
         batch_size=batch_rows,
         batch_format="pyarrow",
         compute=ActorPoolStrategy(min_size=workers.least, max_size=workers.most),

@@ -175,8 +175,9 @@ def merged(tables: list[pa.Table], limit: int) -> pa.Table:
     best_QK = np.lexsort((ties_QK, -scores_QK), axis=1)[:, :limit]
     rows_QK, scores_QK = (np.take_along_axis(each, best_QK, axis=1) for each in (rows_QK, scores_QK))
     ties_QK = np.sort(np.take_along_axis(ties_QK, best_QK, axis=1), axis=1)
-    if (ties_QK[:, 1:] == ties_QK[:, :-1]).any():
-        query = int(np.flatnonzero((ties_QK[:, 1:] == ties_QK[:, :-1]).any(axis=1))[0])
+    repeats_Q = (ties_QK[:, 1:] == ties_QK[:, :-1]).any(axis=1)
+    if repeats_Q.any():
+        query = int(repeats_Q.argmax())
         found = ids.take(pa.array(rows_QK[query])).to_pylist()
         twice = next(each for each in found if found.count(each) > 1)
         raise InputError(f"vectors: the id {twice!r} comes twice")

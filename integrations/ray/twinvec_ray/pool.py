@@ -121,10 +121,9 @@ class Pool(Generic[T]):
                         member.calls[submit(member.actor, item)] = call
                 if not exhausted:
                     self._grow()
-                waiting = self._waiting()
                 if exhausted and not any(member.calls for member in self._members):
                     return
-                done, _ = ray.wait(waiting, num_returns=1, timeout=5.0)
+                done, _ = ray.wait(self._waiting(), num_returns=1, timeout=5.0)
                 if done or any(member.started is None for member in self._members):
                     idle_since = time.monotonic()
                 elif time.monotonic() - idle_since > START_SECONDS:

@@ -63,10 +63,10 @@ class Runner:
         with connected(self._address):
             _print_nothing_of_ray_data()
             texts = read(source)
-            recipe = encoder_recipe(model, {**({"device": "cuda"} if use_gpu else {}), **options})
+            recipe = encoder_recipe(model, {"device": "cuda", **options} if use_gpu else options)
             with _counter(texts, source, shown=progress) as counter:
-                how = (field, _COLUMN, prompt, storage, counter)
-                write(encoded(texts, recipe, plan(use_gpu=use_gpu), how), output)
+                how = {"text": field, "column": _COLUMN, "prompt": prompt, "storage": storage, "counter": counter}
+                write(encoded(texts, recipe, plan(use_gpu=use_gpu), **how), output)
             written = read(output)
             columns = written.schema().base_schema.field(_COLUMN).type.list_size
             return {"model": recipe.name, "space": recipe.space, "texts": written.count(), "columns": columns}

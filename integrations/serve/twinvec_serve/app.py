@@ -15,6 +15,7 @@ from twinvec.support.checks import check_settings
 from twinvec.version import __version__
 from twinvec_serve.agents import over_http
 from twinvec_serve.collections.backups import Backups
+from twinvec_serve.collections.maintenance import Maintenance
 from twinvec_serve.collections.open_collections import OpenCollections
 from twinvec_serve.direct_route import DirectRoute
 from twinvec_serve.errors import add_error_answers
@@ -72,7 +73,8 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     metrics = Metrics()
     models = ServedModels(settings, metrics)
     opened = OpenCollections(settings, models, metrics)
-    services = Services(settings, metrics, models, opened, Backups(opened, settings.path, settings.url))
+    backups = Backups(opened, settings.path, settings.url)
+    services = Services(settings, metrics, models, opened, backups, Maintenance(opened, models))
     app = _Application(
         title="twinvec",
         description=DESCRIPTION,

@@ -8,6 +8,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from twinvec_serve.collections.backups import Backups
+from twinvec_serve.collections.maintenance import Maintenance
 from twinvec_serve.collections.open_collections import OpenCollections
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
@@ -23,6 +24,7 @@ class Services:
     models: ServedModels
     collections: OpenCollections
     backups: Backups
+    maintenance: Maintenance
 
 
 async def services(request: Request) -> Services:  # async: FastAPI runs other dependencies in threads

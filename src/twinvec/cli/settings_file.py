@@ -85,10 +85,10 @@ def read_settings(path: Path) -> Settings | None:
 def fault(error: Any) -> str:
     """Say what is wrong with a key. The value is not quoted: it may be a secret in the wrong place."""
     key = ".".join(map(str, error["loc"]))
-    known = ", ".join(Settings.model_fields)
     if error["type"] != "extra_forbidden":
         return ": ".join(filter(None, [key, field_fault(error)]))
     if any(word in key.lower() for word in _SECRETS):
         return f"{key}: a secret is not for this file; set the environment variable QDRANT_API_KEY"
     near = get_close_matches(key, Settings.model_fields, 1)
-    return f"{key}: unknown key; did you mean {near[0]}?" if near else f"{key}: unknown key; the keys are {known}"
+    hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(Settings.model_fields)}"
+    return f"{key}: unknown key; {hint}"

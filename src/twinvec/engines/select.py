@@ -115,19 +115,15 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> par
     weights = sum(path.stat().st_size for path in model.spec.folder.glob("*.safetensors"))
     if not by_name and torch_computes and (runtimes[0].name != "openvino" or weights < _WORTH_CONVERTING):
         return None
-    *others, last = runtimes if not torch_computes else runtimes[:1]
-    for runtime in others:
+    tried = runtimes[:1] if torch_computes else runtimes
+    for runtime in tried:
         try:
             return _converted(runtime, choice, model)
         except EngineError as error:
-            logger.warning("%s; another engine computes instead", error)
-    try:
-        return _converted(last, choice, model)
-    except EngineError as error:
-        if by_name or not torch_computes:
-            raise
-        logger.warning("%s; torch computes instead", error)
-        return None
+            if by_name or (runtime is tried[-1] and not torch_computes):
+                raise
+            logger.warning("%s; %s computes instead", error, "torch" if torch_computes else "another engine")
+    return None
 
 
 def _converted(runtime: Runtime, choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> partial[GraphEngine]:

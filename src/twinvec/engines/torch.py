@@ -324,12 +324,8 @@ def named_device(name: str) -> torch.device:
 
 
 def _unusable(name: str, error: Exception) -> ConfigurationError:
-    return ConfigurationError(f"device {name!r} cannot be used: {_first_sentence(error)}")
-
-
-def _first_sentence(error: Exception) -> str:
-    """Return what an error says first; torch's errors can be a thousand characters long."""
-    return str(error).splitlines()[0].partition(". ")[0]
+    """Return the error for a device, with the first sentence of torch's, which can be a thousand characters long."""
+    return ConfigurationError(f"device {name!r} cannot be used: {str(error).splitlines()[0].partition('. ')[0]}")
 
 
 @contextlib.contextmanager

@@ -96,9 +96,8 @@ def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
         backbone.set_attn_implementation(_ATTENTION)  # type: ignore[operator]
         unpadded = Unpadded(backbone, send)
         found_BTD = unpadded.states(ids_BT, mask_BT)
-        worst = nn.functional.cosine_similarity(found_BTD.float(), expected_BTD.float(), dim=-1)[
-            send(mask_BT) == 1
-        ].min()
+        cosines_BT = nn.functional.cosine_similarity(found_BTD.float(), expected_BTD.float(), dim=-1)
+        worst = cosines_BT[send(mask_BT) == 1].min()
         if worst >= _LEAST_COSINE:  # false for NaN
             return unpadded
         logger.info("padding stays: without it, a token's state has cosine %.4f to the state with it", float(worst))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,8 +12,10 @@ from twinvec.errors import InputError
 from twinvec.evaluation.statistics import SEED
 from twinvec.evaluation.tsv import parse_integer, read_table
 from twinvec.retrieval.documents import Document, as_document
+from twinvec.support.checks import file_path, is_integer, shown
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_jsonl, text_field
+from twinvec.text import check_text
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> relevance; a document that is not listed is not relevant."""
@@ -29,13 +31,81 @@ REST = 100
 class BeirSet:
     """Documents, the judged queries of one split, and their judgements.
 
-    There are no documents if a collection holds them and the folder does not.
+    There are no documents if a collection holds them and the folder does not. A set made by hand is checked as
+    ``load_beir`` checks files.
+
+    Raises:
+        InputError: an id is not a string or is used twice, a query is not a string, a relevance is not a whole number,
+            a judgement names an unknown document or query, or no judgement is above 0.
     """
 
     name: str
     documents: list[Document]
     queries: dict[str, str]
     qrels: dict[str, dict[str, int]]
+
+    def __post_init__(self) -> None:
+        ids = _document_ids(self.name, self.documents)
+        for part, value in (("queries", self.queries), ("qrels", self.qrels)):
+            if not isinstance(value, Mapping):
+                raise InputError(f"{self.name}: {part}: expected a mapping by query ids, got {type(value).__name__}")
+        for query, text in self.queries.items():
+            _check_id(self.name, "query", query)
+            check_text(text, f"{self.name}: query {query!r}")
+        for query, judged in self.qrels.items():
+            _check_id(self.name, "query", query)
+            if self.queries and query not in self.queries:
+                raise InputError(f"{self.name}: the judged query {query!r} is not among the queries")
+            _check_judged(self.name, query, judged, ids)
+        if self.qrels and not _any_relevant(self.qrels):
+            raise InputError(f"{self.name}: no judgement is above 0, so no document is relevant")
+
+
+def check_set(data: object) -> None:
+    """Raise InputError unless a value is a retrieval set that has queries."""
+    if not isinstance(data, BeirSet):
+        raise InputError(f"data: expected a BeirSet(...), as load_beir returns it, got {shown(data)}")
+    if not data.queries:
+        raise InputError(f"{data.name}: no queries; give their texts by their ids")
+
+
+def _document_ids(name: str, documents: Iterable[Document]) -> set[str]:
+    ids: set[str] = set()
+    for position, document in enumerate(documents):
+        if not isinstance(document, Document):
+            raise InputError(
+                f"{name}: document {position}: expected a Document(id, text), got {shown(document)}; "
+                "twinvec.retrieval.documents.as_documents makes documents of other forms"
+            )
+        _check_id(name, "document", document.id)
+        if document.id in ids:
+            raise InputError(f"{name}: document {position}: the id {document.id!r} is used twice")
+        ids.add(document.id)
+    return ids
+
+
+def _check_id(name: str, what: str, given: object) -> None:
+    if not isinstance(given, str):
+        raise InputError(f"{name}: the id of a {what} must be a string, got {shown(given)}; write str(id)")
+
+
+def _check_judged(name: str, query: str, judged: object, ids: Container[str]) -> None:
+    """Refuse the judgements of one query if they are malformed, or name documents other than ``ids``, if there are."""
+    place = f"{name}: the judgements of query {query!r}"
+    if not isinstance(judged, Mapping):
+        raise InputError(f"{place}: expected a mapping of document ids to relevances, got {shown(judged)}")
+    for document, relevance in judged.items():
+        _check_id(place, "document", document)
+        if ids and document not in ids:
+            raise InputError(f"{place}: the document {document!r} is not among the documents")
+        if not is_integer(relevance):
+            raise InputError(
+                f"{place}: the relevance of {document!r} must be a whole number, such as 1, got {relevance!r}"
+            )
+
+
+def _any_relevant(qrels: Qrels) -> bool:
+    return any(relevance > 0 for judged in qrels.values() for relevance in judged.values())
 
 
 def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool = False) -> BeirSet:
@@ -51,7 +121,7 @@ def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool 
             names an unknown id; the message names file and line. Or no judgement is above 0, so that every measure of
             every system would be 0.
     """
-    folder = Path(folder)
+    folder = file_path(folder, "folder")
     qrels_path = folder / "qrels" / f"{split}.tsv"
     if not qrels_path.is_file():
         splits = ", ".join(sorted(path.stem for path in folder.glob("qrels/*.tsv")))
@@ -119,9 +189,8 @@ def _read_queries(path: Path) -> dict[str, tuple[str, str]]:
     queries: dict[str, tuple[str, str]] = {}
     _check_there(path)
     for place, row in read_jsonl(path):
-        number = row.get("_id")
-        is_whole = isinstance(number, int) and not isinstance(number, bool)  # as in the corpus
-        identity = str(number) if is_whole else text_field(row, "_id", place)
+        number = row.get("_id")  # may be a whole number, as in the corpus
+        identity = str(number) if is_integer(number) else text_field(row, "_id", place)
         if identity in queries:
             raise InputError(f"{place}: the id {identity!r} is used twice")
         queries[identity] = place, text_field(row, "text", place)
@@ -145,6 +214,6 @@ def _read_qrels(path: Path, queries: Container[str], documents: Container[str] |
         relevance = parse_integer(score, place)
         if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
             raise InputError(f"{place}: query {query!r} and document {document!r} are judged twice, differently")
-    if not any(relevance > 0 for judged in qrels.values() for relevance in judged.values()):
+    if not _any_relevant(qrels):
         raise InputError(f"{path}: no judgement is above 0, so no document is relevant")
     return qrels

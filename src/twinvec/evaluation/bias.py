@@ -21,6 +21,7 @@ from twinvec.evaluation.models.text_model import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, as_figures, interval, share
 from twinvec.evaluation.sts import pair_similarities, pearson
 from twinvec.evaluation.tsv import parse_number, read_table
+from twinvec.support.checks import file_path
 from twinvec.support.lines import read_lines
 
 _GENDERS = ("male", "female", "neutral")
@@ -107,7 +108,7 @@ def load_winogender(folder: str | Path) -> WinogenderSet:
     Raises InputError if a file is missing or malformed, or lacks a variant of a sentence or an occupation, or if all
     occupations of the sentences have the same share of women.
     """
-    folder = Path(folder)
+    folder = file_path(folder, "folder")
     triples = _read_sentences(folder / "all_sentences.tsv")
     table = folder / "occupations-stats.tsv"
     shares = {
@@ -132,8 +133,9 @@ def load_winobias(folder: str | Path) -> WinobiasSet:
     Raises InputError if a file is missing or a line is malformed (the message names file and line), or if fewer than
     two lines of a kind differ in the pronouns alone.
     """
+    folder = file_path(folder, "folder")
     kinds = {
-        kind: [line for split in ("dev", "test") for line in _read_winobias(Path(folder), kind, split)]
+        kind: [line for split in ("dev", "test") for line in _read_winobias(folder, kind, split)]
         for kind in ("type1", "type2")
     }
     for kind, lines in kinds.items():

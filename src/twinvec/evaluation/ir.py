@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import InputError
-from twinvec.evaluation.beir import BeirSet
+from twinvec.evaluation.beir import BeirSet, check_set
 from twinvec.evaluation.measures import MEASURES, Measured, deepest, measure_run
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test, with_interval
@@ -57,7 +57,15 @@ def evaluate_ir(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> IrResult:
-    """Search exactly, by cosine; the run keeps the hits that the measures need, or ``depth`` if that is more."""
+    """Search exactly, by cosine; the run keeps the hits that the measures need, or ``depth`` if that is more.
+
+    Raises:
+        ConfigurationError: a measure is unknown.
+        InputError: ``data`` is not a retrieval set, or has no queries or no documents.
+    """
+    check_set(data)
+    if not data.documents:
+        raise InputError(f"{data.name}: no documents; if a collection holds them, use evaluate_retriever(collection)")
     depth = max(depth, deepest(measures))
     documents = [document.full_text for document in data.documents]
     corpus = model.encode_document(documents, progress=progress)
@@ -75,7 +83,10 @@ def evaluate_retriever(
     resamples: int = RESAMPLES,
     **options: Any,
 ) -> IrResult:
-    """Search a retriever that holds the set's documents under their ids; ``options`` go to its search."""
+    """Search a retriever that holds the set's documents under their ids; ``options`` go to its search.
+
+    Errors are as for ``evaluate_ir``, but the set needs no documents.
+    """
     hits = search_all(retriever, data, max(depth, deepest(measures)) + 1, **options)
     return measure_ir(as_run(hits), data, measures=measures, depth=depth, resamples=resamples)
 
@@ -117,6 +128,7 @@ def compare_ir(
 
 def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) -> dict[str, list[Hit]]:
     """Return query id -> hits without passages; ``options`` go to the search."""
+    check_set(data)
     found = search_many(retriever, list(data.queries.values()), limit, **without_passages(retriever), **options)
     return dict(zip(data.queries, found, strict=True))
 

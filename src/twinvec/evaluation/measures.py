@@ -29,6 +29,7 @@ from twinvec.evaluation.tsv import parse_number
 from twinvec.support.atomic import replaced
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_lines
+from twinvec.text import is_list
 
 Run = Mapping[str, Mapping[str, float]]
 """Query id -> document id -> score; a larger score is better."""
@@ -63,14 +64,14 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
 
     Raises ConfigurationError if a measure is unknown, InputError if ``qrels`` is empty.
     """
-    depths = {name: cutoff(name) for name in measures}
+    depths = {name: cutoff(name) for name in check_measures(measures)}
     if not qrels:
         raise InputError("no judged queries")
     package = import_ir_measures()
     names = {f"{_NAMES[name.split('@')[0]]}@{depth}": name for name, depth in depths.items()}
     rows = {query: row for row, query in enumerate(qrels)}
     per_query: dict[str, Values] = {name: np.zeros(len(rows)) for name in measures}
-    judged = {query: dict(grades) for query, grades in qrels.items()}
+    judged = {query: {name: int(grade) for name, grade in grades.items()} for query, grades in qrels.items()}
     plain = {query: {document: float(score) for document, score in hits.items()} for query, hits in run.items()}
     for value in package.iter_calc(list(map(package.parse_measure, names)), judged, plain):
         per_query[names[str(value.measure)]][rows[value.query_id]] = 100 * value.value
@@ -79,9 +80,18 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
 
 def deepest(measures: Sequence[str]) -> int:
     """Return the largest k of measures; raise ConfigurationError if one is unknown or none is named."""
-    if not measures:
+    if not check_measures(measures):
         raise ConfigurationError(f"no measure is named; the default is {', '.join(MEASURES)}")
     return max(map(cutoff, measures))
+
+
+def check_measures(measures: Sequence[str]) -> Sequence[str]:
+    """Return measures; raise ConfigurationError if they are one text, or not a list."""
+    if isinstance(measures, str):
+        raise ConfigurationError(f"measures: expected a list of measures, got one text; write [{measures!r}]")
+    if not is_list(measures):
+        raise ConfigurationError(f"measures: expected a list of measures, got {measures!r}")
+    return measures
 
 
 def cutoff(measure: str) -> int:

@@ -84,8 +84,7 @@ class MtebEncoder:
                 raise InputError(f"{task_metadata.name}: batches of {', '.join(map(str, batch))}; only text is encoded")
             texts += batch["text"]
         prompt = get_prompt_name(self.encoder.prompts, task_metadata, prompt_type)
-        vectors: FloatArray = self.encoder.encode(texts, prompt=prompt, progress=show_progress_bar)
-        return vectors
+        return self.encoder.encode(texts, prompt=prompt, progress=show_progress_bar)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Return the cosines of all pairs: (n, m)."""

@@ -18,7 +18,7 @@ from twinvec.errors import InputError
 from twinvec.evaluation.models.text_model import TextModel, encode_pairs
 from twinvec.evaluation.statistics import FOLDS, RESAMPLES, Interval, Values, interval
 from twinvec.evaluation.tsv import data_name, read_columns
-from twinvec.support.checks import listed
+from twinvec.support.checks import file_path, listed
 from twinvec.support.extras import import_extra
 
 _SHOWN = 20
@@ -56,7 +56,7 @@ def load_nli(path: str | Path) -> NliSet:
 
     Raises InputError, which names file and line, if a row is malformed, a label is empty, or all labels are equal.
     """
-    path = Path(path)
+    path = file_path(path, "path")
     labels, premises, hypotheses = read_columns([path], ("label", "premise", "hypothesis"), _parse_label)
     if len(set(labels)) < 2:
         raise InputError(f"{path}: every label is {labels[0]!r}; at least two are needed")

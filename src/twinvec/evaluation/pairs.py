@@ -15,6 +15,7 @@ from twinvec.evaluation.statistics import RESAMPLES, Values, interval, share
 from twinvec.evaluation.sts import pair_similarities
 from twinvec.evaluation.tsv import data_name, read_columns, read_table
 from twinvec.retrieval.documents import Document
+from twinvec.support.checks import file_path
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import is_jsonl, read_jsonl, text_field
 
@@ -44,7 +45,7 @@ def load_labelled_pairs(path: str | Path) -> LabelledPairs:
 
     Raises InputError, which names file and line, if a row is malformed or all labels are equal.
     """
-    path = Path(path)
+    path = file_path(path, "path")
     labels, first, second = read_columns([path], ("label", "sentence1", "sentence2"), _parse_binary)
     if len(set(labels)) == 1:
         raise InputError(f"{path}: every label is {labels[0]:g}; both 0 and 1 are needed")
@@ -53,9 +54,9 @@ def load_labelled_pairs(path: str | Path) -> LabelledPairs:
 
 def load_triplets(path: str | Path) -> Triplets:
     """Read a JSON lines or TSV file with anchor, positive and negative; an InputError names file and line."""
-    path = Path(path)
+    path = file_path(path, "path")
     rows = _rows(path, ("anchor", "positive", "negative"))
-    anchors, positives, negatives = (list(column) for column in zip(*(texts for _, texts in rows), strict=True))
+    anchors, positives, negatives = map(list, zip(*rows, strict=True))
     return Triplets(data_name(path), anchors, positives, negatives)
 
 
@@ -65,11 +66,11 @@ def load_questions(path: str | Path) -> BeirSet:
     A row of the JSON lines or TSV file has anchor (the question) and positive (an answer); equal texts count once.
     Raises InputError, which names file and line, if a row is malformed.
     """
-    path = Path(path)
+    path = file_path(path, "path")
     questions: dict[str, str] = {}
     answers: dict[str, str] = {}
     qrels: dict[str, dict[str, int]] = {}
-    for _, (anchor, positive) in _rows(path, ("anchor", "positive")):
+    for anchor, positive in _rows(path, ("anchor", "positive")):
         question = questions.setdefault(anchor, f"q{len(questions)}")
         answer = answers.setdefault(positive, f"a{len(answers)}")
         qrels.setdefault(question, {})[answer] = 1
@@ -140,10 +141,10 @@ def _parse_binary(text: str, place: str) -> float:
     return float(text)
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
     if is_jsonl(path):
-        return [(place, tuple(text_field(row, name, place) for name in columns)) for place, row in read_jsonl(path)]
-    return read_table(path, columns)
+        return [tuple(text_field(row, name, place) for name in columns) for place, row in read_jsonl(path)]
+    return [texts for _, texts in read_table(path, columns)]
 
 
 def import_sklearn_metrics() -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +19,54 @@ from twinvec.errors import InputError
 from twinvec.evaluation.models.text_model import TextModel, encode_pairs
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, interval, paired_test
 from twinvec.evaluation.tsv import data_name, parse_number, read_columns
+from twinvec.support.checks import file_path, shown
+from twinvec.text import check_texts
 
 
 @dataclass(frozen=True, slots=True)
 class StsSet:
-    """Scored sentence pairs."""
+    """Scored sentence pairs: two texts and a score in each place of the three columns.
+
+    Raises:
+        InputError: the columns differ in their lengths, a text is not a string, or a score is not a finite number; or
+            no two scores differ.
+    """
 
     name: str
     first: list[str]
     second: list[str]
     gold: Values
+
+    def __post_init__(self) -> None:
+        for side in ("first", "second"):
+            object.__setattr__(self, side, check_texts(getattr(self, side), name=f"{self.name}: {side}"))
+        object.__setattr__(self, "gold", _scores(self.name, self.gold))
+        sizes = len(self.first), len(self.second), len(self.gold)
+        if len(set(sizes)) > 1:
+            raise InputError(
+                f"{self.name}: {sizes[0]} first texts, {sizes[1]} second texts and {sizes[2]} scores; "
+                "give as many of each"
+            )
+        _check_differ(self.name, self.gold)
+
+
+def _scores(name: str, given: Any) -> Values:
+    try:
+        scores: Values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: expected a list of scores: {error}") from None
+    if scores.ndim != 1:
+        raise InputError(f"{name}: expected a list of scores, got an array of shape {scores.shape}")
+    bad = np.flatnonzero(~np.isfinite(scores))
+    if bad.size:
+        raise InputError(f"{name}: score {bad[0]} is not finite")
+    return scores
+
+
+def _check_differ(place: str | Path, scores: Values) -> None:
+    if len(scores) == 0 or np.ptp(scores) == 0:
+        found = f"all {len(scores)} scores are {scores[0]:g}" if len(scores) else "no pairs"
+        raise InputError(f"{place}: {found}; a correlation needs scores that differ")
 
 
 @dataclass(frozen=True)
@@ -51,14 +90,13 @@ def load_sts(path: str | Path) -> StsSet:
     Raises:
         InputError: a file is missing, a row is malformed, or all scores are equal; the message names file and line.
     """
-    path = Path(path)
+    path = file_path(path, "path")
     files = sorted(path.glob("*.tsv")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path}: no .tsv file in this folder")
     gold, first, second = read_columns(files, ("score", "sentence1", "sentence2"), parse_number)
     scores = np.array(gold, dtype=np.float64)
-    if np.ptp(scores) == 0:
-        raise InputError(f"{path}: all {len(scores)} scores are {scores[0]:g}; a correlation needs scores that differ")
+    _check_differ(path, scores)
     return StsSet(data_name(path), first, second, scores)
 
 
@@ -68,6 +106,8 @@ def evaluate_sts(model: TextModel, data: StsSet, *, resamples: int = RESAMPLES, 
     Figures: ``spearman`` and ``pearson`` (of cosines), also with ``_dot``, ``_euclidean``, ``_manhattan``; ``rows``. A
     similarity that is equal for all pairs has the correlation 0.
     """
+    if not isinstance(data, StsSet):
+        raise InputError(f"data: expected an StsSet(...), as load_sts returns it, got {shown(data)}")
     similarities = pair_similarities(*encode_pairs(model, data.first, data.second, progress=progress))
     figures: dict[str, float] = {}
     for name, values in similarities.items():

@@ -56,7 +56,7 @@ def read_columns(
         for path in paths
         for place, (first, second, third) in read_table(path, columns)
     ]
-    first, second, third = (list(column) for column in zip(*rows, strict=True))
+    first, second, third = map(list, zip(*rows, strict=True))
     return first, second, third
 
 

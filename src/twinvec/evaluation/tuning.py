@@ -109,15 +109,15 @@ def tuned(measured: dict[Setting, Values], measure: str, *, resamples: int = RES
     single = max(singles, key=lambda each: float(singles[each].mean()))
     setting, expected = choose(values), cross_validated(values)
     return Tuning(
-        setting,
-        measure,
-        float(expected.mean()),
-        single,
-        paired_test(singles[single], expected, resamples=resamples),
-        {setting: float(each.mean()) for setting, each in (values | singles).items()},
-        len(expected),
-        pseudo,
-        paired_test(values[PLAIN], expected, resamples=resamples),
+        setting=setting,
+        measure=measure,
+        expected=float(expected.mean()),
+        single=single,
+        gain=paired_test(singles[single], expected, resamples=resamples),
+        figures={setting: float(each.mean()) for setting, each in (values | singles).items()},
+        queries=len(expected),
+        pseudo=pseudo,
+        gain_over_plain=paired_test(values[PLAIN], expected, resamples=resamples),
     )
 
 

@@ -13,7 +13,7 @@ from twinvec.retrieval.base import Hit, TokenEncoder
 from twinvec.retrieval.passages import with_state_passages
 from twinvec.retrieval.relevance import Calibration, relevance_by_states, states_calibration
 from twinvec.retrieval.retrieve_rerank import BatchReranker
-from twinvec.support.checks import number
+from twinvec.support.checks import check_methods, number
 from twinvec.support.progress import progress_bar
 from twinvec.support.slicing import sliced_by_weight
 
@@ -39,16 +39,20 @@ class MaxSimReranker(BatchReranker):
         analyzer: The analysis of words of the hits' index, which marks matches in passages. Default: English.
 
     Raises:
-        ConfigurationError: ``mix`` lies outside 0 to 1.
+        ConfigurationError: ``mix`` lies outside 0 to 1, or the encoder has no token states.
     """
 
     stage = "maxsim"
 
     def __init__(self, encoder: TokenEncoder, *, mix: float = 0.4, analyzer: Analyzer | None = None) -> None:
         number(mix, "mix", 0, 1)
+        check_methods(encoder, ("encode_tokens",), "encoder", "an encoder of token states, such as Encoder(...)")
         self.encoder = encoder
         self._mix = mix
         self._analyzer = analyzer or Analyzer(version=NEWEST_ANALYSIS)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.encoder!r}, mix={self._mix:g})"
 
     def rerank_many(
         self,

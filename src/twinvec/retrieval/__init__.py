@@ -45,4 +45,5 @@ __getattr__, __dir__ = lazy_names(
         "memory_index": "MemoryIndex",
         "retrieve_rerank": "BatchReranker RetrieveRerank rerank_many search_many",
     },
+    modules="documents filters tuned_search",
 )

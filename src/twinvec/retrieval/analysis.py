@@ -15,7 +15,8 @@ Version 2 does the same, and
 
 Version 3 does the same, and compares kana and Korean syllables by pairs of neighbours, as Lucene's ``CJKBigramFilter``
 does: Japanese has no spaces between words, and Korean writes particles together with their nouns. "フィルター" finds
-"フィルターを". A kana between other characters is mostly a particle, and no term.
+"フィルターを". A kana between other characters is mostly a particle, and no term. An identifier such as
+``try_acquire`` in a query counts as a code (``code_share``).
 """
 
 from __future__ import annotations
@@ -158,10 +159,16 @@ class Analyzer:
         return [[term for term in each for _ in range(_CODE_COUNTS if _CODE.match(term) else 1)] for each in asked]
 
     def code_share(self, query_terms: Sequence[str]) -> float:
-        """Return the share of a query's terms that are numbers or codes, as ``query_terms`` repeats them."""
+        """Return the share of a query's terms that are numbers or codes, as ``query_terms`` repeats them.
+
+        From version 3 on, identifiers with underscores and their parts count as codes.
+        """
         if self.version == 1 or not query_terms:
             return 0.0
-        return sum(map(bool, map(_CODE.match, query_terms))) / len(query_terms)
+        codes = sum(map(bool, map(_CODE.match, query_terms)))
+        if self.version > 2:
+            codes += sum(1 + len(_UNDERSCORED.findall(term)) for term in query_terms if "_" in term)  # and its parts
+        return min(codes / len(query_terms), 1.0)
 
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield each term of a text with the place in the text where it stands, start and end in characters."""
@@ -255,21 +262,18 @@ def folded(word: str) -> str:
     """Return a lowercase word with plain Latin and Greek letters in place of accented ones."""
     if word.isascii():
         return word
-    plain: str = _UNACCENTED.normalize_str(word)
-    return plain.translate(_LETTERS)
+    return _UNACCENTED.normalize_str(word).translate(_LETTERS)
 
 
 def with_characters_apart(text: str) -> str:
     """Return a text with a space on both sides of each Chinese character and each kana."""
-    spaced: str = _IDEOGRAPHS.normalize_str(text)
-    return _KANA.sub(r" \g<0> ", spaced)
+    return _KANA.sub(r" \g<0> ", _IDEOGRAPHS.normalize_str(text))
 
 
 def _lowercased(word: str) -> str:
     if word.isascii():
         return word.lower()
-    low: str = _LOWERCASE.normalize_str(word)
-    return low
+    return _LOWERCASE.normalize_str(word)
 
 
 def _words(text: str) -> list[str]:

@@ -12,13 +12,15 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 from twinvec.errors import ConfigurationError, InputError
+from twinvec.retrieval.documents import HiddenKeys
+from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import is_integer
 from twinvec.text import check_text, is_list
 
 if TYPE_CHECKING:
     from twinvec.arrays import FloatArray, IntArray
-    from twinvec.retrieval.documents import HiddenKeys
-    from twinvec.retrieval.filters import Filter
+else:
+    FloatArray = IntArray = Any  # annotations resolve without NumPy, which is slow to import
 
 Mode = Literal["hybrid", "dense", "sparse"]
 """How to search: by vectors, by words (BM25), or by both, fused."""

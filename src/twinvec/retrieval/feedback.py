@@ -27,8 +27,7 @@ def moved(query_D: FloatArray, found_KD: FloatArray) -> FloatArray:
     """
     if not len(found_KD):
         return unit(query_D)
-    nearer: FloatArray = unit(unit(query_D) + WEIGHT * unit(found_KD).mean(axis=0))
-    return nearer
+    return unit(unit(query_D) + WEIGHT * unit(found_KD).mean(axis=0))
 
 
 def check_feedback(feedback: int) -> None:

@@ -78,6 +78,17 @@ class MemoryIndex:
         self._corpus = _Corpus([], np.empty((0, 0), dtype=np.float32), [])
         self.add(documents)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the lock: a copy, also in another process, has its own."""
+        return {name: value for name, value in vars(self).items() if name != "_adding"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._adding = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"MemoryIndex({self._encoder!r}, documents={len(self)})"
+
     def __len__(self) -> int:
         return len(self._corpus.documents)
 
@@ -170,8 +181,11 @@ class MemoryIndex:
         for start in range(0, len(distinct) if len(ranking.rows) else 0, block):
             part = distinct[start : start + block]
             terms = self._analyzer.query_terms(part) if mode != "dense" else [[]] * len(part)
-            vectors_QD = self._query_vectors(part, corpus, mode)
-            dense_QN = ranking.cosines(vectors_QD)
+            if mode == "sparse":
+                dense_QN = np.zeros((len(part), len(ranking.rows)), dtype=np.float32)
+            else:
+                vectors_QD = self._query_vectors(part, corpus)
+                dense_QN = ranking.cosines(vectors_QD)
             unknown = unknown_texts(self._encoder, part) if mode == "hybrid" else [False] * len(part)
             for row, (query, words) in enumerate(zip(part, terms, strict=True)):
                 dense = dense_QN[row]
@@ -190,11 +204,9 @@ class MemoryIndex:
         check_text(query, "query")
         return with_passages(query, check_hits(hits, "hits"), self._analyzer)
 
-    def _query_vectors(self, queries: list[str], corpus: _Corpus, mode: Mode) -> FloatArray:
-        """Return the vectors of queries, of length 1; zeros if the mode leaves vectors out."""
+    def _query_vectors(self, queries: list[str], corpus: _Corpus) -> FloatArray:
+        """Return the vectors of queries, of length 1."""
         expected = (len(queries), corpus.vectors_ND.shape[1])
-        if mode == "sparse":
-            return np.zeros(expected, dtype=np.float32)
         vectors_QD = np.asarray(self._encoder.encode_query(queries), dtype=np.float32)
         if vectors_QD.shape != expected or not np.isfinite(vectors_QD).all():
             raise BadVectorError(
@@ -319,9 +331,7 @@ class _Ranking:
     judged_by: Calibration
 
     def cosines(self, vectors_QD: FloatArray) -> FloatArray:
-        """Return the dense scores of vectors of length 1, one row a query; zeros if the mode leaves vectors out."""
-        if self.mode == "sparse":
-            return np.zeros((len(vectors_QD), len(self.rows)), dtype=np.float32)
+        """Return the dense scores of vectors of length 1, one row a query."""
         # rounded: the order in which products are summed must not decide between equal documents
         return np.round(vectors_QD @ self.corpus.vectors_ND.T, 6)[:, self.rows]
 

@@ -38,8 +38,7 @@ class Phrasings:
 
 def led_vector(query_D: FloatArray, answers_KD: FloatArray) -> FloatArray:
     """Return the vector of a query with answers, of length 1: shape (D,). Vectors count by their direction only."""
-    led: FloatArray = unit(LEAD * unit(query_D) + unit(answers_KD).mean(axis=0))
-    return led
+    return unit(LEAD * unit(query_D) + unit(answers_KD).mean(axis=0))
 
 
 def led_terms(query: SparseVector, words: Sequence[SparseVector]) -> SparseVector:

@@ -9,7 +9,8 @@ of a collection lie, between two landmarks:
 The place of a cosine is (cosine - unrelated) / (near - unrelated): 0 at the first landmark, 1 at the second. Words are
 measured by the evidence of a term: the BM25 score, a sum of log-odds weights (Robertson and Zaragoza 2009), divided by
 the number of the query's terms. Relevance is the logistic function of a weighted sum of place and evidence. Its weights
-are those of a logistic regression on sets of questions, each asked of its own set and of the others.
+are those of a logistic regression on sets of questions, each asked of its own set and of the others. The less the model
+has learnt of a collection's language, the more words decide (``share_learnt``).
 
 Relevance depends on no other hit and on no rank, so that it can be compared between queries and collections. A search
 of one stage uses weights of its own, and its relevance means the same.
@@ -41,6 +42,9 @@ FULL_EVIDENCE = 3.0
 
 _HYBRID, _DENSE, _SPARSE = -4.5, -3.6, -2.4  # log-odds of a hit at the landmark 0 without evidence
 _EVIDENCE_ALONE = 3.9  # log-odds of one unit of BM25 per term, in a sparse search
+_RISE_COUNTS = 1.3
+"""How fast ``share_learnt`` falls with the rise of landmark 0 above the model's own (``benchmarks/languages.py``)."""
+
 UNMEASURED_WORDS = 0.7
 """Weight of words where it has not been measured; values from 0.6 to 1 give similar results."""
 
@@ -144,13 +148,22 @@ def relevance(
     *,
     unknown: bool = False,
     code_share: float = 0.0,
+    learnt: float = 1.0,
 ) -> float | None:
     """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
 
-    ``terms`` is the number of the query's terms. None if nothing is calibrated, or there is no score. If the query is
-    ``unknown``, mostly of words that the model does not know, or the texts of the collection are, its dense scores say
-    nothing, and only words count. Of a query with numbers or codes, words alone count by ``code_share``, their share of
-    the terms.
+    None if nothing is calibrated, or there is no score. If the query, or the texts of the collection, consist mostly of
+    words that the model does not know, the dense scores say nothing, and words decide. Codes in a query and a language
+    that the model has hardly learnt let words decide in part. If the query has
+    one term, it asks for that word: a cosine below the landmark 0 then counts like the landmark.
+
+    Args:
+        scores: Scores of the hit.
+        terms: Number of the query's terms.
+        calibration: That of the collection.
+        unknown: Whether the query consists mostly of words that the model does not know.
+        code_share: Share of the query's terms that are numbers or codes.
+        learnt: ``share_learnt`` of the collection.
     """
     if calibration is None:
         return None
@@ -165,8 +178,23 @@ def relevance(
     place = calibration.place(scores["dense"])
     if evidence is None:
         return logistic(_DENSE + PLACE * place)
+    if terms == 1:
+        place = max(place, 0.0)
     by_both = _HYBRID + PLACE * place + EVIDENCE_OF_A_TERM * evidence
-    return logistic((1 - code_share) * by_both + code_share * by_words)
+    by_vectors_too = (1 - code_share) * learnt
+    log_odds = by_vectors_too * by_both + (1 - by_vectors_too) * by_words
+    return logistic(log_odds)
+
+
+def share_learnt(calibration: Calibration | None, known: Calibration) -> float:
+    """Return how much a model has learnt of the language of a collection, from 0 to 1; 1 if that is not known.
+
+    A model finds all texts near each other that are in a language which it has not learnt, so the landmark 0 of such a
+    collection lies above the ``known`` one of the model.
+    """
+    if calibration is None or calibration.unrelated is None or known.landmarks is None:
+        return 1.0
+    return min(max(1 - _RISE_COUNTS * known.place(calibration.unrelated), 0.0), 1.0)
 
 
 def states_calibration(encoder: object, measured: Calibration | None = None) -> Calibration | None:

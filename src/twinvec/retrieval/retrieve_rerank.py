@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
+from twinvec.errors import InputError
 from twinvec.retrieval.base import (
     Hit,
     PassageFinder,
     Reranker,
     Retriever,
+    check_hits,
     check_least_relevance,
     check_limit,
     check_offset,
     relevant,
 )
 from twinvec.retrieval.filters import Filter
+from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_methods
 from twinvec.support.progress import progress_bar
-from twinvec.text import check_texts
+from twinvec.text import check_texts, is_list
 
 OWN_OPTIONS = frozenset({"offset", "min_relevance", "passages"})
 """Options of a search that ``RetrieveRerank`` takes itself, whatever its retriever takes."""
@@ -59,6 +62,8 @@ class RetrieveRerank:
 
     Raises:
         ConfigurationError: ``candidates`` is below 1, the retriever has no ``search``, or the reranker no ``rerank``.
+
+    ``asearch`` and ``asearch_many`` are the awaitable forms of ``search`` and ``search_many``: the event loop goes on.
     """
 
     def __init__(self, retriever: Retriever, reranker: Reranker, candidates: int = 100) -> None:
@@ -68,6 +73,9 @@ class RetrieveRerank:
         self.retriever = retriever
         self.reranker = reranker
         self.candidates = candidates
+
+    def __repr__(self) -> str:
+        return f"RetrieveRerank({self.retriever!r}, {self.reranker!r}, candidates={self.candidates})"
 
     def search(
         self, query: str, limit: int = 10, filter: Filter | None = None, *, passages: bool = True, **options: Any
@@ -84,11 +92,13 @@ class RetrieveRerank:
 
         Raises:
             ConfigurationError: the limit is below 1; and what retriever and reranker raise.
+            InputError: the retriever or the reranker returns something other than hits.
         """
         cut = _Cut.taken(limit, options)
         options |= without_passages(self.retriever)
-        hits = self.retriever.search(query, limit=max(cut.end, self.candidates), filter=filter, **options)
-        best = cut.of(self.reranker.rerank(query, hits, limit=cut.end))
+        found = self.retriever.search(query, limit=max(cut.end, self.candidates), filter=filter, **options)
+        hits = check_hits(found, "the retriever's answer")
+        best = cut.of(check_hits(self.reranker.rerank(query, hits, limit=cut.end), "the reranker's answer"))
         return self.with_passages(query, best) if passages else best
 
     def search_many(
@@ -105,7 +115,9 @@ class RetrieveRerank:
         queries = check_texts(queries)
         options |= without_passages(self.retriever)
         found = search_many(self.retriever, queries, max(cut.end, self.candidates), filter=filter, **options)
-        best = [cut.of(hits) for hits in rerank_many(self.reranker, queries, found, cut.end)]
+        found = _checked(found, len(queries), "the retriever's answer")
+        reranked = _checked(rerank_many(self.reranker, queries, found, cut.end), len(queries), "the reranker's answer")
+        best = [cut.of(hits) for hits in reranked]
         if not passages or not isinstance(self.retriever, PassageFinder):
             return best
         return [self.retriever.with_passages(query, hits) for query, hits in zip(queries, best, strict=True)]
@@ -116,6 +128,18 @@ class RetrieveRerank:
             if isinstance(stage, PassageFinder):
                 hits = stage.with_passages(query, hits)
         return list(hits)
+
+    # mypy: options might hold "self"
+    asearch = awaitable(search, computes=True)  # type: ignore[arg-type]
+    asearch_many = awaitable(search_many, computes=True)  # type: ignore[arg-type]
+
+
+def _checked(lists: object, queries: int, where: str) -> list[list[Hit]]:
+    """Return the hits of each query; raise InputError as ``check_hits`` does, or if there are not as many lists."""
+    answers = list(cast("Iterable[object]", lists)) if is_list(lists) else None
+    if answers is None or len(answers) != queries:
+        raise InputError(f"{where}: expected a list of hits for each of {queries} queries")
+    return [check_hits(hits, f"{where} to query {row}") for row, hits in enumerate(answers)]
 
 
 class _Cut(NamedTuple):

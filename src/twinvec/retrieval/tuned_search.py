@@ -59,12 +59,11 @@ def save(collection: Any, setting: Setting, measure: str) -> None:
 
 def saved(collection: Any) -> Setting | None:
     """Return the setting in the collection's notes, or None."""
-    for key, fields in collection.notes(NOTES).find():
-        if key == _KEY:
-            mix, candidates = float(fields["mix"]), int(fields["candidates"])
-            feedback = int(fields.get("feedback", 0))
-            return Setting(fields["mode"], float(fields["words"]), mix, candidates, feedback=feedback)
-    return None
+    fields = collection.notes(NOTES).get([_KEY]).get(_KEY)
+    if fields is None:
+        return None
+    mix, candidates, feedback = float(fields["mix"]), int(fields["candidates"]), int(fields.get("feedback", 0))
+    return Setting(fields["mode"], float(fields["words"]), mix, candidates, feedback=feedback)
 
 
 class TunedSearch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import ir_measures
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 
 from twinvec import MaxSimReranker, MemoryIndex
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import BeirSet, load_beir
+from twinvec.evaluation.bias import load_winobias
 from twinvec.evaluation.ir import (
     as_run,
     bm25_index,
@@ -20,7 +22,10 @@ from twinvec.evaluation.ir import (
     measure_ir,
 )
 from twinvec.evaluation.measures import read_run, write_run
+from twinvec.evaluation.nli import load_nli
+from twinvec.evaluation.pairs import load_labelled_pairs, load_questions, load_triplets
 from twinvec.evaluation.reranking import evaluate_stages, rerank_result
+from twinvec.evaluation.sts import load_sts
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
 
@@ -171,3 +176,64 @@ def test_a_system_does_not_differ_from_itself(remembering, small):
     result = evaluate_ir(remembering, small, **FAST)
     test = compare_ir(result, result, "ndcg@10", **FAST)
     assert (test.difference, test.p_value) == (0, 1)
+
+
+DOCUMENTS = [Document("1", "cats sleep"), Document("2", "the moon")]
+
+
+@pytest.mark.parametrize(
+    ("documents", "queries", "qrels", "said"),
+    [
+        (DOCUMENTS, {"q": "moon"}, {"q": {"3": 1}}, "query 'q': the document '3' is not among the documents"),
+        (DOCUMENTS, {"q": "moon"}, {"Q": {"2": 1}}, "the judged query 'Q' is not among the queries"),
+        (DOCUMENTS, {"q": "moon"}, {"q": {"2": 0}}, "no judgement is above 0"),
+        (DOCUMENTS, {"q": "moon"}, {"q": {2: 1}}, "the id of a document must be a string, got 2; write str"),
+        (DOCUMENTS, {7: "moon"}, {7: {"2": 1}}, "the id of a query must be a string, got 7; write str"),
+        ([Document(2, "moon")], {"q": "moon"}, {"q": {2: 1}}, "the id of a document must be a string, got 2"),
+        (
+            DOCUMENTS,
+            {"q": "moon"},
+            {"q": {"2": 1.0}},
+            "the relevance of '2' must be a whole number, such as 1, got 1.0",
+        ),
+        (DOCUMENTS, {"q": "moon"}, {"q": {"2": True}}, "must be a whole number"),
+        (DOCUMENTS, {"q": "moon"}, {"q": ["2"]}, "expected a mapping of document ids to relevances"),
+        ([("1", "cats")], {"q": "moon"}, {"q": {"1": 1}}, "document 0: expected a Document(id, text)"),
+        ([*DOCUMENTS, DOCUMENTS[0]], {"q": "moon"}, {"q": {"1": 1}}, "document 2: the id '1' is used twice"),
+        (DOCUMENTS, {"q": None}, {"q": {"1": 1}}, "query 'q': expected a string"),
+        (DOCUMENTS, ["moon"], {"q": {"1": 1}}, "queries: expected a mapping by query ids, got list"),
+    ],
+)
+def test_a_set_made_by_hand_is_checked_like_files(documents, queries, qrels, said):
+    with pytest.raises(InputError, match=re.escape(said)) as refused:
+        BeirSet("made", documents, queries, qrels)
+    assert str(refused.value).startswith("made: ")
+
+
+def test_sets_that_cannot_be_searched(remembering):
+    made = BeirSet("made", DOCUMENTS, {"q": "moon"}, {"q": {"2": np.int64(1)}})
+    assert evaluate_ir(remembering, made, measures=["mrr@10"], **FAST).figures["mrr@10"] > 0
+    with pytest.raises(InputError, match="made: no queries"):
+        evaluate_ir(remembering, replace(made, queries={}))
+    with pytest.raises(InputError, match="made: no documents"):
+        evaluate_ir(remembering, replace(made, documents=[]))
+    with pytest.raises(InputError, match="data: expected a BeirSet"):
+        evaluate_ir(remembering, {"q": "moon"})
+    with pytest.raises(InputError, match="made: no queries"):
+        evaluate_retriever(MemoryIndex(remembering, DOCUMENTS), replace(made, queries={}))
+
+
+def test_measures_are_a_list(remembering, small):
+    for measures, said in (("ndcg@10", r"got one text; write \['ndcg@10'\]"), (10, "expected a list of measures")):
+        with pytest.raises(ConfigurationError, match=said):
+            evaluate_ir(remembering, small, measures=measures)
+        with pytest.raises(ConfigurationError, match=said):
+            measure_ir({}, small, measures=measures)
+
+
+@pytest.mark.parametrize(
+    "load", [load_beir, load_sts, load_nli, load_questions, load_triplets, load_labelled_pairs, load_winobias]
+)
+def test_a_path_is_a_path(load):
+    with pytest.raises(ConfigurationError, match="must be a path, got None"):
+        load(None)

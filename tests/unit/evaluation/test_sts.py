@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from twinvec.errors import InputError
-from twinvec.evaluation.sts import compare_sts, evaluate_sts, load_sts, pair_similarities, pearson, spearman
+from twinvec.evaluation.sts import StsSet, compare_sts, evaluate_sts, load_sts, pair_similarities, pearson, spearman
 
 HEADER = "score\tsentence1\tsentence2\n"
 PLANE = {"east": (1, 0), "north": (0, 2), "west": (-3, 0), "between": (1, 1)}
@@ -128,3 +128,28 @@ def test_the_default_model_has_its_published_figures(name, rows, published, reme
     result = evaluate_sts(remembering, load_sts(data / "sts" / name), resamples=20)
     assert result.figures["rows"] == rows
     assert round(result.figures["spearman"], 2) == published
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "gold", "said"),
+    [
+        (["a", "b"], ["c"], [1, 2], "made: 2 first texts, 1 second texts and 2 scores"),
+        (["a"], ["c"], [1], "made: all 1 scores are 1; a correlation needs scores that differ"),
+        (["a", "b"], ["c", "d"], [3, 3], "made: all 2 scores are 3"),
+        ([], [], [], "made: no pairs"),
+        (["a", 2], ["c", "d"], [1, 2], "made: first 1: expected a string, got int"),
+        (["a", "b"], ["c", "d"], [1, "x"], "made: expected a list of scores"),
+        (["a", "b"], ["c", "d"], [[1, 2]], "made: expected a list of scores, got an array of shape"),
+        (["a", "b"], ["c", "d"], [1, float("nan")], "made: score 1 is not finite"),
+    ],
+)
+def test_a_set_made_by_hand_is_checked(first, second, gold, said):
+    with pytest.raises(InputError, match=said):
+        StsSet("made", first, second, gold)
+
+
+def test_a_set_takes_any_sequences(table_model):
+    made = StsSet("made", ("east", "east"), ["between", "west"], [5, 0])
+    assert evaluate_sts(table_model(PLANE), made, resamples=50).figures["spearman"] == pytest.approx(100)
+    with pytest.raises(InputError, match="data: expected an StsSet"):
+        evaluate_sts(table_model(PLANE), {"a": 1})

@@ -232,9 +232,9 @@ def test_texts_without_ids_are_all_refused_before_any_is_stored(store) -> None:
 @pytest.mark.parametrize(
     ("ids", "kept", "message"),
     [
-        (None, [], "none without an id is stored: text 1: "),
-        (["a", None, None], ["a"], "none without an id is stored: text 1: "),
-        ([None, "b", None], [], r"none without an id is stored: text 1 \('b'\): "),
+        (None, [], "no document without an id is stored: text 1: "),
+        (["a", None, None], ["a"], "no document without an id is stored: text 1: "),
+        ([None, "b", None], [], r"no document without an id is stored: text 1 \('b'\): "),
         (["a", "b", "c"], ["a", "c"], r"the others are stored: text 1 \('b'\): "),
     ],
 )
@@ -315,9 +315,7 @@ def test_the_ids_of_texts_that_a_lost_store_may_hold_are_in_the_error(server) ->
         store.add_texts(texts)
     note = raised.value.__notes__[-1]
     named = note.rpartition(": ")[2].split(", ")
-    assert note.startswith(
-        "documents may be stored under the ids that were made for them, which could not be removed ("
-    )
+    assert note.startswith("documents may be stored under generated ids and could not be removed (")
     assert len(named) == 40
     server.fault = lambda method, path: None
     stored = store.collection.find()

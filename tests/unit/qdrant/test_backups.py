@@ -333,5 +333,5 @@ def test_the_commands(store, tmp_path, capsys):
     assert run("restore", tmp_path / "backup", "--path", store)[0] == 1
     code, output = run("restore", tmp_path / "backup", "-c", "copy", "--path", store)
     assert (code, output.split(" as of ")[0]) == (0, "restored copy")
-    assert run("restore", tmp_path / "backup", "-c", "a/b", "--path", store) == (1, "")  # no server could serve it
+    assert run("restore", tmp_path / "backup", "-c", "a/b", "--path", store) == (2, "")  # no server could serve it
     assert [each.name for each in list_collections(store)] == ["copy", "notes"]

@@ -220,6 +220,7 @@ def test_a_closed_collection_says_so(place, words):
             with pytest.raises(StoreError, match="closed"):
                 use()
         assert "notes" in repr(collection)
+        assert repr(collection).endswith(", closed)")
         assert other.count() == 1
 
 

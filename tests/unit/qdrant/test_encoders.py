@@ -143,7 +143,7 @@ def test_another_model_brings_its_own_states(kept, place):
         assert collection.drop_others() == ["words-0"]
         assert dense_names(collection) == 2, "the vectors and the states of one model"
         check(collection, other, {**NOTES, "fresh": "a fresh note"})
-        with pytest.raises(ConfigurationError, match="has no token states"):
+        with pytest.raises(ConfigurationError, match="gives no token states"):
             collection.migrate(WordEncoder(seed=2, max_tokens=8))
 
 
@@ -199,7 +199,7 @@ def test_another_index_leaves_states_as_they_are(tmp_path, encoder):
 
 
 def test_what_cannot_work_is_refused(place, encoder, monkeypatch):
-    with pytest.raises(ConfigurationError, match="has no token states"):
+    with pytest.raises(ConfigurationError, match="gives no token states"):
         Collection.open("notes", encoder=WordEncoder(max_tokens=8), late_interaction=True, **place)
     with Collection.open("notes", encoder=encoder, **place) as plain:
         assert plain.info()["late_interaction"] is None
@@ -219,7 +219,7 @@ def test_what_cannot_work_is_refused(place, encoder, monkeypatch):
     wordy = WordEncoder(max_tokens=8)
     with (
         Collection.open("notes", encoder=wordy, **place) as plain,
-        pytest.raises(ConfigurationError, match="has no tok"),
+        pytest.raises(ConfigurationError, match="gives no tok"),
     ):
         plain.maxsim()
 

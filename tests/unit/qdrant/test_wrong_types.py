@@ -63,7 +63,7 @@ def test_a_migration_takes_an_encoder(collection, value):
 
 @pytest.mark.parametrize("value", [5, "x", b"bytes", [[1.0, 2.0]], np.array(3), {"a"}, (1, "a")], ids=repr)
 def test_arguments_of_an_ingest(collection, value):
-    refused("vectors: expected vectors by the documents' ids", collection.ingest, [], vectors=value)
+    refused("vectors must map document ids to vectors", collection.ingest, [], vectors=value)
     refused("report: expected IngestReport(...)", collection.ingest, [], report=value)
     refused("helpers: expected helpers", collection.ingest, [], helpers=value)
 

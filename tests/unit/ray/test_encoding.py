@@ -118,8 +118,8 @@ def test_a_range_of_workers_begins_with_the_least_and_grows(cluster, tmp_path):
 
     given = cluster.data.from_arrow(pa.table({"text": [f"text {row}" for row in range(64)]}))
     given = given.map_batches(once_one_has_started, batch_format="pyarrow")
-    how = ("text", "vector", None, None)
-    assert encoded(given, Waiting(), plan((1, 2)), how, batch_rows=4).materialize().count() == 64
+    how = {"text": "text", "column": "vector", "prompt": None, "storage": None}
+    assert encoded(given, Waiting(), plan((1, 2)), batch_rows=4, **how).materialize().count() == 64
     assert sorted(each.read_text() for each in tmp_path.iterdir())[:2] == ["0", "1"]
 
 

@@ -353,3 +353,13 @@ def test_tokens_of_the_prompt_stand_nowhere(tiny):
     assert places[0][0] == 0
     assert places[-1][1] == len(text)
     assert len(places) < len(spans) - 2, "those of the prompt and the special ones"
+
+
+@pytest.mark.parametrize("wrong", [None, "default", Encoder, object()], ids=str)
+def test_what_has_no_token_states_is_refused_at_once(wrong):
+    with pytest.raises(ConfigurationError, match="encoder: expected an encoder of token states, such as Encoder"):
+        MaxSimReranker(wrong)
+
+
+def test_a_reranker_shows_its_encoder(tiny):
+    assert repr(MaxSimReranker(tiny, mix=0.5)) == f"MaxSimReranker({tiny!r}, mix=0.5)"

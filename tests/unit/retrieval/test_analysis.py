@@ -261,6 +261,15 @@ def test_a_code_of_a_query_counts_as_three_terms(code: str) -> None:
         assert Analyzer(language, 1).code_share([code, "pump"]) == 0
 
 
+def test_an_identifier_and_its_parts_are_codes() -> None:
+    analyzer = Analyzer("english", 3)
+    (asked,) = analyzer.query_terms(["try_acquire"])
+    assert analyzer.code_share(asked) == 1.0
+    assert analyzer.code_share(analyzer.query_terms(["call try_acquire twice"])[0]) == pytest.approx(3 / 5)
+    assert analyzer.code_share(analyzer.query_terms(["try to acquire"])[0]) == 0.0
+    assert Analyzer("english", 2).code_share(asked) == 0.0
+
+
 @pytest.mark.parametrize("word", ["2019", "1990s", "1848", "b12", "x86", "20th", "1001st", "pumps"])
 def test_years_and_short_or_common_words_count_once(word: str) -> None:
     assert len(Analyzer("english", 2).query_terms([word])[0]) == 1

@@ -1,6 +1,8 @@
 """The memory index, hits, and two stages in one call, with the default model."""
 
+import copy
 import logging
+import pickle
 import threading
 from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, replace
@@ -446,3 +448,22 @@ def test_a_list_that_changes_later_changes_no_payload(encoder):
     (hit,) = index.search("tea", filter={"tags": "red"})
     assert hit.payload == {"tags": ["red"], "size": [1, 2]}
     assert index.search("tea", filter={"tags": "blue"}) == []
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda index: pickle.loads(pickle.dumps(index))], ids=["deep", "pickle"]
+)
+def test_a_copy_answers_the_same_and_grows_alone(encoder, index, copied):
+    before = index.search("an animal", 3)
+    other = copied(index)
+    assert other.search("an animal", 3) == before
+    other.add([("ants", "An ant is an animal.")])
+    assert (len(other), len(index)) == (7, 6)
+    stages = copied(RetrieveRerank(index, MaxSimReranker(encoder), candidates=3))
+    assert ids(stages.search("an animal", 3)) == ids(
+        RetrieveRerank(index, MaxSimReranker(encoder)).search("an animal", 3)
+    )
+
+
+def test_an_index_shows_its_encoder_and_its_size(encoder, index):
+    assert repr(index) == f"MemoryIndex({encoder!r}, documents=6)"

@@ -20,6 +20,7 @@ from twinvec.retrieval.relevance import (
     model_calibration,
     relevance,
     relevance_by_states,
+    share_learnt,
     states_calibration,
 )
 
@@ -45,6 +46,31 @@ def test_relevance_grows_with_each_score_and_falls_with_the_terms_that_share_the
 def test_a_rare_word_alone_makes_a_hit_relevant_and_a_common_word_does_not():
     assert relevance({"dense": 0.18, "sparse": 3.0}, 1, SCALE) > DEFAULT_MIN_RELEVANCE
     assert relevance({"dense": 0.18, "sparse": 0.4}, 1, SCALE) < 0.1
+
+
+def test_a_far_vector_does_not_count_against_a_hit_with_the_only_term_of_a_query():
+    assert (
+        relevance({"dense": 0.05, "sparse": 2.0}, 1, SCALE) == relevance({"dense": 0.25, "sparse": 2.0}, 1, SCALE) > 0.6
+    )
+    assert relevance({"dense": 0.05, "sparse": 4.0}, 2, SCALE) < 0.1
+    assert relevance({"dense": 0.6, "sparse": 0.5}, 1, SCALE) > 0.9
+    assert relevance({"dense": 0.05, "sparse": 0.0}, 1, SCALE) < 0.1
+
+
+def test_the_less_of_a_language_is_learnt_the_more_words_decide():
+    known = MODELS["default"]
+    shares = [share_learnt(Calibration(unrelated=low, near=0.7), known) for low in (0.1, 0.25, 0.35, 0.5, 0.64)]
+    assert shares[:2] == [1.0, 1.0]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] == 0.0
+    for unmeasured in (None, Calibration()):
+        assert share_learnt(unmeasured, known) == share_learnt(SCALE, Calibration()) == 1.0
+    found = {"dense": 0.4, "sparse": 3.0}
+    scale = Calibration(unrelated=0.5, near=0.65)
+    by_words = relevance({"sparse": 3.0}, 3, scale)
+    grown = [relevance(found, 3, scale, learnt=share) for share in (1.0, 0.5, 0.2, 0.0)]
+    assert grown == sorted(grown)
+    assert grown[0] < 0.1 < DEFAULT_MIN_RELEVANCE < grown[-1] == by_words
 
 
 def test_cosines_are_judged_by_the_landmarks_of_the_collection():

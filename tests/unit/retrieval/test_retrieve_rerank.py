@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
 
 from twinvec import Hit, RetrieveRerank
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import search_all
 from twinvec.retrieval.base import Passage
@@ -131,3 +133,53 @@ def test_candidates_reach_as_far_as_the_page():
 def test_what_is_no_reranker_is_refused_at_once():
     with pytest.raises(ConfigurationError, match="reranker: expected a reranker, such as MaxSimReranker"):
         RetrieveRerank(Plain(), None)
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("answer", [None, ["a text"], "text", [None]])
+def test_answers_that_are_not_hits_are_refused(many, answer):
+    class Wrong:
+        def search(self, query, limit=10, filter=None):
+            return answer
+
+        def rerank(self, query, hits, limit=None):
+            return answer
+
+    for stages, who in (((Wrong(), Reversed()), "retriever"), ((Plain(), Wrong()), "reranker")):
+        search = RetrieveRerank(*stages)
+        with pytest.raises(InputError, match=f"the {who}'s answer"):
+            search.search_many(["q"]) if many else search.search("q")
+
+
+def test_every_query_gets_a_list():
+    class Short(Plain):
+        def search_many(self, queries, limit=10, filter=None):
+            return [self.search(query, limit) for query in queries[1:]]
+
+    with pytest.raises(InputError, match="the retriever's answer: expected a list of hits for each of 2 queries"):
+        RetrieveRerank(Short(), Reversed()).search_many(["q", "r"])
+
+
+async def test_an_awaited_search_leaves_the_event_loop_free():
+    went_on = threading.Event()
+
+    class Waiting(Plain):
+        def search(self, query, limit=10, filter=None):
+            assert went_on.wait(60), "the event loop stood still"
+            return super().search(query, limit)
+
+    search = RetrieveRerank(Waiting(), Reversed())
+    one, many = asyncio.create_task(search.asearch("q", 2)), asyncio.create_task(search.asearch_many(["q", "r"], 1))
+    await asyncio.sleep(0)
+    went_on.set()
+    assert [hit.id for hit in await one] == ["string", "glue"]
+    assert [[hit.id for hit in hits] for hits in await many] == [["string"], ["string"]]
+
+
+def test_a_search_shows_its_stages():
+    class Named(Plain):
+        def __repr__(self):
+            return "Named()"
+
+    assert repr(RetrieveRerank(Named(), Judged(), 5)).startswith("RetrieveRerank(Named(), <")
+    assert repr(RetrieveRerank(Named(), Judged(), 5)).endswith(", candidates=5)")

@@ -91,7 +91,7 @@ def test_errors_come_before_the_archive(tiny_model, tmp_path, monkeypatch):
             patched.setattr("twinvec_qdrant.stores.embedded.room.free_room", lambda place: 2**20)
             full = asked.get(BACKUP)
         assert (full.status_code, full.json()["error"]["code"]) == (503, "store_unavailable")
-        assert "name a folder with room in the environment variable TMPDIR" in full.json()["error"]["message"]
+        assert "set the environment variable TMPDIR" in full.json()["error"]["message"]
         assert not left(store)
         assert asked.get(BACKUP).status_code == 200, "those that failed do not count"
 

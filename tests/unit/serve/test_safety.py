@@ -281,6 +281,8 @@ def test_every_route_says_which_right_it_needs():
         ("get", "/v1/collections/{name}/backup"),  # and for this
         ("delete", "/v1/collections/{name}"),
         ("post", "/v1/collections"),
+        ("post", "/v1/collections/{name}/migrate"),
+        ("post", "/v1/collections/{name}/reindex"),
         ("post", "/v1/collections/{name}/documents"),
         ("post", "/v1/collections/{name}/documents/delete"),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.retrieval.analysis import Analyzer
@@ -27,7 +27,7 @@ from twinvec_qdrant.opening import (
     load_recorded,
     load_space_encoder,
 )
-from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace
+from twinvec_qdrant.opening_store import GRPC_PORT, QdrantClient, StorePlace
 from twinvec_qdrant.records.description import (
     ADOPTION,
     Description,
@@ -38,12 +38,9 @@ from twinvec_qdrant.records.description import (
 )
 from twinvec_qdrant.records.payload_indexes import check_requested
 from twinvec_qdrant.records.recorded_space import in_recorded_space
-from twinvec_qdrant.report import AdoptReport
+from twinvec_qdrant.report import AdoptReport, IngestReport
 from twinvec_qdrant.settings import AUTOMATIC, ChunkSettings, PayloadIndexes
 from twinvec_qdrant.stores.points import SPARSE, Point, pages
-
-if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
 
 _PAGE = 1000  # points that are copied at once
 
@@ -252,7 +249,8 @@ def _copy(target: Collection, layout: Layout, points: list[Point], report: Adopt
             report.skip(point.id, str(error))
         else:
             documents.append(document)
-    ingested = target.ingest(documents, vectors=vectors, dry_run=dry_run, allow_all_failed=True)
+    ingested = IngestReport()
+    target.ingest(documents, vectors=vectors, dry_run=dry_run, allow_all_failed=True, report=ingested)
     report.adopted += ingested.new + ingested.updated
     report.unchanged += ingested.unchanged
     for source, reason in [*ingested.failures, *ingested.empties]:

@@ -147,8 +147,8 @@ def _check_sample(
 ) -> tuple[str, FloatArray]:
     """Return the name in ``ways`` (name -> texts) whose texts give the stored vectors, and the cosines.
 
-    Raise ``SpaceMismatchError`` if no way gives the stored vectors of all points, or if a prompt other than the document
-    prompt agrees better.
+    Raise ``SpaceMismatchError`` if no way gives the stored vectors of all points, or if a prompt other than the
+    document prompt agrees better.
     """
     if stored_ND.shape[1] != encoder.dim:
         raise SpaceMismatchError(

@@ -36,21 +36,19 @@ _SHOWN = 10
 
 def adopt_command(
     collection: CollectionName,
-    layout: Annotated[
-        LayoutName, typer.Option(help="Whose QdrantVectorStore filled the collection: langchain or llama_index.")
-    ],
+    layout: Annotated[LayoutName, typer.Option(help="Framework that filled the collection: langchain or llama_index.")],
     model: Annotated[
         str | None,
         typer.Option(
             help=f"The model that gave the stored vectors: {MODEL_HELP} "
-            "A collection that was adopted before has recorded it.",
+            "Default: the recorded model of a collection that was adopted before.",
             show_default=False,
         ),
     ] = None,
     url: Annotated[str | None, typer.Option(help=URL_HELP, show_default=False, callback=server_address)] = None,
     local_path: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of a QdrantClient(path=...), which can be copied only."),
+        typer.Option(metavar="DIR", help="Folder of a QdrantClient(path=...); needs --to-path or --to-url."),
     ] = None,
     to_path: Annotated[
         Path | None,
@@ -63,37 +61,42 @@ def adopt_command(
     ] = None,
     to_collection: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of the copy. Default: the same name; alone, on the same server."),
+        typer.Option(
+            metavar="NAME",
+            help="Name of the copy; copies to the same server without --to-path and --to-url. Default: the same name.",
+        ),
     ] = None,
     document_prompt: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Prompt with which documents were encoded, if not the model's; '' for none."),
+        typer.Option(
+            metavar="TEXT", help="Prompt that documents were encoded with; '' for none. Default: the model's."
+        ),
     ] = None,
     text_key: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="Payload key of texts. Default: page_content, for llama_index text."),
+        typer.Option(metavar="KEY", help="Payload key of texts. Default: page_content, or text for llama_index."),
     ] = None,
     metadata_key: Annotated[
         str | None, typer.Option(metavar="KEY", help="LangChain's payload key of metadata. Default: metadata.")
     ] = None,
     vector_name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of the dense vectors. Default: as the framework finds them."),
+        typer.Option(metavar="NAME", help="Name of the dense vectors. Default: the framework's."),
     ] = None,
     language: Annotated[
-        str, typer.Option(help="Snowball language of the stemmer for words; a collection adopted before keeps its own.")
+        str, typer.Option(help="Language of the stemmer for BM25 (Snowball); fixed by the first adoption.")
     ] = "english",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and count; write nothing.")] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a collection of LangChain's or LlamaIndex's own Qdrant class one of twinvec, without encoding it.
+    """Adopt a collection of LangChain's or LlamaIndex's own Qdrant class, without encoding its documents again.
 
-    A sample shows whether the model gives the stored vectors. Then every point becomes a document: it keeps its id, its
-    vectors and its payload, and gets words for hybrid search and a record. The framework's application goes on reading
-    and writing. An interrupted adoption resumes at the next run; a later run adopts what the application has written
-    since. The exit code is 3 if points had to stay as they are.
+    First, a sample of vectors is compared with the model's. Then every point becomes a document of twinvec: it keeps
+    its id, its vectors and its payload, and gets BM25 weights and a record. The framework's application can go on
+    reading and writing. Interrupted adoptions resume at the next run. Run the command again to adopt what the
+    application has written since. The exit code is 3 if some points could not be adopted.
 
     \b
     twinvec adopt --url http://host:6333 -c docs --layout langchain --model NAME
@@ -106,7 +109,7 @@ def adopt_command(
         raise typer.BadParameter("give one of --to-path and --to-url")
     copies = to_path is not None or to_url is not None or to_collection is not None
     if local_path is not None and not copies:
-        raise typer.BadParameter("--local-path needs --to-path or --to-url: commands cannot open such a folder")
+        raise typer.BadParameter("--local-path needs --to-path or --to-url, because twinvec cannot open such a folder")
     check_stemmer(language)
     from twinvec_qdrant.adopting.adopt import adopt_collection
 
@@ -138,7 +141,7 @@ def adopt_command(
 
 @contextmanager
 def _target(place: CollectionPlace, *, dry_run: bool, **settings: Any) -> Iterator[Collection]:
-    """Open the collection that gets the documents; one that is made for them goes again if all are refused."""
+    """Open or create the collection for the documents; drop a created one again if nothing could be stored."""
     try:
         target, made = open_from_options(place, **settings), False
     except CollectionNotFoundError:

@@ -29,6 +29,6 @@ _COMMANDS = (
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``; the module of a command is imported when it is needed."""
+    """Add the commands to ``twinvec``; the module of a command is imported at its first use."""
     for name, panel, place in _COMMANDS:
         add_command(app, name, panel, f"twinvec_qdrant.cli.{place}")

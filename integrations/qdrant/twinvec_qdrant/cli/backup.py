@@ -17,7 +17,7 @@ from twinvec_qdrant.serving.names import check_new_name
 
 
 def backup_command(
-    to: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to make.")],
+    to: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the backup.")],
     collection: CollectionName,
     path: StorePath = None,
     overwrite: Annotated[
@@ -28,8 +28,8 @@ def backup_command(
 ) -> None:
     """Copy a collection of the embedded store to a folder.
 
-    Searches and ingests of other processes go on; they wait while the files are copied. FOLDER appears when the backup
-    is complete. If twinvec serve has the store, that process makes the backup. A server has snapshots of its own.
+    Searches and ingests of other processes wait while the files are copied. FOLDER appears when the backup is
+    complete. If twinvec serve uses the store, its process makes the backup. For a Qdrant server, use its snapshots.
 
     \b
     twinvec backup ./backups/docs-monday --collection docs
@@ -43,7 +43,7 @@ def backup_command(
 
 
 def _made(place: CollectionPlace, to: Path, *, overwrite: bool) -> Backup:
-    """Make a backup; of a store that a process serves, that process makes it."""
+    """Make a backup; if a process serves the store, let that process make it."""
     if (client := client_of(place)) is not None:
         from twinvec_qdrant.cli.served.backups import back_up_served
 
@@ -58,16 +58,21 @@ def restore_command(
     source: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the backup.")],
     collection: Annotated[
         str | None,
-        typer.Option("--collection", "-c", metavar="NAME", help="Name of the restored collection. Default: as before."),
+        typer.Option(
+            "--collection",
+            "-c",
+            metavar="NAME",
+            help="Name of the restored collection. Default: the name in the backup.",
+        ),
     ] = None,
     path: StorePath = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing collection.")] = False,
     wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
-    """Make a collection of the embedded store from a backup.
+    """Restore a collection of the embedded store from a backup.
 
-    The files of the backup are checked first. An existing collection is replaced with --overwrite only.
+    The files of the backup are checked first. An existing collection is only replaced with --overwrite.
 
     \b
     twinvec restore ./backups/docs-monday

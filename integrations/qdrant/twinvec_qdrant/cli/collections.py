@@ -23,7 +23,7 @@ from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import DEFAULT_PATH
 
-_FOR_PROGRAMS = frozenset({"space", "dim", "distance", "average_length", "reading", "indexed"})  # told in --json only
+_FOR_PROGRAMS = frozenset({"space", "dim", "distance", "average_length", "reading", "indexed"})  # shown in --json only
 
 
 def info_command(
@@ -36,8 +36,8 @@ def info_command(
 ) -> None:
     """Show the contents, the model and the settings of a collection.
 
-    Settings that are off are left out; --json has all of them, and the digests. Unfinished documents are those of an
-    ingest that is running or was interrupted; the next ingest cleans up after it.
+    Settings that are off are left out; --json has all settings and the digests. Unfinished documents belong to an
+    ingest that is running or was interrupted; the next ingest removes their leftovers.
 
     \b
     twinvec info --collection docs
@@ -49,7 +49,7 @@ def info_command(
     title = f"{values.pop('name')} at {values.pop('location')}"
     contents = {"documents": values.pop("sources"), "chunks": values.pop("points")}
     if unfinished := values.pop("unfinished_documents", 0):
-        contents["unfinished documents"] = f"{unfinished:,}, whose chunks no search finds: ingest them again"
+        contents["unfinished documents"] = f"{unfinished:,}, which searches do not find; ingest them again"
     sources = {"sources": "\n".join(map(_source, values.pop("roots", []))) or "not known"}
     values["model"] = f"{values['model']} ({values['dim']:,} dimensions)"
     told = {name: _set(value) for name, value in values.items() if name not in _FOR_PROGRAMS}
@@ -58,7 +58,7 @@ def info_command(
 
 
 def collection_info(place: CollectionPlace) -> dict[str, Any]:
-    """Return what a collection holds; the process that serves the store tells it, if there is one."""
+    """Return ``Collection.info``; if a process serves the store, ask that process."""
     if (client := client_of(place)) is not None:
         with client:
             return client.get(collection_path(place.name))
@@ -67,12 +67,12 @@ def collection_info(place: CollectionPlace) -> dict[str, Any]:
 
 
 def _set(value: Any) -> Any:
-    """Return a group of settings without those that are not set."""
+    """Return the settings that have a value."""
     return {name: each for name, each in value.items() if each is not None} if isinstance(value, dict) else value
 
 
 def _source(root: dict[str, Any]) -> str:
-    """Return a source of a collection in words, with a line for each described folder in it."""
+    """Describe a source of a collection in words, with a line for each of its folders with a description."""
     described = root.get("described", {})
     about = f": {described['']}" if "" in described else ""
     place = f" from {root['location']}" if root["location"] else ""
@@ -116,7 +116,7 @@ def _why_none(folder: Path | str) -> str:
 
 
 def store_entries(place: CollectionPlace) -> list[dict[str, Any]]:
-    """Return the fields of a ``CollectionEntry`` for each collection; a process that serves the store is asked."""
+    """Return the fields of a ``CollectionEntry`` for each collection; if a process serves the store, ask it."""
     if (client := client_of(place)) is not None:
         with client:
             listed = client.get("/v1/collections")["data"]
@@ -138,7 +138,7 @@ def drop_command(
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a collection and all its contents for ever.
+    """Delete a collection and all its contents; this cannot be undone.
 
     \b
     twinvec drop --collection docs --yes
@@ -158,7 +158,7 @@ def drop_command(
 
 
 def _drop(place: CollectionPlace) -> None:
-    """Drop a collection; one of a store that a process serves is dropped by that process."""
+    """Drop a collection; if a process serves the store, let that process drop it."""
     if (client := client_of(place)) is not None:
         with client:
             client.delete(collection_path(place.name))

@@ -34,9 +34,9 @@ def get_command(
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print documents as the collection holds them, for programs: what was embedded, in --json with the payload.
+    """Print the embedded texts of documents, for programs; with --json, also the payloads.
 
-    "twinvec show" prints a document for people. The exit code is 1 if a document is not there; the others are printed.
+    For people, use "twinvec show". The exit code is 1 if a document does not exist; the others are printed.
 
     \b
     twinvec get README.md guides/tls.md --collection docs --json
@@ -51,7 +51,7 @@ def get_command(
 
 
 def _print_documents(documents: Sequence[Mapping[str, Any]]) -> None:
-    """Print documents: without control codes on a terminal, and as the collection holds them in a pipe."""
+    """Print documents as the collection holds them; on a terminal, without control codes."""
     from twinvec_qdrant.cli.results.hits import copyable, printable, safe
 
     on_terminal = sys.stdout.isatty()
@@ -69,21 +69,21 @@ def show_command(
     path: StorePath = None,
     url: StoreUrl = None,
     launch: Annotated[
-        bool, typer.Option("--open", help="Open the document's file, or its web address, in the system's program.")
+        bool, typer.Option("--open", help="Open the document's file or web address in the system's default program.")
     ] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
 ) -> None:
     """Print a document for people, or open it.
 
-    A text file is printed as it is now, any other document as the collection holds it. Without --collection, the
-    document is looked for in all collections of the store.
+    A text file is read from the disk; of any other document, the text in the collection is printed. Without
+    --collection, the document is looked up in all collections of the store.
 
     \b
     twinvec show guides/tls.md -c docs
     twinvec show contracts/lease.pdf --open
     """
-    from twinvec_qdrant.cli.results.showing import find_document, open_document, print_document
+    from twinvec_qdrant.cli.results.show_document import find_document, open_document, print_document
 
     found = find_document(CollectionPlace(collection or "", path, url, wait, grpc_port), identity)
     if not (launch and open_document(found)):
@@ -108,10 +108,10 @@ def delete_command(
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete documents from a collection: by id, by filter, or all of a source.
+    """Delete documents from a collection by id or by filter, or delete a source with its documents.
 
-    The files that they were read from stay, and the next ingest or update takes them in again, unless their source is
-    deleted. The exit code is 1 if a document is not there; the others are deleted.
+    The files of the documents stay, so the next ingest or update adds these documents again, unless their source was
+    deleted. The exit code is 1 if a document does not exist; the others are deleted.
 
     \b
     twinvec delete README.md --collection docs
@@ -119,7 +119,7 @@ def delete_command(
     twinvec delete --source minutes --collection docs
     """
     if sum(map(bool, (ids, where, source is not None))) != 1:
-        raise typer.BadParameter("give one of ids, --filter and --source")
+        raise typer.BadParameter("give one of ID, --filter and --source")
     if not (ids or dry_run):
         check_confirmed(yes, as_json=as_json)
     chosen: dict[str, Any] = {"filter": parse_filter_options(where)} if where else {"source": source}
@@ -149,9 +149,9 @@ def _print_deleted(found: Mapping[str, Any], *, dry_run: bool, as_json: bool) ->
 
 
 def _deleted_if_confirmed(place: CollectionPlace, ids: Sequence[str], source: str | None) -> dict[str, Any]:
-    """Ask, and then delete the source, or else the documents with these ids.
+    """Ask for confirmation, and delete the source, or without ``source`` the documents with these ids.
 
-    Documents that the filter finds only after the question are kept.
+    Documents that satisfy the filter only after the question are kept.
     """
     _list(ids)
     what = _documents(len(ids)) if source is None else f"the source {source!r} and its {_documents(len(ids))}"
@@ -159,7 +159,7 @@ def _deleted_if_confirmed(place: CollectionPlace, ids: Sequence[str], source: st
     with documents_of(place) as documents:
         if source is not None:
             return documents.delete(source=source)
-        return {**documents.delete(ids=ids), "missing": []}  # another process may have deleted some meanwhile
+        return {**documents.delete(ids=ids), "missing": []}  # not missing: another process has deleted it
 
 
 def _list(ids: Sequence[str]) -> None:
@@ -176,7 +176,7 @@ def _documents(count: int) -> str:
 
 
 def _end(missing: Sequence[str], nearest: Mapping[str, Sequence[str]]) -> None:
-    """Exit with code 1 if documents are missing; name them, and the ids nearest to the first ones."""
+    """Exit with code 1 if documents are missing; print their ids, and similar ids for the first ones."""
     for each in missing[:_SHOWN]:
         complain(f"twinvec: the collection has no document {each!r}{nearest_hint(nearest.get(each, ()))}")
     if len(missing) > _SHOWN:

@@ -1,4 +1,4 @@
-"""Filters as a command line writes them: conditions such as ``year>=2020``, or JSON, and hints if they find nothing."""
+"""Filters of the command line: parse conditions such as ``year>=2020`` and JSON; give hints if nothing is found."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>!=|=|>=|<=|>|<)\s*(?P
 _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _HOLDS = {"keyword": "texts", "float": "numbers", "integer": "numbers", "bool": "true or false"}
 _SHOWN = 10
-_MEANT = {"=": "=", ">": ">=", "<": "<="}  # by the character that follows "="
+_MEANT = {"=": "=", ">": ">=", "<": "<="}  # the operator that was meant, by the character after "="
 
 
 def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
-    """Return the filter that the conditions state together.
+    """Parse the values of --filter, and join them into one filter.
 
     ``["lang=en", "lang=de", "year>=2020"]`` gives ``{"lang": ["en", "de"], "year": {"gte": 2020}}``. A condition that
     begins with ``{`` is a filter in JSON. What the language of filters does not allow is wrong usage.
@@ -34,13 +34,13 @@ def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
         match = _CONDITION.fullmatch(condition)
         if match is None:
             raise typer.BadParameter(
-                f"--filter {condition!r}: expected KEY=VALUE, or !=, >=, <=, >, < in place of =, or a filter in JSON"
+                f"--filter {condition!r}: expected KEY=VALUE (or !=, >=, <=, >, < instead of =), or a filter in JSON"
             )
         _check_equal(condition, match)
         if match["operator"] == "!=":
             others.append({match["key"]: {"ne": _parsed(match["value"])}})
         elif not _added(wanted, match):
-            raise typer.BadParameter(f"--filter {condition!r}: {match['key']} has both = and a bound; give one of them")
+            raise typer.BadParameter(f"--filter {condition!r}: {match['key']} has both = and a bound; leave one out")
     parts = ([wanted] if wanted else []) + others
     if not parts:
         return {}
@@ -53,7 +53,7 @@ def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
 
 
 def _added(wanted: dict[str, Any], match: re.Match[str]) -> bool:
-    """Add an equality or a bound to the filter; return whether it fits the others of the same key."""
+    """Add an equality or a bound to the filter; return False if the key has a condition of the other kind."""
     key, value = match["key"], _parsed(match["value"])
     if match["operator"] == "=":
         known = wanted.setdefault(key, [])
@@ -70,14 +70,14 @@ def _json_filter(text: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"--filter {text[:200]!r}: not JSON: {error}") from None
+        raise typer.BadParameter(f"--filter {text[:200]!r}: invalid JSON ({error})") from None
     if not found:
         raise typer.BadParameter("--filter '{}': expected a filter, such as '{\"lang\": \"en\"}'")
     return found
 
 
 def _check_equal(condition: str, match: re.Match[str]) -> None:
-    """Refuse ``==``, ``=>``, ``=<`` and ``!==``, which would name a strange value."""
+    """Refuse ``==``, ``=>``, ``=<`` and ``!==``, whose second character would count as part of the value."""
     key, operator, value = match["key"], match["operator"], match["value"]
     if operator not in ("=", "!=") or not (meant := _MEANT.get(value[:1])):
         return
@@ -85,12 +85,12 @@ def _check_equal(condition: str, match: re.Match[str]) -> None:
     quoted = json.dumps(value, ensure_ascii=False)
     raise typer.BadParameter(
         f"--filter {condition!r}: {operator}{value[0]} is not an operator; write {key}{meant}{value[1:].lstrip()}, "
-        f"or '{key}{operator}{quoted}' for that exact text"
+        f"or '{key}{operator}{quoted}' if the value begins with {value[0]}"
     )
 
 
 def _parsed(text: str) -> Any:
-    """Return the number, the boolean or the quoted text that JSON reads, else the text itself."""
+    """Parse a number, a boolean or a quoted text as JSON; return any other text as it is."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -99,9 +99,9 @@ def _parsed(text: str) -> Any:
 
 
 def filter_hints(filter: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the conditions of --filter, as far as ``Collection.info`` tells.
+    """Yield probable mistakes in the conditions of --filter, found with ``info`` (``Collection.info``).
 
-    ``filter`` is what ``parse_filter_options`` returns; conditions of a nested JSON filter get no hint.
+    ``filter`` was returned by ``parse_filter_options``; conditions of a nested JSON filter get no hint.
     """
     from twinvec_qdrant.records.schema import SHOWN_FIELDS
 
@@ -118,11 +118,11 @@ def filter_hints(filter: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator
                 yield from _other_kinds(key, test, indexes[key])
             elif not any(each.startswith(f"{key}.") for each in indexes):
                 names = ", ".join(list(indexes)[:_SHOWN]) + (", ..." if len(indexes) > _SHOWN else "")
-                yield f"the collection indexes no key {key!r}; it indexes {names}"
+                yield f"the collection has no index of the key {key!r}; it has indexes of {names}"
 
 
 def _other_kinds(key: str, test: object, kind: str) -> Iterator[str]:
-    """Yield a hint for each value of a condition that is of another kind than the values under the key."""
+    """Yield a hint for each value in a condition whose type differs from the type of the key's stored values."""
     for value in test if isinstance(test, list) else ():
         given = "bool" if isinstance(value, bool) else "keyword" if isinstance(value, str) else "float"
         if kind not in _HOLDS or _HOLDS[kind] == _HOLDS[given]:

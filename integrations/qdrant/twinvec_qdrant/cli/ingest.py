@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _reading_option = partial(typer.Option, rich_help_panel="What is read")
 
-_HELPED_WAIT_SECONDS = 120.0  # for a server that many writers keep busy
+_HELPED_WAIT_SECONDS = 120.0  # a server may be busy with many writers
 
 
 def ingest_command(
@@ -60,7 +60,7 @@ def ingest_command(
     model: NewCollectionModel = None,
     prune: Annotated[bool, typer.Option("--prune", help="Delete documents that SOURCE no longer holds.")] = False,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="SOURCE may be empty: --prune then deletes all its documents.")
+        bool, typer.Option("--allow-empty", help="Let --prune delete all documents of a SOURCE that is empty.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would change, and write nothing.")] = False,
     source: Annotated[
@@ -76,28 +76,29 @@ def ingest_command(
         _reading_option(
             "--describe",
             metavar="[PATH=]TEXT",
-            help="What SOURCE, or the folder PATH in it, holds: shown with hits and in info. Repeatable.",
+            help="Your description of SOURCE, or of the folder PATH in it, for hits and info. Repeatable.",
         ),
     ] = None,
     include: Annotated[
         list[str] | None,
-        _reading_option(metavar="PATTERN", help="Of a folder, read only files that match, such as '*.md'. Repeatable."),
+        _reading_option(metavar="PATTERN", help="In a folder, read only files that match, such as '*.md'. Repeatable."),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        _reading_option(metavar="PATTERN", help="Of a folder, leave out what matches, such as 'drafts/'. Repeatable."),
+        _reading_option(metavar="PATTERN", help="In a folder, skip paths that match, such as 'drafts/'. Repeatable."),
     ] = None,
     no_gitignore: Annotated[
-        bool, _reading_option("--no-gitignore", help="Also read what a .gitignore in the folder names.")
+        bool, _reading_option("--no-gitignore", help="Also read files that a .gitignore in the folder excludes.")
     ] = False,
     id_column: Annotated[
-        str | None, _reading_option(metavar="COLUMN", help="Of records (.jsonl, .csv, .tsv): the id. Default: id.")
+        str | None, _reading_option(metavar="COLUMN", help="Column of a record's id (.jsonl, .csv, .tsv). Default: id.")
     ] = None,
     text_column: Annotated[
-        list[str] | None, _reading_option(metavar="COLUMN", help="Of records: the text. Default: text. Repeatable.")
+        list[str] | None,
+        _reading_option(metavar="COLUMN", help="Column of a record's text. Default: text. Repeatable."),
     ] = None,
     title_column: Annotated[
-        str | None, _reading_option(metavar="COLUMN", help="Of records: the title. Default: title.")
+        str | None, _reading_option(metavar="COLUMN", help="Column of a record's title. Default: title.")
     ] = None,
     whole: Annotated[bool, typer.Option("--no-chunking", help="New collection: keep documents whole.")] = False,
     chunk_tokens: Annotated[
@@ -135,14 +136,15 @@ def ingest_command(
 ) -> None:
     """Add documents to a collection, and update changed ones.
 
-    Unchanged documents cost nothing. A folder gives one document for each file: text, Markdown and code, with the extra
-    "documents" also PDF, Office and HTML. The path is the id; hidden files and those of .gitignore are skipped. A
-    .jsonl or .ndjson file gives one document for each line, a .csv or .tsv file one for each row: "id", "text",
-    optional "title"; all other keys are payload to filter by. An interrupted ingest resumes at the next run. A document
-    that fails does not stop the others. The exit code is 3 if some documents fail, and 1 if all do.
+    Unchanged documents are skipped. In a folder, each file is a document: text, Markdown and code, with the extra
+    "documents" also PDF, Office and HTML. The id is the path. Hidden files and files in .gitignore are skipped.
 
-    A collection knows its sources: ids of the second one and of later ones begin with its name, and --prune deletes
-    only what the sources of this command no longer hold. "twinvec update" ingests all of them again.
+    In a .jsonl or .ndjson file, each line is a document; in a .csv or .tsv file, each row. The keys are "id", "text"
+    and optionally "title"; all other keys are payload for filters. An interrupted ingest resumes at the next run. If
+    some documents fail, the others are ingested, and the exit code is 3; it is 1 if all fail.
+
+    A collection records its sources. Ids of documents begin with the name of their source, except in the first source.
+    --prune deletes documents that the given sources no longer hold. "twinvec update" ingests all sources again.
 
     \b
     twinvec ingest ./docs --collection docs --prune
@@ -155,7 +157,7 @@ def ingest_command(
     options = reading_options(include, exclude, no_gitignore, id_column, text_column, title_column)
     roots = roots_of(sources, options, allow_empty=allow_empty)
     if len(roots) > 1 and (source is not None or describe):
-        raise typer.BadParameter("--source and --describe are about one SOURCE: ingest the others by themselves")
+        raise typer.BadParameter("--source and --describe need a single SOURCE; ingest the others by separate commands")
     described = descriptions(describe, next(iter(roots.values())))
     check_stemmer(language)
     wanted_cluster = cluster_settings(cluster)
@@ -189,7 +191,7 @@ def ingest_command(
         try:
             for root in roots.values():
                 opened.ingest(root, **switches, report=report, source=source, describe=described)
-        finally:  # also after an error: committed documents stay
+        finally:  # documents committed before an error are reported
             if as_json:
                 show_json({**asdict(report), "roots": names})
         if not as_json:
@@ -202,10 +204,10 @@ def ingest_command(
 
 @contextmanager
 def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, Any]]:
-    """Yield the argument of ``Collection.ingest`` that --ray stands for; nothing without it.
+    """With --ray, start Ray and yield the argument ``helpers`` of ``Collection.ingest``; else yield no argument.
 
     Raises:
-        ConfigurationError: another process serves the store; no cluster is started then.
+        ConfigurationError: another process serves the store; no Ray cluster was started.
     """
     if ray is None:
         yield {}
@@ -213,8 +215,8 @@ def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, An
     serving = serving_process(place.path or DEFAULT_PATH) if place.url is None else None
     if serving is not None and not serving.is_this_process:
         raise ConfigurationError(
-            f"--ray: {place.path or DEFAULT_PATH} is served by {serving}, which encodes and writes by itself: leave "
-            "--ray out to send it the documents, or stop that process first"
+            f"--ray cannot write to {place.path or DEFAULT_PATH}, because it is served by {serving}; leave --ray out "
+            "to send that process the documents, or stop it first"
         )
     reached = {"name": place.name, "url": place.url, "wait_seconds": place.wait}
     with ray_runner(ray).helpers({**reached, **grpc_options(place.url, place.grpc_port)}) as helpers:
@@ -224,11 +226,11 @@ def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, An
 def _new_chunking(
     whole: bool, max_tokens: int | None, overlap: int | None, surroundings: int | None
 ) -> ChunkSettings | Literal[False] | None:
-    """Return the chunk settings that the options give, or None for the collection's own."""
+    """Return the chunk settings from the options, or None without options, for the collection's own settings."""
     given = [each for each in (max_tokens, overlap, surroundings) if each is not None]
     if whole:
         if given:
-            raise typer.BadParameter("--no-chunking excludes --chunk-tokens, --overlap and --surroundings")
+            raise typer.BadParameter("--no-chunking cannot be used with --chunk-tokens, --overlap and --surroundings")
         return False
     return ChunkSettings(max_tokens=max_tokens, overlap=overlap or 0, surroundings=surroundings or 0) if given else None
 
@@ -242,16 +244,16 @@ def _opened(
     create: bool,
     **settings: Any,
 ) -> Collection | ServedCollection:
-    """Open the collection, or let the process that serves the store do so.
+    """Open the collection; if a process serves the store, return an object that talks to this process.
 
-    Without ``create``, a collection that does not exist is an empty one in memory.
+    If the collection does not exist and ``create`` is False, return an empty collection in memory.
     """
     from twinvec_qdrant.cli.served.searching import client_of
 
     if (client := client_of(place)) is None:
         return open_from_options(place, model, keep_model=keep_model, create=True, dry_run=not create, **settings)
-    if helpers:  # the process has begun to serve it since ``helpers_on``
-        raise ConfigurationError("--ray: a process serves the store and writes by itself; stop it first")
+    if helpers:  # the process was started after the check in ``helpers_on``
+        raise ConfigurationError("--ray cannot write to a store that a process serves; stop that process first")
     from twinvec_qdrant.cli.served.ingesting import ServedCollection, exists
 
     if not create and not exists(client, place.name):
@@ -262,7 +264,7 @@ def _opened(
 def _complain_of_empty_collection(collection: Collection | ServedCollection, report: IngestReport) -> None:
     stored = report.new + report.updated + report.unchanged
     if not stored and not report.deleted and not collection.count():
-        complain(f"twinvec: the collection {collection.name!r} is there and empty")
+        complain(f"twinvec: the collection {collection.name!r} exists, and is empty")
 
 
 def _show_report(

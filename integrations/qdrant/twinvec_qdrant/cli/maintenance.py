@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -25,19 +25,16 @@ from twinvec_qdrant.cli.options import (
     open_from_options,
     payload_indexes,
 )
+from twinvec_qdrant.cli.served.maintaining import maintenance_of
 from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.opening_store import GRPC_PORT
-from twinvec_qdrant.report import RepairReport, VerifyReport
+from twinvec_qdrant.report import IndexReport, RepairReport, VerifyReport
 from twinvec_qdrant.serving.names import collection_path
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings, Quantization
-
-if TYPE_CHECKING:
-    from twinvec_qdrant.collection import Collection
-    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
+from twinvec_qdrant.settings import Quantization
 
 _NOTES_LOST = (
-    "notes of the collection are lost, perhaps the list of its sources: if twinvec info shows none, ingest each source "
-    "again with its old --source NAME, in the same order as at first"
+    "notes of the collection are lost, perhaps the list of its sources; if twinvec info shows no sources, ingest each "
+    "source again with its old --source NAME, in the original order"
 )
 
 
@@ -49,19 +46,19 @@ def verify_command(
         bool,
         typer.Option(
             "--repair",
-            help="Save what can be read of damaged files, delete stray chunks, and let the next ingest restore missing "
-            "ones.",
+            help="Save the readable parts of damaged files, delete stray chunks, and let the next ingest write missing "
+            "chunks.",
         ),
     ] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that the store holds all that it acknowledged.
+    """Check that no document or chunk of a collection is missing or damaged.
 
-    The exit code is 1 if something is missing. With --repair, it is 1 only if documents have left no trace; the next
-    ingest of their sources restores the others. If a process serves the store, the process checks the collection;
-    --repair needs the store for itself.
+    The exit code is 1 if something is missing. With --repair, it is 1 only if some documents have left no trace; the
+    next ingest of their sources restores all other documents. If a process serves the store, that process checks the
+    collection; stop it before --repair.
 
     \b
     twinvec verify --collection docs --repair
@@ -79,20 +76,20 @@ def verify_command(
             figures |= {"damaged files": len(report.damaged), "documents without a trace": lost}
         show(collection, properties({name: as_text(value) for name, value in figures.items()}))
         if lost:
-            complain(f"{lost} documents left no trace: ingest all documents again")
+            complain(f"{lost} documents have left no trace; ingest all documents again")
         if isinstance(report, RepairReport) and report.lost_notes:
             complain(_NOTES_LOST)
         for kind, sources in damaged.items():
             for source in sources:
                 complain(f"{kind}: {source}{': ingest it again' if repair else ''}")
     if not report.sound and not repair:
-        complain("--repair repairs the collection; then ingest the documents named here again")
+        complain("run verify with --repair, and then ingest these documents again")
     if lost or not (report.sound or repair):
         raise typer.Exit(1)
 
 
 def _verified(place: CollectionPlace, *, repair: bool) -> VerifyReport:
-    """Verify a collection; one of a store that a process serves is verified by that process."""
+    """Verify a collection; if a process serves the store, let that process verify it."""
     if not repair and (client := client_of(place)) is not None:
         with client:
             return VerifyReport(**client.get(collection_path(place.name, "/verify")))
@@ -111,7 +108,7 @@ def migrate_command(
     rate: Annotated[float | None, typer.Option(min=0.01, help="Largest number of chunks to encode per second.")] = None,
     ir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Judged queries (BEIR layout): switch only if the new model is not worse."),
+        typer.Option(metavar="DIR", help="Judged queries (BEIR layout); migrate only if the new model is not worse."),
     ] = None,
     allow_truncation: Annotated[
         bool, typer.Option("--allow-truncation", help="Migrate even if the new model truncates some of the chunks.")
@@ -127,44 +124,36 @@ def migrate_command(
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move a collection to another model while searches go on.
+    """Migrate a collection to another model while searches go on.
 
-    An interrupted migration resumes at the next run. The old vectors stay until --drop-others, so that the way back is
-    quick. With --ir, the command compares nDCG@10 before and after. If the new model is worse beyond chance (paired
-    test, 95%), the old model stays and the exit code is 1.
+    An interrupted migration resumes at the next run. The old vectors stay until --drop-others, so that a migration back
+    is quick. With --ir, the command compares nDCG@10 of both models. If the new model is significantly worse (paired
+    test, 95%), the collection keeps the old model, and the exit code is 1. If a process serves the store, that process
+    migrates, to a model that it was started with; --ir needs the store for itself.
 
     \b
     twinvec migrate --collection docs --to ./my-model --ir ./questions
     twinvec migrate --collection docs --drop-others
     """
-    from twinvec.encoder import Encoder
-
     if [to is not None, quantization is not None, drop].count(True) != 1:
         raise typer.BadParameter("give one of --to MODEL, --quantization and --drop-others")
     if ir is not None and to is None:
         raise typer.BadParameter("--ir needs --to")
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
-        if to is None:
-            if quantization is not None:
-                _reindex(opened, quantization, as_json)
-            else:
-                _drop_others(opened, as_json)
+    with maintenance_of(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+        if quantization is not None:
+            _show_indexes(collection, opened.reindex(quantization=quantization, progress=not as_json), as_json)
             return
-        check = None if ir is None else _judged(opened, ir)
-        report = opened.migrate(
-            Encoder(to),
-            check=check,
-            chunks_per_second=rate,
-            progress=not as_json,
-            allow_truncation=allow_truncation,
-        )
+        if to is None:
+            _show_dropped(opened.drop_others(), as_json)
+            return
+        report, check = opened.migrate(to, ir=ir, rate=rate, allow_truncation=allow_truncation, progress=not as_json)
     if as_json:
         show_json({**asdict(report), **(check.figures if check else {})})
     else:
         figures = {"chunks encoded": f"{report.encoded:,}", "longer than the model reads": f"{report.truncated:,}"}
         if check is not None:
             figures |= check.shown
-        outcome = f"now has {report.model}" if report.switched else f"keeps its model: {report.model} finds worse"
+        outcome = f"now has {report.model}" if report.switched else f"keeps its model, because {report.model} is worse"
         show(f"{collection} {outcome}", properties(figures))
     if not report.switched:
         raise typer.Exit(1)
@@ -182,33 +171,34 @@ def reindex_command(
         bool | None,
         typer.Option(
             "--cut-code/--no-cut-code",
-            help="From the next ingest: cut code at functions and classes, in all languages that are installed.",
+            help="From the next ingest, cut code at functions and classes, in all installed languages.",
         ),
     ] = None,
     pages: Annotated[
         bool | None,
-        typer.Option("--pages/--no-pages", help="From the next ingest: keep the page of each chunk of a PDF."),
+        typer.Option("--pages/--no-pages", help="From the next ingest, keep the page of each chunk of a PDF."),
     ] = None,
     surroundings: Annotated[
         int | None,
         typer.Option(
             min=0,
             metavar="TOKENS",
-            help="From the next ingest: tokens of text around a chunk that are embedded with it.",
+            help="Tokens of text around a chunk that are embedded with it, from the next ingest.",
         ),
     ] = None,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild the indexes of a collection, with other settings if they are given.
+    """Rebuild the indexes of a collection, with new settings if options give them.
 
     Searches go on meanwhile. The command reports the recall of the vectors' index on a sample, and the payload keys
-    with an index. With the options of payload keys or of cutting alone, the index of the vectors stays as it is.
-    Otherwise "twinvec update" or the next ingest reads the files of an older collection in the newest way.
+    with an index. If the only options are for payload keys or for chunks, the vectors' index stays as it is. Otherwise,
+    deleted and replaced texts are erased from the files of an embedded collection, and files of a collection of an
+    older version are read by the newest version at the next ingest or "twinvec update".
 
-    --cut-code, --pages and --surroundings say how documents are cut from now on. "twinvec update" or the next ingest
-    cuts the documents anew that would be cut differently, and encodes what has changed.
+    --cut-code, --pages and --surroundings apply from the next ingest or "twinvec update" on. That run
+    cuts documents again if their chunks change, and encodes the changed chunks.
 
     \b
     twinvec reindex --collection docs --quantization int8
@@ -216,12 +206,12 @@ def reindex_command(
     twinvec reindex -c docs --surroundings 64 && twinvec update -c docs
     """
     wanted, wanted_cluster = payload_indexes(payload_index, no_payload_indexes), cluster_settings(cluster)
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
-        chunking = _other_chunking(opened, cut_code, pages, surroundings)
-        settings = {"cluster": wanted_cluster, "payload_indexes": wanted, "chunking": chunking}
-        _reindex(opened, quantization, as_json, **settings)
-    if chunking is not None and not as_json:
-        tell(f'documents are cut anew by the next ingest: "twinvec update --collection {collection}" ingests all')
+    cutting = {"cut_code": cut_code, "pages": pages, "surroundings": surroundings}
+    settings = {"quantization": quantization, "cluster": wanted_cluster, "payload_indexes": wanted, **cutting}
+    with maintenance_of(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+        _show_indexes(collection, opened.reindex(**settings, progress=not as_json), as_json)
+    if any(each is not None for each in cutting.values()) and not as_json:
+        tell(f'the next ingest cuts documents again; "twinvec update --collection {collection}" ingests all documents')
 
 
 def push_command(
@@ -251,9 +241,9 @@ def push_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a collection to another store, vectors included.
+    """Copy a collection with its vectors to another store.
 
-    Run it again to copy what is new. An interrupted push resumes at the next run.
+    Run the command again to copy changes. An interrupted push resumes at the next run.
 
     \b
     twinvec push --collection docs --to-url https://qdrant.example.org:6333
@@ -281,51 +271,19 @@ def push_command(
         figures = ("copied", "chunks", "unchanged", "deleted")
         show(f"{collection}: pushed", properties({name: f"{getattr(report, name):,}" for name in figures}))
         for source in report.missed:
-            complain(f"missed: {source}: push again; if it is missed again, run twinvec verify")
+            complain(f"not copied: {source}; push again, and if it is reported again, run twinvec verify")
     if report.missed:
         raise typer.Exit(1)
 
 
-def _other_chunking(
-    collection: Collection, code: bool | None, pages: bool | None, surroundings: int | None
-) -> ChunkSettings | None:
-    """Return the collection's chunk settings with what the options change, or None if they change nothing."""
-    from twinvec_qdrant.ingest.cutting.code import installed_languages
-
-    settings = ChunkSettings.from_dict(collection.info()["chunking"])
-    if code is not None:
-        settings = replace(settings, code=installed_languages() if code else ())
-    if pages is not None:
-        settings = replace(settings, pages=pages)
-    if surroundings is not None:
-        settings = replace(settings, surroundings=surroundings)
-    return None if code is pages is surroundings is None else settings
-
-
-def _judged(collection: Collection, folder: Path) -> JudgedCheck:
-    from twinvec.evaluation.beir import load_beir
-    from twinvec.evaluation.ir import check_answers_held
-    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
-
-    data = load_beir(folder, corpus_optional=True)
-    check_answers_held(collection, data)
-    return JudgedCheck(collection, data)
-
-
-def _drop_others(collection: Collection, as_json: bool) -> None:
-    dropped = collection.drop_others()
+def _show_dropped(dropped: list[str], as_json: bool) -> None:
     if as_json:
         show_json({"dropped": dropped})
     else:
         tell(f"dropped the vectors of {', '.join(dropped)}" if dropped else "no vectors of other models")
 
 
-def _reindex(collection: Collection, quantization: Quantization | None, as_json: bool, **settings: Any) -> None:
-    index = None
-    if quantization is not None:
-        index = replace(IndexSettings.from_dict(collection.info()["index"]), quantization=quantization)
-    with progress_bar("Reindexing", None, "", shown=not as_json):
-        report = collection.reindex(index, **settings)
+def _show_indexes(collection: str, report: IndexReport, as_json: bool) -> None:
     if as_json:
         show_json(asdict(report))
         return
@@ -333,4 +291,6 @@ def _reindex(collection: Collection, quantization: Quantization | None, as_json:
     figures = {"vectors indexed": f"{report.indexed:,} of {report.chunks:,}", "recall@10 of a sample": recall}
     if report.payload_indexes:
         figures["payload keys indexed"] = as_text(report.payload_indexes)
-    show(f"{collection.name}: {report.settings}", properties(figures))
+    if report.erased:
+        figures["deleted and replaced texts"] = "erased from the files"
+    show(f"{collection}: {report.settings}", properties(figures))

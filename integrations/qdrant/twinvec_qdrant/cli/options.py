@@ -1,6 +1,6 @@
-"""Options that the commands of collections share, and opening the collection that they name.
+"""Options that several commands for collections share, and opening the collection that the options name.
 
-The options that the core's commands have too are in ``twinvec.cli.options``.
+Options that commands of the core share too are in ``twinvec.cli.options``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 SOME_FAILED = 3
-"""The exit code of a command that was done but for some documents or sources."""
+"""The exit code of a command that failed for some documents or sources only."""
 
 AnyCollection = Annotated[
     str | None,
@@ -48,7 +48,7 @@ Wait = Annotated[
         "--wait",
         min=0,
         metavar="SECONDS",
-        help="Longest wait for a busy server or a process that holds the store.",
+        help="Longest wait for a busy server, or for another process that uses the store.",
     ),
 ]
 GrpcPort = Annotated[
@@ -58,7 +58,7 @@ GrpcPort = Annotated[
         min=1,
         max=65_535,
         metavar="PORT",
-        help="Speak gRPC with the server of --url, at this port (6334).",
+        help="Speak gRPC with the server of --url, at this port (usually 6334).",
     ),
 ]
 Cluster = Annotated[
@@ -66,8 +66,8 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         metavar="NAME=VALUE",
-        help="How a server keeps the collection: shards, replication_factor, write_consistency_factor, on_disk, "
-        "read_consistency, tenant_shards (names, with commas between them). Repeatable.",
+        help="Setting of a collection on a server: shards, replication_factor, write_consistency_factor, on_disk, "
+        "read_consistency, tenant_shards (names separated by commas). Repeatable.",
     ),
 ]
 QuantizationOption = Annotated[
@@ -75,7 +75,7 @@ QuantizationOption = Annotated[
     typer.Option(
         "--quantization",
         metavar="FORMAT",
-        help="Number format of the small copies of vectors that the index searches: none, int8, binary or turbo.",
+        help="Number format of the small copies of vectors that the index searches: int8, binary, turbo, or none.",
     ),
 ]
 FilterOption = Annotated[
@@ -94,16 +94,16 @@ PayloadIndexOption = Annotated[
         "--payload-index",
         metavar="KEY:TYPE",
         help="Index a payload key for filters: keyword, float, bool, integer, datetime, text, geo, uuid or none. "
-        "Repeat it for several keys. Other keys get an index by themselves.",
+        "Repeatable. Other keys get an index automatically.",
     ),
 ]
 NoPayloadIndexes = Annotated[
-    bool, typer.Option("--no-payload-indexes", help="Index no payload keys but those of --payload-index.")
+    bool, typer.Option("--no-payload-indexes", help="Index only the payload keys that --payload-index names.")
 ]
 
 
 class CollectionPlace(NamedTuple):
-    """The collection that the options of a command name, how long to wait for its store, and the port for gRPC."""
+    """The collection and the store that a command's options name, the longest wait, and the port for gRPC."""
 
     name: str
     path: Path | None
@@ -112,7 +112,7 @@ class CollectionPlace(NamedTuple):
     grpc_port: int | None = None
 
     def store(self) -> dict[str, Any]:
-        """Return the arguments of ``Collection.open`` that say where the store is and how it is reached."""
+        """Return the arguments of ``Collection.open`` for the store and the connection to it."""
         reached = grpc_options(self.url, self.grpc_port)
         return {"path": self.path, "url": self.url, "wait_seconds": self.wait, **reached}
 
@@ -131,15 +131,15 @@ def open_from_options(
 
     Args:
         place: The collection and its store.
-        model: A model's name, instead of the model that the collection records.
-        encoder: The model, if it is loaded already.
-        keep_model: An existing collection keeps the model that it records.
+        model: Name of the model; default: the recorded model of the collection.
+        encoder: The encoder of the model, if it is loaded already.
+        keep_model: Use the recorded model of an existing collection instead of ``model``.
         create: Create the collection if it does not exist.
-        dry_run: If the collection does not exist, return an empty one in memory with the same settings.
+        dry_run: If the collection does not exist, return an empty collection in memory.
         settings: Arguments of ``Collection.open`` for a new collection.
 
     Raises:
-        typer.BadParameter: the collection does not exist, and ``twinvec serve`` could not serve one of this name.
+        typer.BadParameter: the collection would be created, and its name could not be used with ``twinvec serve``.
     """
     from twinvec.encoder import Encoder
     from twinvec_qdrant.collection import Collection
@@ -177,9 +177,9 @@ def open_in_memory(name: str, model: str | None, settings: Mapping[str, Any]) ->
 
 
 def check_confirmed(yes: bool, *, as_json: bool) -> None:
-    """Refuse --json without --yes: a program that reads the output answers no question."""
+    """Refuse --json without --yes, because a program that reads JSON cannot answer the confirmation question."""
     if as_json and not yes:
-        raise typer.BadParameter("--json asks no question: add --yes to confirm")
+        raise typer.BadParameter("--json cannot ask for confirmation: add --yes")
 
 
 def grpc_options(url: str | None, port: int | None) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def grpc_options(url: str | None, port: int | None) -> dict[str, Any]:
 
 
 def cluster_settings(given: list[str] | None) -> ClusterSettings | None:
-    """Return the settings that --cluster gives, or None without it."""
+    """Parse the values of --cluster; return None without the option."""
     if not given:
         return None
     values: dict[str, Any] = {}
@@ -209,14 +209,14 @@ def cluster_settings(given: list[str] | None) -> ClusterSettings | None:
 
 
 def payload_indexes(given: list[str] | None, only: bool) -> Mapping[str, Any] | None:
-    """Return the setting that the options of payload indexes give, or None for the collection's own."""
+    """Parse the options for payload indexes; return None without them, for the collection's own setting."""
     if not given and not only:
         return None
     types: dict[str, Any] = {OTHER_KEYS: False} if only else {}
     for each in given or ():
         key, colon, kind = each.rpartition(":")
         if not colon or not key:
-            raise typer.BadParameter(f"--payload-index takes KEY:TYPE, such as team:keyword, not {each!r}")
+            raise typer.BadParameter(f"--payload-index {each!r}: expected KEY:TYPE, such as team:keyword")
         types[key] = False if kind == "none" else kind
     with wrong_usage():
         PayloadIndexes.of(types)
@@ -224,7 +224,7 @@ def payload_indexes(given: list[str] | None, only: bool) -> Mapping[str, Any] | 
 
 
 def check_stemmer(language: str) -> None:
-    """Refuse a language without a stemmer."""
+    """Raise a usage error if the language has no stemmer."""
     from twinvec.retrieval.analysis import Analyzer
 
     with wrong_usage():
@@ -232,11 +232,13 @@ def check_stemmer(language: str) -> None:
 
 
 def show_not_ingested(report: IngestReport) -> None:
-    """Print on standard error which documents failed or are empty: one of each reason, then others."""
+    """Print failed and empty documents on standard error: first one document for each reason, then others."""
     for kind, found in (("failed", report.failures), ("empty", report.empties)):
         firsts: dict[str, tuple[str, str]] = {}
         for each in found:
-            firsts.setdefault(re.sub(r"'[^']*'|\d+", "", each[1]), each)  # without what differs between documents
+            firsts.setdefault(
+                re.sub(r"'[^']*'|\d+", "", each[1]), each
+            )  # reasons that differ only in quoted names and numbers count as one
         shown = list(dict.fromkeys([*firsts.values(), *found]))[:_SHOWN]
         for source, reason in shown:
             complain(f"{kind}: {shortened(source)}: {reason}")
@@ -245,7 +247,7 @@ def show_not_ingested(report: IngestReport) -> None:
 
 
 def as_text(value: Any) -> str:
-    """Write a value of a report for people: thousands separators, four digits, lists and tables in one line."""
+    """Format a value of a report: thousands separators, four significant digits, lists and dicts in one line."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _SHOWN = {
     "short": "chunks that are too short",
     "unanswered": "chunks without a question",
-    "malformed": "questions of one word, or very long",
-    "copied": "questions that stand in their chunk",
-    "repeated": "questions that came before",
-    "unfound": "questions that no search answers",
+    "malformed": "questions of one word or too long",
+    "copied": "questions copied from their chunk",
+    "repeated": "repeated questions",
+    "unfound": "questions whose chunk no search finds",
 }
-"""What was left out, and its name in the report."""
+"""Counts of left-out chunks and questions in the report, with their names in the output."""
 
 
 def questions_command(
@@ -34,44 +34,42 @@ def questions_command(
         str,
         typer.Option(
             metavar="URL",
-            help="OpenAI-compatible address of the language model, which gets the texts of chunks. TWINVEC_LLM_KEY, or "
-            "for OpenAI OPENAI_API_KEY, holds the key.",
+            help="OpenAI-compatible address of the language model, to which texts of chunks are sent. Its key is in "
+            "TWINVEC_LLM_KEY, or for OpenAI in OPENAI_API_KEY.",
         ),
     ],
-    llm: Annotated[str, typer.Option(metavar="MODEL", help="Name of the language model there.")],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="PAIRS.jsonl", help="File for the pairs, which must be new.")
-    ],
+    llm: Annotated[str, typer.Option(metavar="MODEL", help="Name of the language model at --llm-url.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="PAIRS.jsonl", help="New file for the pairs.")],
     judged: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Set documents apart, and write their questions here, to measure with (BEIR layout)."
+            metavar="FOLDER", help="Set some documents apart, and write their questions to this folder (BEIR layout)."
         ),
     ] = None,
     share: Annotated[float, typer.Option(help="With --judged: share of the documents to set apart.")] = 0.2,
     passages: Annotated[
-        int, typer.Option(min=1, help="Largest number of chunks to ask about, drawn from the whole collection.")
+        int, typer.Option(min=1, help="Largest number of chunks to write questions for; a sample is drawn.")
     ] = 1000,
-    each: Annotated[int, typer.Option(min=1, help="Number of questions to each chunk.")] = 2,
+    each: Annotated[int, typer.Option(min=1, help="Number of questions for each chunk.")] = 2,
     like: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.txt", help="Real questions, one a line, that show the model how people ask."),
+        typer.Option(metavar="FILE.txt", help="Questions of real users, one a line, as examples for the model."),
     ] = None,
     keep_rank: Annotated[
         int,
-        typer.Option(min=0, help="Keep a question if its chunk is among this number of first hits; 0: keep all."),
+        typer.Option(min=0, help="Keep a question only if a search finds its chunk among this many hits; 0 keeps all."),
     ] = 20,
-    parallel: Annotated[int, typer.Option(min=1, help="Number of requests at once.")] = 4,
+    parallel: Annotated[int, typer.Option(min=1, help="Number of simultaneous requests.")] = 4,
     path: StorePath = None,
     url: StoreUrl = None,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a language model write questions to the documents, for training.
+    """Let a language model write questions for the documents, as training data.
 
-    The texts of the drawn chunks are sent to the address of --llm-url. A question is kept if a search finds its chunk
-    again. An interrupted run resumes, and asks for no answer twice.
+    The texts of the drawn chunks are sent to the address of --llm-url. A question is kept if a search finds its chunk.
+    Run an interrupted command again to resume it; answered requests are not sent again.
 
     \b
     twinvec questions -c docs --llm-url http://localhost:11434/v1 --llm MODEL \\

@@ -1,6 +1,7 @@
-"""The command ``twinvec search``: its options, and what it prints.
+"""The command ``twinvec search``: its options and its output.
 
-``asking`` searches a collection, ``served`` asks the process that serves the store, and ``hits`` shows a hit.
+``asking`` searches a collection, ``cli.served.searching`` sends the search to the process that serves the store, and
+``cli.results.hits`` formats a hit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.stored_roots import StoredRoot
 
 _SHOWING = "What is shown"
-_NEAREST = 3  # hits shown if none is relevant, and collections of which hints are shown
+_NEAREST = 3  # number of hits shown if none is relevant, and of collections with hints about a filter
 
 
 def search_command(
@@ -50,12 +51,12 @@ def search_command(
         typer.Option(
             envvar="TWINVEC_RERANK",
             metavar="none|maxsim|MODEL",
-            help="maxsim needs no other model. MODEL is a cross-encoder.",
+            help="Reranker: maxsim (needs no other model), or MODEL, a cross-encoder.",
             show_default=False,
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of hits for each query.")] = 10,
-    offset: Annotated[int, typer.Option(min=0, help="Skip the best N hits: the earlier pages.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, help="Number of best hits to skip, to get the next page.")] = 0,
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100,
     where: FilterOption = None,
     words: Annotated[
@@ -69,11 +70,12 @@ def search_command(
     min_relevance: Annotated[
         float | None,
         typer.Option(
-            "--min-relevance", min=0, max=1, metavar="X", help="Leave out hits of less relevance, from 0 to 1."
+            "--min-relevance", min=0, max=1, metavar="X", help="Leave out hits with a lower relevance, from 0 to 1."
         ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All relevant hits instead of --limit; .5 is the default of --min-relevance.")
+        bool,
+        typer.Option("--all", help="Show all relevant hits instead of --limit hits (--min-relevance, default: .5)."),
     ] = False,
     chunks: Annotated[
         bool, typer.Option("--chunks", help="Show every chunk. Default: the best chunk of each document.")
@@ -86,17 +88,17 @@ def search_command(
     ] = False,
     files: Annotated[
         bool,
-        typer.Option("--files", help="Print only where the hits are: PATH:LINE, or an id.", rich_help_panel=_SHOWING),
+        typer.Option("--files", help="Print only the places of hits: PATH:LINE, or an id.", rich_help_panel=_SHOWING),
     ] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search a collection, or all collections of a store, and show the passages that answer.
+    """Search a collection, or all collections of a store, and show the passages that answer the query.
 
-    The defaults of --mode and --rerank are the settings that "twinvec tune" chose for the collection, else hybrid and
-    none. Without --collection, each collection is searched with its own model; the exit code is 3 if some of them
-    cannot be searched.
+    The defaults of --mode and --rerank are the settings that "twinvec tune" chose for the collection; without them,
+    hybrid and none. Without --collection, each collection is searched with its own model; the exit code is 3 if some
+    collections cannot be searched.
 
     \b
     twinvec search "how do I renew a certificate" -c docs --rerank maxsim
@@ -108,9 +110,9 @@ def search_command(
     from twinvec_qdrant.cli.served.searching import passages_for_output
 
     if as_json and files:
-        raise typer.BadParameter("give --json or --files")
+        raise typer.BadParameter("give only one of --json and --files")
     if everything and offset:
-        raise typer.BadParameter("--all has no pages: leave --offset out")
+        raise typer.BadParameter("--all shows all pages: leave --offset out")
     asked = Asked(
         mode,
         rerank,
@@ -132,7 +134,7 @@ def search_command(
     for query in (each.query for each in answers if each.unknown):
         complain(
             f"twinvec: the query {query!r} consists mostly of words that the model does not know, so a hybrid search "
-            "goes by words alone, and hits by vectors mean little; search a collection whose model reads its language"
+            "uses words only, and vectors find little; search a collection whose model knows the query's language"
         )
     if as_json:
         _print_json(answers, failed)
@@ -152,7 +154,7 @@ def search_command(
 
 
 def _tell_named(place: CollectionPlace, answers: Sequence[Answer]) -> None:
-    """Say how to read the documents whose ids or file names were searched for, unless they are the best hits."""
+    """Print the command that shows a document named in a query, unless the document is the best hit."""
     from twinvec_qdrant.cli.results.hits import copyable
 
     given = {"-c": place.name, "--path": place.path, "--url": place.url}
@@ -160,12 +162,12 @@ def _tell_named(place: CollectionPlace, answers: Sequence[Answer]) -> None:
     for each in answers:
         for identity in each.named_elsewhere():
             name = copyable(identity)
-            shown = quote(identity) if name == identity else name  # a name with control characters is quoted already
-            complain(f"twinvec: the query names a document: twinvec show {shown}{options} prints it")
+            shown = quote(identity) if name == identity else name  # ``copyable`` quotes control characters
+            complain(f"twinvec: the query names a document; show it with: twinvec show {shown}{options}")
 
 
 def _hint(place: CollectionPlace, filter: Mapping[str, Any]) -> None:
-    """Say what may be wrong with a filter that found nothing in any collection that was searched."""
+    """Print hints about a filter that found nothing, unless it fits one of the searched collections."""
     from twinvec_qdrant.cli.collections import collection_info, store_entries
 
     names = [place.name] if place.name else [each["name"] for each in store_entries(place) if each["model"]]
@@ -181,7 +183,7 @@ def _hint(place: CollectionPlace, filter: Mapping[str, Any]) -> None:
 def _search(
     place: CollectionPlace, model: str | None, queries: Sequence[str], asked: Asked
 ) -> tuple[list[Answer], RootsOf, dict[str, str]]:
-    """Search the collection that the options name, or all of the store; also return roots, and why some failed."""
+    """Search the named collection, or all of the store; return answers, roots, and errors by collection."""
     from twinvec_qdrant.cli.served.searching import client_of, search_served
 
     if (client := client_of(place)) is not None:

@@ -1,4 +1,4 @@
-"""The sources that a command line names (folders, files, patterns, standard input) -> roots, and how they are read."""
+"""Turn the sources of a command line (folders, files, patterns, standard input) into roots with options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reading_options(
     text_column: Sequence[str] | None,
     title_column: str | None,
 ) -> dict[str, Any]:
-    """Return the fields of ``Root`` that the options state."""
+    """Return the fields of ``Root`` from the options."""
     return {
         "include": tuple(include or ()),
         "exclude": tuple(exclude or ()),
@@ -36,10 +36,10 @@ def reading_options(
 
 
 def roots_of(given: Sequence[str], options: dict[str, Any], *, allow_empty: bool = False) -> dict[str, Root]:
-    """Return the roots that the arguments name, by name; ``options`` are fields of all of them.
+    """Return the roots that the arguments ``given`` name, by name; ``options`` are fields of all roots.
 
-    Several files of one folder, as the shell writes them for ``*.md``, are one root: that folder, with these files.
-    Files of records, hidden files and links are always roots of their own.
+    Several files of one folder, such as the shell gives for ``*.md``, are one root: the folder, limited to these files.
+    Each file of records, hidden file and link is a root by itself.
 
     Raises:
         DocumentError: a folder or file does not exist, or no file matches a pattern (unless ``allow_empty``).
@@ -63,14 +63,14 @@ def roots_of(given: Sequence[str], options: dict[str, Any], *, allow_empty: bool
         if name in roots:
             raise ConfigurationError(
                 f"two of the sources are named {name!r}: {roots[name].path} and {root.path}; "
-                "ingest them one by one, and name one of them: --source NAME"
+                "ingest them by separate commands, and name one of them: --source NAME"
             )
         roots[name] = root
     return roots
 
 
 def complain_of_empty(roots: Iterable[Root]) -> None:
-    """Say which roots hold no documents, and what was looked for in them."""
+    """Print which roots have no documents, which files were looked for, and which were skipped."""
     for root in roots:
         place = Path(root.path)
         if not place.is_dir():
@@ -78,16 +78,16 @@ def complain_of_empty(roots: Iterable[Root]) -> None:
             continue
         wanted = f"files that match {', '.join(root.include)}" if root.include else "all files"
         left_out = ["hidden files", "lock files of Office", "caches", "virtual environments", "node_modules"]
-        left_out += ["what .gitignore names"] if root.gitignore else []
-        left_out += [f"what matches {', '.join(root.exclude)}"] if root.exclude else []
+        left_out += ["files in .gitignore"] if root.gitignore else []
+        left_out += [f"files that match {', '.join(root.exclude)}"] if root.exclude else []
         complain(
-            f"twinvec: no documents found in {printable(root.path)}: looked for {wanted}, and left out "
+            f"twinvec: no documents found in {printable(root.path)}; looked for {wanted}, and skipped "
             f"{', '.join(left_out)}"
         )
 
 
 def descriptions(given: Sequence[str] | None, root: Root) -> dict[str, str]:
-    """Return the descriptions that --describe gives, by path in the root; "" is the whole root."""
+    """Parse the values of --describe, by path in the root; "" is the whole root."""
     described: dict[str, str] = {}
     for each in given or ():
         place, sign, text = each.partition("=")
@@ -102,7 +102,7 @@ def descriptions(given: Sequence[str] | None, root: Root) -> dict[str, str]:
 
 
 def _is_plain(path: Path) -> bool:
-    """Return whether the path is a file that a walk of its folder finds, and that is one document."""
+    """Return whether the path is a file that is one document, and that a walk of its folder finds."""
     named = not path.name.startswith(".") and path.suffix.lower() not in RECORD_SUFFIXES
     return named and path.is_file() and not path.is_symlink()
 
@@ -115,14 +115,14 @@ def _root(text: str, options: dict[str, Any], allow_empty: bool) -> Root:
     if root.path != STANDARD_INPUT and not Path(root.path).exists():
         raise DocumentError(f"{escaped(printable(root.path))}: no such file or folder")
     if is_pattern and not allow_empty and root.is_empty():
-        raise DocumentError(f"no file matches {escaped(printable(text))}; --allow-empty takes it as an empty source")
+        raise DocumentError(f"no file matches {escaped(printable(text))}; --allow-empty permits an empty source")
     return root
 
 
 def _root_of_files(folder: Path, names: Sequence[str], options: dict[str, Any]) -> Root:
     if options["include"] or options["exclude"]:
         raise ConfigurationError(
-            f"--include and --exclude choose files of a folder, but {names[0]} and others are named one by one"
+            f"--include and --exclude choose files of a folder, and cannot be used with single files such as {names[0]}"
         )
     patterns = tuple("/" + re.sub(r"([\\*?[\]!# ])", r"\\\1", name) for name in names)
     return Root(str(folder), **{**options, "include": patterns, "exclude": (NOT_BELOW,), "gitignore": False})

@@ -39,7 +39,7 @@ def update_command(
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on, and take in changes of files as they come.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep running, and ingest changed files at once.")] = False,
     no_prune: Annotated[
         bool, typer.Option("--no-prune", help="Keep documents that their source no longer holds.")
     ] = False,
@@ -47,12 +47,11 @@ def update_command(
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ingest all sources of a collection again, as they were ingested before.
+    """Ingest all sources of a collection again, with the options of their last ingest.
 
-    Documents that a source no longer holds are deleted. A source that is gone, or holds nothing any more, keeps its
-    documents, and the exit code is 3, or 1 if that is so of all sources. With --watch, the store is open only while a
-    change is taken in; Ctrl-C ends the command. With --watch and --json, each update of a collection is an object on a
-    line of its own, printed at once.
+    Documents that a source no longer holds are deleted. If a source is missing or empty, its documents stay, and the
+    exit code is 3, or 1 if no source could be updated. With --watch, the store is open only while changes are ingested;
+    Ctrl-C ends the command. With --watch and --json, each update of a collection is printed at once, as JSON in a line.
 
     \b
     twinvec update --collection docs
@@ -79,7 +78,7 @@ def update_command(
 
 
 def _opened(place: CollectionPlace) -> Collection | ServedCollection:
-    """Open a collection; one of a store that a process serves is updated by that process."""
+    """Open a collection; if a process serves the store, return an object that talks to this process."""
     if (client := client_of(place)) is None:
         return open_from_options(place)
     from twinvec_qdrant.cli.served.ingesting import ServedCollection
@@ -117,23 +116,23 @@ def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bo
 def _show(name: str, report: UpdateReport, seconds: float | None = None) -> None:
     time_taken = "" if seconds is None else f" ({seconds:,.1f} s)"
     if not (report.roots or report.placeless or report.missing):
-        complain(f"{name}: knows no source, so that nothing is updated: twinvec ingest SOURCE --collection {name}")
+        complain(f"{name}: no source is recorded, so nothing is updated; run twinvec ingest SOURCE --collection {name}")
         return
     sources = ", ".join(report.roots) or "no source"
     tell(f"{name}: {report}, from {sources}{time_taken}")
     if report.placeless:
-        tell(f"not updated, since their place is unknown or elsewhere: {', '.join(report.placeless)}")
+        tell(f"not updated, because they have no folder or file on this machine: {', '.join(report.placeless)}")
     for source, reason in report.missing:
         complain(f"not updated: {source}: {reason}")
         if source in report.unexpected:
             continue
         options = f"-c {quote(name)} --source {quote(source)}"
-        complain(f"if it has moved: twinvec ingest NEWPLACE {options}; to remove it: twinvec delete {options}")
+        complain(f"if it has moved, run twinvec ingest NEWPATH {options}; to remove it, run twinvec delete {options}")
     show_not_ingested(report)
 
 
 def _end(reports: Mapping[str, Any]) -> None:
-    """End with 3 if some sources or documents failed, and with 1 if all did."""
+    """Exit with code 3 if some sources or documents failed, and with 1 if all failed."""
     done = any(each.new + each.updated + each.unchanged + each.deleted for each in reports.values())
     if any(each.failed or each.missing for each in reports.values()):
         raise typer.Exit(SOME_FAILED if done else 1)

@@ -1,1 +1,1 @@
-"""What the adapters of LangChain and LlamaIndex need of collections: whole documents, filters, arguments, checks."""
+"""Code shared by the adapters of LangChain and LlamaIndex: whole documents, filters, arguments, checks of vectors."""

@@ -1,7 +1,7 @@
-"""Filters as applications of LangChain and LlamaIndex write them, in the language of ``twinvec.retrieval.filters``.
+"""Translates filters of LangChain and LlamaIndex applications into the language of ``twinvec.retrieval.filters``.
 
-A filter is a mapping in that language or a ``qdrant_client.models.Filter``. Its keys may begin with ``metadata.``, as
-those of Qdrant's own stores do. There, ``id`` is a key of the metadata, which is ``.id`` here.
+A filter is a mapping in this language or a ``qdrant_client.models.Filter``. Its keys may begin with ``metadata.``, as
+in the frameworks' own Qdrant stores. ``metadata.id`` becomes ``.id``, because ``id`` is the document's own id here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_CHOICES = 100
 def understood_filter(filter: object) -> Filter | None:
     """Return the filter in the language of ``twinvec.retrieval.filters``.
 
-    Raise FilterError for an object that is no filter, or a condition that has no counterpart.
+    Raise FilterError for an object that is not a filter, or for a condition that this language lacks.
     """
     if filter is None:
         return None
@@ -41,19 +41,19 @@ def understood_filter(filter: object) -> Filter | None:
 
 
 def metadata_key(key: Any) -> Any:
-    """Return the key without ``metadata.``; a key that would then mean the document's own id begins with a dot."""
+    """Return the key without ``metadata.``; ``metadata.id`` becomes ``.id``, as ``id`` is the document's own id."""
     if not isinstance(key, str) or not key.startswith(_PREFIX) or key == _PREFIX:
         return key
     return payload_key(key.removeprefix(_PREFIX))
 
 
 def payload_key(key: str) -> str:
-    """Return the filter's name of a metadata key."""
+    """Return the key by which a filter names a metadata key: ``.id`` for ``id``, else the key itself."""
     return ".id" if key == "id" else key
 
 
 def all_of(parts: Iterable[Filter]) -> Filter:
-    """Return the filter that requires all parts; an empty one requires nothing."""
+    """Return a filter that requires all parts; an empty part requires nothing."""
     needed = [part for part in parts if part]
     return {"$and": needed} if len(needed) > 1 else needed[0] if needed else {}
 
@@ -86,7 +86,10 @@ def _at_least(count: int, parts: list[Filter]) -> Filter:
     if count > len(parts):
         return NOTHING
     if comb(len(parts), count) > _MOST_CHOICES:
-        raise FilterError(f"min_should: {count} of {len(parts)} conditions are too many choices; write fewer")
+        raise FilterError(
+            f"min_should: {count} of {len(parts)} conditions have more than {_MOST_CHOICES} combinations; "
+            "use fewer conditions"
+        )
     return _any([all_of(chosen) for chosen in combinations(parts, count)])
 
 
@@ -121,14 +124,14 @@ def _field(condition: Any) -> Filter:
     if condition.is_null is not None:
         parts.append({key: {"null": condition.is_null}})
     if not parts:
-        raise FilterError(f"filter {key!r}: a FieldCondition without a condition")
+        raise FilterError(f"filter {key!r}: the FieldCondition has no condition; give it a match or a range")
     return all_of(parts)
 
 
 def _match(key: str, match: Any) -> Filter:
     kind = type(match).__name__
     if kind not in _MATCHES:
-        raise FilterError(f"filter {key!r}: a {kind} has no counterpart in twinvec's filters")
+        raise FilterError(f"filter {key!r}: a {kind} has no counterpart in twinvec's filters: leave it out")
     return _MATCHES[kind](key, match)
 
 
@@ -159,7 +162,7 @@ _MATCHES: dict[str, Callable[[str, Any], Filter]] = {
 
 
 def _any(parts: list[Filter]) -> Filter:
-    if not all(parts):  # a part without conditions holds always
+    if not all(parts):  # a part without conditions is always true
         return {}
     return {"$or": parts} if len(parts) > 1 else parts[0]
 
@@ -175,8 +178,8 @@ def _listed(conditions: Any) -> list[Any]:
 
 
 def _key(path: str) -> str:
-    """Return a path of Qdrant's as a key: without ``metadata.`` and the quotes around its parts."""
+    """Return the key for a payload path of Qdrant: the path without ``metadata.`` and the quotes around its parts."""
     parts = path.removeprefix(_PREFIX).split(".")
     if any('"' in part and (part[0] != '"' or part.rstrip("[]")[-1:] != '"') for part in parts):
-        raise FilterError(f"filter {path!r}: a part of a key with a dot has no counterpart in twinvec's filters")
+        raise FilterError(f"filter {path!r}: twinvec's filters cannot name a key that contains a dot: leave it out")
     return payload_key(".".join(part.replace('"', "") for part in parts))

@@ -1,7 +1,7 @@
-"""The arguments of LangChain's and LlamaIndex's ``QdrantVectorStore``, for stores that take their place.
+"""Translates arguments of LangChain's and LlamaIndex's ``QdrantVectorStore`` for twinvec's stores, which replace them.
 
-An argument that twinvec has too is renamed. One that decides nothing here is dropped. Any other is refused by an error
-that names what to give instead, because ignoring it would change the answers silently.
+An argument with an equivalent in twinvec is renamed. An argument without effect in twinvec is dropped. Any other
+argument raises an error that names the replacement, because ignoring it would silently change the answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LAYOUT = "a collection has one layout, so leave it out"
 _BM25 = "BM25 is built in (mode='hybrid', or a hybrid query), so leave it out"
 _FUSION = "vectors and words are fused adaptively; leave it out, or weigh them (weights, or alpha in LlamaIndex)"
 _TENANTS = "tenants share a collection by tenant_key=..., so leave it out"
-_CLIENT = "give client=QdrantClient(...) made with it"
+_CLIENT = "give it to QdrantClient, and the store client=QdrantClient(...)"
 _CHECKS = "the check that a collection belongs to its model cannot be left out"
 
 _REFUSED = {
@@ -37,7 +37,7 @@ _REFUSED = {
     _CLIENT: "client_kwargs auth_token_provider grpc_options force_disable_check_same_thread check_compatibility "
     "cloud_inference local_inference_batch_size limits pool_size",
 }
-"""What to do instead -> arguments; None, an empty mapping and an empty list mean that an argument is not given."""
+"""Advice for the error -> arguments; None, an empty mapping and an empty list count as not given."""
 
 _INSTEAD = {name: reason for reason, names in _REFUSED.items() for name in names.split()}
 
@@ -53,18 +53,18 @@ _FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "validate_embeddings": ((True,), _CHECKS),
     "validate_collection_config": ((True,), _CHECKS),
     "index_doc_id": ((True,), "give payload_indexes={'doc_id': False}"),
-    "with_payload": ((True,), "documents come whole"),
-    "with_vectors": ((False,), "vectors stay in the store: Collection.encoder gives them again"),
+    "with_payload": ((True,), "documents are always returned whole"),
+    "with_vectors": ((False,), "vectors are not returned; Collection.encoder computes them again"),
 }
-"""Argument -> the values that are taken, and why no other is."""
+"""Argument -> the accepted values, and the reason why other values are refused."""
 
 _IDLE = ("batch_size", "parallel", "max_retries", "wait")
-"""Arguments that decide nothing: requests are cut and repeated by their size and the server's answers, and a write is
-always waited for."""
+"""Arguments without effect: twinvec chooses the size of requests, retries them by itself, and always waits for
+writes."""
 
 
 def refuse_foreign(arguments: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for an argument that would change something, or that is not known."""
+    """Raise ConfigurationError for an argument that is unknown, or that has an effect which twinvec does not offer."""
     unknown = {}
     for name, value in arguments.items():
         if value is None or name in _IDLE:
@@ -83,7 +83,7 @@ def refuse_foreign(arguments: Mapping[str, Any]) -> None:
 
 
 def joined_options(ours: Mapping[str, Any], foreign: Mapping[str, Any]) -> dict[str, Any]:
-    """Return our arguments of ``open_whole_documents``, completed by arguments of ``QdrantVectorStore``.
+    """Return ``ours``, the arguments of ``open_whole_documents``, with translated arguments of ``QdrantVectorStore``.
 
     Raise ConfigurationError if a setting is given under both names, or if ``refuse_foreign`` refuses an argument.
     """
@@ -102,22 +102,27 @@ def joined_options(ours: Mapping[str, Any], foreign: Mapping[str, Any]) -> dict[
     names = {"shard_number": "shards", "replication_factor": "", "write_consistency_factor": ""}
     if cluster := {ours_ or name: left.pop(name) for name, ours_ in names.items() if name in left}:
         if ours["cluster"] is not None:
-            raise ConfigurationError("cluster is given twice, once by names of QdrantVectorStore")
+            raise ConfigurationError(
+                "cluster is given twice: give cluster=ClusterSettings(...) only, without shard_number, "
+                "replication_factor and write_consistency_factor"
+            )
         options["cluster"] = ClusterSettings(**cluster)
     refuse_foreign(left)
     return {**ours, **options}
 
 
 def payload_index_types(indexes: Any) -> Any:
-    """Return LlamaIndex's list of payload indexes as a mapping of types; anything else as it is."""
+    """Return LlamaIndex's list of payload indexes as a mapping from key to type; return any other value unchanged."""
     if not isinstance(indexes, (list, tuple)):
         return indexes
     types = {}
     for each in indexes:
         if not isinstance(each, Mapping) or each.keys() != {"field_name", "field_schema"}:
-            raise ConfigurationError(f"payload_indexes: expected field_name and field_schema, got {each!r}")
+            raise ConfigurationError(
+                f"payload_indexes: expected mappings with field_name and field_schema, got {each!r}"
+            )
         schema = each["field_schema"]
-        kind = getattr(schema, "type", schema)  # the parameters of an index have a type
+        kind = getattr(schema, "type", schema)  # ``field_schema`` is a type, or parameters with a type
         types[str(each["field_name"]).removeprefix("metadata.")] = str(getattr(kind, "value", kind))
     return types
 
@@ -125,7 +130,7 @@ def payload_index_types(indexes: Any) -> Any:
 def exact_search(search_params: Any) -> bool:
     """Return whether ``models.SearchParams``, or a mapping with its fields, ask for an exact search.
 
-    Raise ConfigurationError for any other of its fields.
+    Raise ConfigurationError if another field is set.
     """
     if search_params is None:
         return False
@@ -133,19 +138,19 @@ def exact_search(search_params: Any) -> bool:
     given = {name: value for name, value in fields.items() if value is not None and value is not False}
     if others := given.keys() - {"exact"}:
         raise ConfigurationError(
-            f"search_params: {', '.join(sorted(others))} not supported: give the store index=IndexSettings(ef=..., "
-            "quantization=..., oversampling=...)"
+            f"search_params: only exact is supported, got {', '.join(sorted(others))}; give the store "
+            "index=IndexSettings(ef=..., quantization=..., oversampling=...)"
         )
     return bool(given.get("exact"))
 
 
 def _address(left: dict[str, Any], url: str | None, api_key: str | None) -> str | None:
-    """Take the arguments that name a server out of ``left``; return its address, or None for one in memory."""
+    """Remove the arguments that name a server from ``left``; return the address, or None for a store in memory."""
     location, host, port, prefix, https = (
         left.pop(name, None) for name in ("location", "host", "port", "prefix", "https")
     )
     if sum(each is not None for each in (location, host, url)) > 1:
-        raise ConfigurationError("give one of location, host and url")
+        raise ConfigurationError("more than one of location, host and url is given: give only one")
     if host is not None:
         secure = https if https is not None else api_key is not None
         return _url(f"{'https' if secure else 'http'}://{host}", port or 6333, prefix)
@@ -155,7 +160,7 @@ def _address(left: dict[str, Any], url: str | None, api_key: str | None) -> str 
 
 
 def _url(address: str, port: int | None, prefix: str | None) -> str:
-    """Return the address with the port and the prefix that come apart from it."""
+    """Return the address with ``port`` and ``prefix`` added."""
     if "://" not in address:
         address = f"http://{address}"
     parts = urlsplit(address)
@@ -167,22 +172,22 @@ def _url(address: str, port: int | None, prefix: str | None) -> str:
 
 
 def text_id(key: Any) -> Any:
-    """Return a whole number as the text under which a document is stored; anything else as it is."""
+    """Return an integer id as a string, since ids are stored as strings; return any other value unchanged."""
     return str(key) if isinstance(key, int) and not isinstance(key, bool) else key
 
 
 def text_ids(keys: Iterable[Any]) -> list[Any]:
-    """Return ids, of which some may be whole numbers, as texts; raise TextError for what is no list."""
+    """Return a list of ids, with integers as strings; raise TextError if ``keys`` is not a list."""
     if not is_list(keys):
         raise TextError(f"expected a list of ids, got {type(keys).__name__}")
     return [text_id(key) for key in keys]
 
 
 def takes_foreign(kind: type, expected: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let the constructor of a store take any further arguments by name, which it gets as the mapping ``qdrant``.
+    """Decorate a store's constructor to accept any keyword argument; it gets unknown ones as the mapping ``qdrant``.
 
-    Its first two arguments are a model of this ``kind``, which errors call ``expected``, and the collection's name.
-    Arguments in the order of ``QdrantVectorStore`` are refused by an error that shows ours.
+    Its first two arguments are a model of the type ``kind``, which errors call ``expected``, and the collection's name.
+    Arguments in the order of ``QdrantVectorStore`` raise an error that shows the right order.
     """
 
     def decorated(init: Callable[..., None]) -> Callable[..., None]:

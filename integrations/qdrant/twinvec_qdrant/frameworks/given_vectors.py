@@ -1,7 +1,7 @@
-"""Checks that vectors from elsewhere belong to the collection's model, for callers that do not name it.
+"""Checks that vectors from a framework belong to the collection's model.
 
-The vectors of our embedding classes in this process are known (``twinvec.adapters.origins``). Any other vector is
-compared with the one that the collection's model gives for the text.
+Vectors that twinvec's embedding classes computed in this process are recognised (``twinvec.adapters.origins``). Any
+other vector is compared with the vector that the collection's model computes for the text.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ _REMEDY = "use one embedding model for the index and the store"
 
 
 def vector_space(collection: Collection, vector: Vector) -> str | None:
-    """Return the space of a vector if it is known, for ``Collection.search_vector``, which compares it.
+    """Return the space of a vector, or None if it is unknown; ``Collection.search_vector`` checks the space.
 
-    Nothing is known in a collection of a foreign encoder: one of ours may lie behind it, under another space.
+    In a collection with a third party's encoder, the result is None: the encoder may wrap a twinvec encoder under
+    another space.
     """
     origin = origin_of(vector)
     return None if origin is None or isinstance(collection.encoder, (ExternalEncoder, RecordedSpace)) else origin
 
 
 def query_space(collection: Collection, text: str, vector: Vector) -> str | None:
-    """Return the space of a query's vector for ``Collection.search_vector``; None for an unknown vector without a text.
+    """Return the space of a query's vector; None if the space is unknown and the query has no text.
 
-    Raise ``SpaceMismatchError`` if the space is not known, and the vector is not that of the text.
+    Raise ``SpaceMismatchError`` if the space is unknown, and the model computes another vector for the text.
     """
     origin = vector_space(collection, vector)
     if origin is None and text.strip():
@@ -48,9 +49,9 @@ def query_space(collection: Collection, text: str, vector: Vector) -> str | None
 
 
 def check_vectors(collection: Collection, documents: Sequence[Document], vectors: Mapping[str, Vector]) -> None:
-    """Check the given vectors, which are named by the ids of their documents.
+    """Check the vectors that are given for documents; ``vectors`` maps document ids to vectors.
 
-    Raise ``SpaceMismatchError`` for a vector of another model, ``BadVectorError`` for one that is zero or not finite.
+    Raise ``SpaceMismatchError`` for a vector of another model, ``BadVectorError`` for a zero or non-finite vector.
     """
     encoder = collection.encoder
     unknown = []
@@ -81,6 +82,6 @@ def _compare(
     for name, cosine in zip(names, cosines, strict=True):
         if cosine < SAME_VECTOR_COSINE:
             raise SpaceMismatchError(
-                f"{name}: its vector is not what the collection's model {encoder.name!r} gives for its text (cosine "
-                f"{cosine:.3f}): {_REMEDY}"
+                f"{name}: its vector differs from the vector that the collection's model {encoder.name!r} computes for "
+                f"the text (cosine {cosine:.3f}): {_REMEDY}"
             )

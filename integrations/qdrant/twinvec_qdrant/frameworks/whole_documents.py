@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, DocumentError, StoreBusyError, StoreError
 from twinvec.retrieval.base import Hit, SpaceEncoder
@@ -17,10 +17,8 @@ from twinvec_qdrant.frameworks.given_vectors import check_vectors
 from twinvec_qdrant.ingest.document_gate import DocumentGate
 from twinvec_qdrant.ingest.reading.results import Failure, printable
 from twinvec_qdrant.list_and_drop import drop_collection
+from twinvec_qdrant.opening_store import QdrantClient
 from twinvec_qdrant.report import IngestReport
-
-if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
 
 
 def open_whole_documents(
@@ -37,17 +35,17 @@ def open_whole_documents(
 ) -> Collection:
     """Open or create a collection that keeps documents whole; default: in memory.
 
-    ``collection`` is one that is open already. ``recreate`` removes the stored collection first. Other arguments,
-    ``options`` too, and errors are as for ``Collection.open``.
+    ``collection`` is an open collection to use instead. ``recreate`` removes the stored collection first. The other
+    arguments, ``options`` included, and the errors are those of ``Collection.open``.
 
     Raises:
         ConfigurationError: the arguments contradict one another, or the collection cuts documents into chunks.
     """
     if collection is None:
         if path is None and url is None and client is None:
-            from qdrant_client import QdrantClient
+            from qdrant_client import QdrantClient as Client
 
-            client = QdrantClient(":memory:")
+            client = Client(":memory:")
         place: dict[str, Any] = {"url": url, "client": client, "api_key": api_key}
         if recreate:
             kept = {key: options[key] for key in ("wait_seconds", "grpc", "grpc_port") if key in options}
@@ -55,9 +53,9 @@ def open_whole_documents(
                 drop_collection(name, path, **place, **kept)
         return Collection.open(name, path, **place, encoder=encoder, chunking=False, **options)
     if path is not None or url is not None or client is not None:
-        raise ConfigurationError("an open collection has its place: leave out path, url and client")
+        raise ConfigurationError("an open collection is given: leave out path, url and client")
     if recreate:
-        raise ConfigurationError("an open collection cannot be created again: leave force_recreate out")
+        raise ConfigurationError("an open collection is given, which cannot be created again: leave out force_recreate")
     if collection.info()["chunking"]["enabled"]:
         raise ConfigurationError(
             f"{collection!r} cuts documents into chunks, but a vector store needs whole documents: search it with the "
@@ -75,16 +73,18 @@ def ingest_all(
     check: bool = True,
     unknown_ids: Set[str] = frozenset(),
 ) -> None:
-    """Ingest documents, and raise an error if any are refused; arguments as for ``Collection.ingest``.
+    """Ingest documents, and raise an error if any document is refused.
 
     Args:
-        documents: The documents by their place in what the caller gave ("text 3"), and a ``Failure`` for each one that
-            cannot be kept.
-        what: The documents in words, for the error ("3 texts").
+        collection: The open collection.
+        documents: Each document under the name that errors give it, such as "text 3"; a ``Failure`` stands for a
+            document that cannot be stored.
+        what: Number and kind of the documents for the error, such as "3 texts".
+        vectors: Vectors of documents, by document id.
         check: Whether to check that every vector is of the collection's model (``given_vectors``).
         unknown_ids: Random ids that the caller does not know. If a document is refused, or the encoder or the store
-            fails, none of these is stored: a second call would store their documents again under other ids. If the
-            store does not remove them either, a note of the error names them.
+            fails, the documents with these ids are removed again: a second call would store them under other ids. If
+            they cannot be removed, a note of the error names the ids.
 
     Raises:
         SpaceMismatchError: a vector is of another model; nothing was written.
@@ -101,19 +101,19 @@ def ingest_all(
     report = IngestReport()
     try:
         collection.ingest(given, vectors=vectors, allow_all_failed=True, report=report)
-    except Exception as error:  # perhaps after documents were committed
+    except Exception as error:  # some documents may be committed already
         if not isinstance(error, StoreBusyError) or report.new:
             _remove_after(error, collection, unknown_ids)
         raise
     if report.failures:
-        others = "none without an id is stored" if unknown_ids else "the others are stored"
+        others = "no document without an id is stored" if unknown_ids else "the others are stored"
         refusal = _refusal(report, documents, what, unknown_ids, others if report.failed < len(given) else "")
         _remove_after(refusal, collection, unknown_ids)
         raise refusal
 
 
 def _foreseen(collection: Collection, given: Sequence[Document | Failure]) -> IngestReport:
-    """Return a report of the documents that an ingest would refuse as they are; none is prepared or stored."""
+    """Return a report with the documents that the input gate of an ingest would refuse; nothing is stored."""
     report = IngestReport()
     gate = DocumentGate({}, collection.info()["tenant_key"], report.fail, lambda: None, report.count_empty)
     for _ in gate.groups(given):
@@ -127,22 +127,23 @@ def _remove(collection: Collection, ids: Set[str]) -> None:
 
 
 def _remove_after(error: Exception, collection: Collection, ids: Set[str]) -> None:
-    """Remove documents after an error, which is noted to have left them if the store fails again."""
+    """Remove documents after an error; if the store fails again, add a note with their ids to the error."""
     try:
         _remove(collection, ids)
     except StoreError as failure:
         named = ", ".join(sorted(ids))
         error.add_note(
-            f"documents may be stored under the ids that were made for them, which could not be removed ({failure}); "
-            f"delete these before you add the documents again: {named}"
+            f"documents may be stored under generated ids and could not be removed ({failure}); delete these ids "
+            f"before you add the documents again: {named}"
         )
 
 
 def _refusal(
     report: IngestReport, documents: Mapping[str, Document | Failure], what: str, unknown_ids: Set[str], others: str
 ) -> DocumentError:
-    """Return the error that names the first refused documents by their places, and by the ids that the caller knows."""
-    names = {f"document {index}": place for index, place in enumerate(documents)}  # how an ingest names one without id
+    """Return the error that lists the first five refused documents, with the ids that the caller knows."""
+    # an ingest calls a document without an id "document 3", counted from 0
+    names = {f"document {index}": place for index, place in enumerate(documents)}
     for place, each in documents.items():
         key = each.source if isinstance(each, Failure) else each.id
         if isinstance(key, str):
@@ -158,14 +159,14 @@ def _refusal(
 def filtered(collection: Collection, filter: Filter | None, limit: int, offset: int = 0) -> list[Hit]:
     """Return documents that satisfy a filter, in the order of their ids, as hits with score and relevance 0.
 
-    They answer a query that is blank and has a filter, as language models write it ("all pages of the team hr"). A
-    filter without a condition finds nothing. The caller has checked that the filter names a tenant where it must.
+    They answer a blank query with a filter, as language models write it ("all pages of the team hr"). A filter without
+    a condition finds nothing. The caller has checked that the filter names a tenant if the collection has many.
     """
     keys = sorted(collection.find(filter))[offset : offset + limit] if filter else []
     return [Hit(document.id, document.text, 0.0, relevance=0.0) for document in collection.get(keys)]
 
 
 def with_documents(collection: Collection, hits: Sequence[Hit]) -> list[tuple[Document, Hit]]:
-    """Return each hit with its document as it was stored; a hit's payload also has fields of the collection."""
+    """Return each hit with its stored document, whose payload has only the user's fields."""
     stored = {document.id: document for document in collection.get([hit.id for hit in hits])}
     return [(stored[hit.id], hit) for hit in hits if hit.id in stored]

@@ -1,6 +1,6 @@
-"""Vectors of the chunks to be written: kept from the committed version, given by the caller, or encoded.
+"""Vectors of the chunks to be written: reused from the committed version, given by the caller, or encoded.
 
-The vectors that a killed ingest wrote without a commit count as kept, too.
+Vectors that a killed ingest wrote and did not commit are reused, too.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from twinvec_qdrant.stores.points import States
 
 
 class ChunkVectors:
-    """Finds the vectors of chunks; ``given`` holds those of whole documents, by id."""
+    """Finds the vectors of chunks; ``given`` holds the caller's vectors of whole documents, by document id."""
 
     def __init__(
         self, backend: Backend, encoder: SpaceEncoder, model: Generation, given: Mapping[str, FloatArray]
     ) -> None:
-        self.left: Collection[str] = ()  # the sources of which a killed writer may have left chunks
+        self.left: Collection[str] = ()  # ids of documents that may have chunks of a killed writer
         self._backend = backend
         self._encoder = encoder
         self._vector = model.vector
@@ -41,14 +41,14 @@ class ChunkVectors:
         return known
 
     def given_to(self, planned: PlannedDocument, chunks: Mapping[str, WeighedText]) -> Mapping[str, WeighedText]:
-        """Return what is known of chunks by key, with the document's own vector if the caller gives it one."""
+        """Return ``chunks``; if the caller gave a vector for the document, return its chunks with this vector."""
         vector_D = self._given.get(planned.document.id)
         if vector_D is None:
             return chunks
         return {key: chunks[key]._replace(vectors=TextVectors(vector_D)) for key in planned.keys if key in chunks}
 
     def encoded(self, chunks: Sequence[Chunk], on_texts: Callable[[int], None]) -> list[TextVectors]:
-        """Encode chunks without reading the store; raise ``BadVectorError`` or ``InputError`` on a bad text.
+        """Encode chunks without reading the store; raise ``BadVectorError`` or ``InputError`` for a bad text.
 
         ``on_texts`` is called with the number of texts that have just been encoded.
         """

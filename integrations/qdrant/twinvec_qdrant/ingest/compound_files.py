@@ -1,7 +1,7 @@
-"""Checks of compound files (MS-CFB), the format of .xls and .msg: damaged ones can make a library read without end.
+"""Checks of compound files (MS-CFB), the format of .xls and .msg: a damaged file can make a library read for ever.
 
 The sectors of a compound file are chained, and a damaged chain may be a circle. xlrd and olefile notice most circles.
-This module looks for the others, and for stated sizes that would make the libraries fill the memory.
+This module finds the other circles, and wrong sizes that would make the libraries fill the memory.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any
 from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 
-_SECTOR = 512  # bytes: the smallest sector
-_PLACES = _SECTOR // 4  # of sectors in a sector of the allocation table
-_IN_HEADER = 109  # places of sectors of the allocation table that the header has room for
-_COUNTS = struct.Struct("<44x I 16x I 4x I")  # in the header: sectors of the three allocation tables
-_USER_STREAM, _ROOT = 2, 5  # types of entries of the directory
+_SECTOR = 512  # bytes of the smallest sector
+_PLACES = _SECTOR // 4  # numbers of sectors in one sector of the allocation table
+_IN_HEADER = 109  # sectors of the allocation table that the header can list
+_COUNTS = struct.Struct("<44x I 16x I 4x I")  # in the header: the sizes of the three allocation tables, in sectors
+_USER_STREAM, _ROOT = 2, 5  # types of directory entries
 
-_WORKBOOKS = ("Workbook", "Book")  # names of the stream: of Excel 97 and later, and of Excel 5
-_LINK = re.compile(  # the beginning of a record of MS-XLS: its number (440), its length, a range of cells, and a mark
+_WORKBOOKS = ("Workbook", "Book")  # names of the stream in Excel 97 and later, and in Excel 5
+_LINK = re.compile(  # start of a hyperlink's record (MS-XLS): its type (440), its length, a range of cells, a class id
     rb"\xb8\x01(?=.{10}\xd0\xc9\xea\x79\xf9\xba\xce\x11\x8c\x82\x00\xaa\x00\x4b\xa9\x0b)", re.DOTALL
 )
-_NO_RECORD = b"\xff\x7f"  # a number that no record has
+_NO_RECORD = b"\xff\x7f"  # a type that no record has
 
 
 def workbook_stream(data: bytes) -> bytes:
-    """Return the records of a workbook (.xls), without hyperlinks: xlrd writes down each cell of a link, up to 2**32.
+    """Return the records of a workbook (.xls), without hyperlinks: xlrd lists each cell of a link, up to 2**32 cells.
 
     Raises:
         DocumentError: the file is damaged, or holds no workbook.
         MissingExtraError: xlrd is missing.
-        Exception: of xlrd, if the file is damaged.
+        Exception: xlrd finds that the file is damaged.
     """
     compdoc = import_extra("xlrd.compdoc", "documents", "reading .xls files", "twinvec-qdrant")
     file = compdoc.CompDoc(data, logfile=StringIO())
@@ -46,7 +46,7 @@ def workbook_stream(data: bytes) -> bytes:
 
 
 def _check_small_stream(file: Any, name: str) -> None:
-    """Refuse a stream of small sectors that are chained in a circle: xlrd has no end then."""
+    """Refuse a stream whose small sectors are chained in a circle, which xlrd would read for ever."""
     for entry in file.dirlist:
         if entry.name.lower() != name.lower() or entry.tot_size >= file.min_size_std_stream:
             continue
@@ -54,7 +54,7 @@ def _check_small_stream(file: Any, name: str) -> None:
         while 0 <= sector < len(file.SSAT):
             sector, passed = file.SSAT[sector], passed + 1
             if passed > len(file.SSAT):
-                raise DocumentError("damaged: its sectors are chained in a circle; get the file again")
+                raise DocumentError("damaged file: its sectors are chained in a circle; get the file again")
 
 
 def check_message(data: bytes) -> None:
@@ -62,7 +62,7 @@ def check_message(data: bytes) -> None:
 
     Raises:
         MissingExtraError: olefile is missing.
-        Exception: of olefile, if the file is damaged.
+        Exception: olefile finds that the file is damaged.
     """
     package = import_extra("olefile", "documents", "reading .msg files", "twinvec-qdrant")
     if len(data) < _COUNTS.size:
@@ -78,4 +78,4 @@ def check_message(data: bytes) -> None:
 
 
 def _too_large() -> DocumentError:
-    return DocumentError("damaged: it is smaller than it says; get the file again")
+    return DocumentError("damaged file: it states sizes that exceed its own; get the file again")

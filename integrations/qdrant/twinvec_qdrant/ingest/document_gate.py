@@ -1,4 +1,4 @@
-"""The gate of an ingest: whatever callers give -> checked documents with distinct ids; broken ones become failures."""
+"""The input gate of an ingest: checks documents of all accepted forms, and reports invalid and repeated documents."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _OVERHEAD = 64  # what a document costs besides its text, in characters
 class DocumentGate:
     """Checks the documents of one ingest, which are read once.
 
-    Every payload needs ``tenant_key`` in a collection of many tenants. ``fail`` gets the source and the reason of each
-    broken document, and ``empty`` those of each document without text, which counts as absent; ``repeat`` is called for
-    each document that came before in the same version. ``ways`` returns the settings that hold for one document.
+    If ``tenant_key`` is not None, every payload needs this key. ``fail`` is called with the id and the reason for each
+    invalid document, and ``empty`` for each document without text, which counts as absent. ``repeat`` is called for
+    each document that came before in the same version. ``ways`` returns the settings for cutting one document.
 
     Attributes:
-        seen: The version of every document so far by id: the hash of all that decides its chunks; "" if it is broken.
+        seen: Id -> version of each document so far, the hash of all that decides its chunks; "" if it is invalid.
         tenants: The tenants that the documents name.
-        hidden: How many failures may hide documents, by what the ids of these begin with.
-        unnamed: The ids of the texts that came without one.
-        work: What has been read for each document, by id, with what was read for the broken ones before it; whoever has
-            dealt with a document takes its work away. The unit is that of ``total_work``.
+        hidden: Prefix of ids -> number of failures that may hide documents with such ids.
+        unnamed: The ids that were made for texts without an id.
+        work: Id -> amount that was read for a document and for the invalid documents before it, in the unit of
+            ``total_work``. Whoever has handled a document removes its entry.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class DocumentGate:
         self._empty = empty
 
     def groups(self, documents: Iterable[object], membership: Membership = FIRST_ROOT) -> Iterator[list[Document]]:
-        """Check documents and group them by a few hundred, with ids as ``membership`` says.
+        """Check documents and yield them in groups of a few hundred; ``membership`` gives their ids a prefix.
 
-        Raise ``DocumentError`` if they are not an iterable.
+        Raise ``DocumentError`` if ``documents`` is not an iterable.
         """
         self._membership = membership
         return self._groups(check_documents(documents))
@@ -89,13 +89,13 @@ class DocumentGate:
             yield group
 
     def _checked(self, value: object, position: int) -> Document | None:
-        """Return the document with its payload as plain JSON; None if it is broken."""
+        """Return the document with its payload as plain JSON; None if it is invalid."""
         if isinstance(value, Empty):
             self._empty(self._membership.prefix + value.source, value.reason)
             return None
         if isinstance(value, Failure):
             prefix = self._membership.prefix
-            is_whole = value.hides and not value.below  # of a source that is one file, and often has its name
+            is_whole = value.hides and not value.below  # the whole source is one file
             is_named = is_whole and f"{value.source}{SEPARATOR}".startswith(prefix)
             name = value.source if is_named else prefix + value.source
             self._refuse(name, value.reason, prefix + value.below if value.hides else None)
@@ -109,7 +109,7 @@ class DocumentGate:
         except InputError as error:
             claimed = _claimed_id(value)
             name = f"document {position}" if claimed is None else self._membership.prefix + printable(claimed)
-            reason = str(error).removeprefix(f"document {position}: ")  # a stream may count otherwise than its caller
+            reason = str(error).removeprefix(f"document {position}: ")  # the caller may number documents differently
             self._refuse(name, reason, self._membership.prefix if claimed is None else None)
             return None
         if isinstance(value, str):
@@ -117,7 +117,7 @@ class DocumentGate:
         return replace(document, id=source, payload=payload)
 
     def _refuse(self, source: str, reason: str, below: str | None) -> None:
-        """Report a failure; it may hide documents whose ids begin with ``below``, or none."""
+        """Report a failure; it may hide documents whose ids begin with ``below``, or no documents if that is None."""
         self.seen.setdefault(source, "")
         if below is not None:
             self.hidden[below] += 1
@@ -133,25 +133,25 @@ class DocumentGate:
         elif earlier == version:
             self._repeat()
         else:
-            self._fail(document.id, "an earlier document has the same id; that one was kept")
+            self._fail(document.id, "an earlier document has the same id; the earlier document was kept")
         return not earlier
 
 
 def document_version(document: Document, settings: str) -> str:
-    """Return the hash of all that decides the chunks of a checked document; ``settings`` are canonical JSON."""
+    """Return the hash of everything that decides a checked document's chunks; ``settings`` are canonical JSON."""
     payload = canonical(document.payload)
     return digest(document.text, document.title, payload, settings, *hidden_parts(document.hidden))
 
 
 def total_work(documents: object) -> int | None:
-    """Return how much there is to read: bytes of files, or characters of texts; None if that is unknown."""
+    """Return the amount to read: bytes of files, or characters of texts; None if it is unknown."""
     if isinstance(documents, Reading):
         return documents.size or None
     return sum(map(_size, documents)) if isinstance(documents, Collection) else None
 
 
 def _size(value: object) -> int:
-    """Return the characters of a document's text in any form that has one, and some for the document itself."""
+    """Return the length of a document's text plus a constant, for every form in which documents are given."""
     if isinstance(value, Mapping):
         text = value.get("text")
     elif isinstance(value, tuple):
@@ -164,12 +164,12 @@ def _size(value: object) -> int:
 def _tenant(identity: str, payload: Mapping[str, Any], key: str) -> str:
     tenant = payload.get(key)
     if not isinstance(tenant, str):
-        raise DocumentError(f"document {shown(identity)}: its payload has to name its tenant, a string under {key!r}")
+        raise DocumentError(f"document {shown(identity)}: the payload must name the tenant, a string under {key!r}")
     return tenant
 
 
 def _claimed_id(value: object) -> str | None:
-    """Return the id that a broken document gives itself, if it has a usable one."""
+    """Return the id of an invalid document, if it has a usable one."""
     if isinstance(value, Mapping):
         found = value.get("id", value.get("_id"))
     elif isinstance(value, tuple):

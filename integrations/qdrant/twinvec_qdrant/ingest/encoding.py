@@ -1,7 +1,7 @@
-"""Encoding: batches of planned documents -> portions of vectors, each ready to be written.
+"""Encoding: turns batches of planned documents into portions of vectors, each ready to be written.
 
-A thread encodes one portion while the caller writes the one before it, and plans the next batch. If planning
-fails, the batches that were planned before are still encoded and written first.
+A thread encodes one portion while the caller writes the portion before it, and plans the next batch. If planning
+fails, the batches that were planned before are still encoded and written.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class _Unknown(NamedTuple):
 
 @dataclass(slots=True)
 class Portion:
-    """A part of a batch: the vectors that have been encoded since the part before."""
+    """A part of a batch: the vectors that have been encoded since the portion before."""
 
     batch: Sequence[PlannedDocument]
-    vectors: dict[str, TextVectors]  # the new ones by key; those that were known come with the first portion
+    vectors: dict[str, TextVectors]  # new vectors by key; the first portion has the known vectors of the batch, too
     is_first: bool
     is_last: bool = False  # all documents of the batch have their vectors now, or have failed
-    encoded: int = 0  # texts
+    encoded: int = 0  # number of encoded texts
     failures: list[tuple[str, str]] = field(default_factory=list)  # source and reason of each document that failed
-    unseen: int = 0  # with the last portion, documents of the batch that the progress bar does not show yet
+    unseen: int = 0  # documents of the batch that the progress bar has not counted, if this portion is the last
     unseen_work: float = 0.0
 
 
@@ -55,9 +55,9 @@ class Encoding:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")
 
     def portions(self, batches: Iterator[Sequence[PlannedDocument]], advance: Advance) -> Iterator[Portion]:
-        """Yield the portions of all batches in order, each while the one after it is encoded.
+        """Yield the portions of all batches in order; the next portion is encoded meanwhile.
 
-        ``advance`` moves the progress bar by documents and their work, in proportion to what is encoded of a batch.
+        ``advance`` moves the progress bar by documents and their work, in proportion to the encoded share of a batch.
         """
         failure: list[Exception] = []
         started = (_Batch(batch, self._vectors, self._pace, advance) for batch in _until_failure(batches, failure))
@@ -75,14 +75,15 @@ class Encoding:
             raise failure[0]
 
     def close(self) -> None:
-        """End the thread after the portion under way."""
+        """End the thread after the current portion."""
         self._thread.shutdown(cancel_futures=True)
 
 
 class LastingErrors(Iterator[T]):
-    """An iterator that, after an error, raises the same error at each call. A failed generator would seem exhausted.
+    """An iterator that, after an error, raises the same error at each call.
 
-    An ingest that starts over with another model thus still raises the error of its documents.
+    A failed generator would seem exhausted. An ingest that starts over with another model would then miss the error of
+    its documents.
     """
 
     def __init__(self, items: Iterable[T]) -> None:
@@ -108,7 +109,7 @@ def _until_failure(
 
 
 class _Batch:
-    """A batch under way; one thread at a time works on it."""
+    """A batch that is being encoded, by one thread at a time."""
 
     def __init__(
         self, documents: Sequence[PlannedDocument], vectors: ChunkVectors, pace: Pace, advance: Advance
@@ -119,10 +120,10 @@ class _Batch:
         self._advance = advance
         self._known = vectors.known(documents)
         self._done = set(self._known)  # keys of the chunks that have their vectors
-        # documents of like length together: the calls of an encoder pad short texts to the longest
+        # documents of similar length go together, since an encoder pads the texts of a call to the longest one
         longest = [max((len(chunk.embedded) for chunk in each.chunks), default=0) for each in documents]
         self._order = sorted(range(len(documents)), key=longest.__getitem__)
-        self._next = 0  # the first place in this order whose document may lack vectors
+        self._next = 0  # index in ``_order`` of the first document that may lack vectors
         self._failed: dict[int, str] = {}
         self._began = False
         unknown = (chunk.embedded for key, chunk in distinct(documents).items() if key not in self._done)
@@ -131,7 +132,7 @@ class _Batch:
         self._moved, self._moved_work = 0, 0.0
 
     def portion(self) -> Portion:
-        """Encode for some seconds, or until all is encoded."""
+        """Encode texts for some seconds, or to the end of the batch, and return their vectors."""
         portion = Portion(self._documents, self._known, is_first=not self._began)
         self._began, self._known = True, {}
         before = set(self._failed)
@@ -161,7 +162,7 @@ class _Batch:
                 self._next = place + 1
 
     def _taken(self) -> list[_Unknown]:
-        """Return the chunks of the next call: those of whole documents, if they are at least half of what fits."""
+        """Return the chunks of the encoder's next call: only whole documents, if these are at least half of a call."""
         count = len(self._pace.next(each.chunk.embedded for each in self._left()))
         taken = list(islice(self._left(), count + 1))
         cut = taken[count].row if len(taken) > count else None  # the document of the first text that does not fit
@@ -169,7 +170,7 @@ class _Batch:
         return whole if 2 * len(whole) >= count else taken[:count]
 
     def _encode(self, taken: Sequence[_Unknown], portion: Portion) -> None:
-        """Encode chunks; if one of them is bad, each document by itself."""
+        """Encode chunks in one call; if a text is bad, encode each document in a call of its own."""
         try:
             self._call(taken, portion)
         except (BadVectorError, InputError):

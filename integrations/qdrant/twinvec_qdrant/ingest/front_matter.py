@@ -18,15 +18,15 @@ MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 """Endings of the names of Markdown files."""
 
 MAX_BYTES = 64 * 1024
-"""Largest front matter that is parsed; parsing a large YAML block takes long."""
+"""Size of the largest front matter that is parsed, because a large YAML block takes long to parse."""
 
 MAX_DEPTH = 20
-"""How deep the lists and mappings of a front matter may be nested."""
+"""Largest depth of nested lists and mappings in a front matter."""
 
 
 _TOO_LARGE = f"more than the limit of {MAX_BYTES:,} bytes"
 _TOO_DEEP = f"more than {MAX_DEPTH} levels"
-_MOST_DOTS = 500  # of a line: tomllib needs time that is quadratic in the parts of a dotted key
+_MOST_DOTS = 500  # in a line: tomllib's time grows with the square of the number of dots in a key
 _TOML_RULE = re.compile(r"^\+{3,}\s*$", re.MULTILINE)
 _TOML_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 
@@ -36,10 +36,10 @@ def split_front_matter(
 ) -> tuple[dict[str, Any], str]:
     """Return the front matter's values as plain JSON (dates as strings, sets as lists), and the text below it.
 
-    A block that is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, or has aliases stays part of the text: a
-    few lines of aliases can expand to gigabytes. With ``toml``, a block between lines of "+++" is TOML with the same
-    limits. ``tell`` gets the line and the reason of a block that stays. It is not called for prose between two rules,
-    which begins with a blank line or is valid YAML of another kind.
+    A block stays part of the text if it is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, or has aliases:
+    a few lines of aliases can expand to gigabytes. With ``toml``, a block between lines of "+++" is read as TOML, with
+    the same limits. If a block stays, ``tell`` is called with the line and the reason. ``tell`` is not called for prose
+    between two horizontal rules, which begins with a blank line or is valid YAML of another kind.
     """
     is_toml = toml and _TOML_RULE.match(text) is not None
     if not is_toml and not text.startswith("---"):
@@ -48,7 +48,7 @@ def split_front_matter(
 
     try:
         block, body = (BaseHandler(_TOML_RULE) if is_toml else YAMLHandler()).split(text)
-    except ValueError:  # no line ends the block
+    except ValueError:  # the block has no closing line
         return {}, text
     try:
         values = (_toml_values if is_toml else _yaml_values)(block)
@@ -69,7 +69,7 @@ def _toml_values(block: str) -> dict[str, Any]:
         values = tomllib.loads(block)
     except RecursionError as error:
         raise DocumentError(_TOO_DEEP) from error
-    if is_deeper(values, MAX_DEPTH - 1):  # the block is a level, too
+    if is_deeper(values, MAX_DEPTH - 1):  # the block itself is one level
         raise DocumentError(_TOO_DEEP)
     plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
     return plain
@@ -82,7 +82,7 @@ def _toml_reason(error: Exception, _block: str, first: int) -> str:
 
 
 def _yaml_values(block: str) -> dict[str, Any] | None:
-    """Return the values of a block; None if it is YAML, but not a mapping."""
+    """Return the values of a block of YAML; None if it is not a mapping."""
     import yaml
 
     if len(block.encode()) > MAX_BYTES:
@@ -102,7 +102,7 @@ def _loader() -> Any:
 
 
 def _as_json(value: object) -> object:
-    """Return the JSON form of another value; a set is sorted, so that every process gives the same order."""
+    """Return the JSON form of a value: a sorted list for a set (the same in every process), a string for others."""
     return sorted(map(str, value)) if isinstance(value, set) else str(value)
 
 
@@ -115,7 +115,7 @@ def _check_plain(block: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         mark: Any = event.start_mark
         if isinstance(event, yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="aliases (*name) are not read", problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem="aliases (*name) are not supported", problem_mark=mark)
         if depth > MAX_DEPTH:
             raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=mark)
 
@@ -143,7 +143,7 @@ def _place_of_bad_value(block: str) -> Any:
         for _, value in node.value if isinstance(node, yaml.MappingNode) else ():
             try:
                 loader.construct_object(value, deep=True)
-            except Exception:  # as in ``split_front_matter``
+            except Exception:  # YAML's constructors raise many kinds of errors
                 return value.start_mark
     finally:
         loader.dispose()

@@ -1,14 +1,14 @@
-"""An ingest with helpers: other processes parse files and encode for it, or write parts of it.
+"""An ingest with helpers: other processes parse files and encode texts for it, or write parts of it.
 
-A store with one writer (``Backend.exclusive``) gets an encoder that lets helpers encode. A server gets several writers:
-the leader reads, checks and compares the documents, and its helpers cut, encode and commit the new and changed ones in
-parts. Of files that are slow to parse, the leader reads the bytes only, and the helpers parse them (``reading.root``).
-The leader does what an ingest does once: it writes the words and the index, and removes what killed writers have left.
-Ways of cutting and the average length are decided by the first documents before any helper writes, as in one process,
-so that the collection is the same.
+In a store with one writer (``Backend.exclusive``), the helpers encode for this writer. A server takes several writers:
+the leading process reads, checks and compares the documents, and the helpers cut, encode and commit the new and changed
+documents in parts. If files are slow to parse, the leader reads only their bytes, and the helpers parse them
+(``reading.root``). The leader alone writes the vocabulary and the index, and removes the chunks of killed writers. The
+first documents decide the ways of cutting and the average length before a helper writes. So the collection is the same
+as without helpers.
 
-A helper may die. Its documents are then given to another one, except for those that it has committed. Documents that
-helpers die of again and again are halved, until the one document is found that fails.
+If a helper dies, another helper gets the documents that were not committed. A part whose helpers die repeatedly is
+halved again and again, until the document that causes the deaths is found.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from twinvec_qdrant.records.writer_process import Writer
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.settings import ChunkSettings
 
-_FIRST_SHARE = 16  # of a part's size has the first one: all helpers begin soon
-_MOST_LOSSES = 3  # of one document alone
-_HALVED = 2  # losses of a part before it is halved
+_FIRST_SHARE = 16  # the first part has 1/16 of a part's usual size, so that all helpers begin soon
+_HALVED = 2  # a part is halved after so many deaths of its helpers
+_MOST_LOSSES = 3  # a single document fails after so many further deaths
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Part:
 
     Attributes:
         changed: The documents, each with its version and its record.
-        chunking: How they are cut, with all that the leader has decided.
-        left: The sources of which a killed writer may have left chunks.
-        losses: How many writers of these documents have died.
+        chunking: How the documents are cut, with the leader's decisions.
+        left: Ids of the documents that may have chunks of a killed writer.
+        losses: How many helpers have died while they wrote these documents.
     """
 
     changed: Sequence[Changed]
@@ -55,12 +55,12 @@ class Part:
 
 @dataclass(slots=True)
 class PartReport:
-    """What a writer did with a part.
+    """The result of writing a part.
 
     Attributes:
         report: Counts of the part's documents.
-        words: The words of the chunks that were written, for the collection's vocabulary.
-        chunks: Chunks added less chunks removed.
+        words: The words of the written chunks with their counts, for the collection's vocabulary.
+        chunks: Number of added chunks minus number of removed chunks.
     """
 
     report: IngestReport
@@ -72,11 +72,10 @@ class Helpers(Protocol):
     """Other processes that help with an ingest."""
 
     def with_results(self, items: Iterator[Any]) -> Iterator[Any]:
-        """Let helpers do the calls among items; yield the items in order, and in place of each call its result.
+        """Let helpers run the calls that are among ``items``; yield all items in order, with results in place of calls.
 
-        Some items are taken before their turn, but no more than the helpers have room for. A call with much data runs
-        alone. If the helper of a call dies, another one does the call. After some deaths, ``HelperCall.lost`` is the
-        result.
+        Items are read ahead as far as the helpers have room. A call with much data runs alone. If the helper of a call
+        dies, another helper runs the call. After several deaths, the result is ``HelperCall.lost``.
         """
 
     def encoder(self, encoder: SpaceEncoder) -> SpaceEncoder:
@@ -85,17 +84,17 @@ class Helpers(Protocol):
     def written(self, parts: Iterator[Part], encoder: SpaceEncoder) -> Iterator[tuple[Part, PartReport | None]]:
         """Let helpers write parts (``Collection.write_part``), and yield each part when it is done, in any order.
 
-        They open the collection with the model of ``encoder``. The report is None for a part whose helper has died, or
-        has waited in vain for a busy server; in the latter case, one is taken from the part's ``losses``. An iterator
-        is read no further than helpers have room.
+        The helpers open the collection with the model of ``encoder``. The report is None if the helper has died, or has
+        waited in vain for a busy server. In the second case, the part is yielded with ``losses`` lowered by one. Parts
+        are read ahead only as far as the helpers have room.
         """
 
     def idle(self) -> Collection[Writer]:
-        """Return the helpers' processes that write nothing now: those that have died, and those that have no part."""
+        """Return the helpers' processes that write nothing now: dead processes, and processes without a part."""
 
 
 class LedIngestion(Ingestion):
-    """An ingest whose documents helpers cut, encode and commit; the arguments are those of ``Ingestion``."""
+    """An ingest in which helpers cut, encode and commit documents; the other arguments are those of ``Ingestion``."""
 
     def __init__(
         self,
@@ -130,7 +129,7 @@ class LedIngestion(Ingestion):
             yield part
 
     def _with_average(self, changed: Iterator[Changed]) -> Iterator[Changed]:
-        """Let the first batch of a new collection set the average length, as in one process; return all documents."""
+        """Set the average length of a new collection by its first batch, as one process does; return all documents."""
         if self._bm25.average_length:
             return changed
         ahead, changed = tee(changed)
@@ -139,7 +138,7 @@ class LedIngestion(Ingestion):
         return changed
 
     def _cut(self, changed: Iterable[Changed]) -> Iterator[PlannedDocument]:
-        """Cut documents, and leave those out that cannot be cut: their writer reports them."""
+        """Cut documents, and skip documents that cannot be cut, since the writing helper reports the failure."""
         for each in changed:
             try:
                 yield self._planner.cut(each)
@@ -172,7 +171,7 @@ class LedIngestion(Ingestion):
         self._planner.advance(len(changed), failed=failed, work=sum(each.work for each in changed))
 
     def _again(self, part: Part) -> list[Part]:
-        """Count the documents that a lost helper has committed; return the others, to be written again."""
+        """Count the documents that a dead helper has committed; return parts of the others, to be written again."""
         records = self._catalog.records(each.document.id for each in part.changed)
         uncommitted = []
         for each in part.changed:
@@ -203,7 +202,7 @@ class LedIngestion(Ingestion):
 
 
 class PartIngestion(Ingestion):
-    """The writing of one part; the arguments are those of ``Ingestion``."""
+    """Writes one part of an ingest; the other arguments are those of ``Ingestion``."""
 
     def __init__(
         self,
@@ -241,7 +240,7 @@ def led_ingestion(
     refreshed: Callable[[], tuple[Description, SpaceEncoder]],
     helpers: Helpers,
 ) -> Ingestion:
-    """Return the ingest with helpers that fits the store; the arguments are those of ``Ingestion``."""
+    """Return the kind of ingest with helpers that fits the store; the other arguments are those of ``Ingestion``."""
     if not catalog.backend.exclusive:
         return LedIngestion(catalog, description, encoder, report, refreshed, helpers)
 

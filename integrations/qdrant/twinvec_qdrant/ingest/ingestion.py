@@ -1,13 +1,14 @@
 """Ingestion: documents -> plans -> vectors -> commits.
 
 ``document_gate`` checks a document, ``planned`` compares it with its record and cuts it into chunks, ``chunk_vectors``
-finds or encodes their vectors, and ``records.commits`` commits the points. An unchanged document goes no further than
-the comparison. A thread encodes one portion of a batch (``encoding``) while this one writes the portion before it and
-plans the next batch. While a document is encoded only in part, its encoded chunks are written without a commit.
+finds or encodes their vectors, and ``records.commits`` commits the points. An unchanged document is skipped after the
+comparison. One thread encodes a portion of a batch (``encoding``) while the calling thread writes the portion before it
+and plans the next batch. If only a part of a document is encoded so far, its encoded chunks are written without a
+commit, as a draft.
 
-A broken document fails alone, and its older version stays. A broken store or encoder ends the ingest with its error;
+An invalid document fails alone, and its older version stays. A failed store or encoder ends the ingest with its error;
 the committed documents stay, and the next ingest continues. If the collection is migrated meanwhile, the ingest goes on
-with the new model: what is not committed is encoded again.
+with the new model, and encodes the uncommitted documents again.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ from twinvec_qdrant.report import IngestReport, taken_over_warning, unknown_warn
 
 logger = logging.getLogger(__name__)
 
-_NAMED = 3  # documents in a warning
-_ROUNDS = 5  # a commit is lost only to another writer of the same source
+_NAMED = 3  # largest number of ids in a warning
+_ROUNDS = 5  # tries of a commit, which fails only if another writer changes the same document
 
 
 class Ingestion:
     """One ingest into one collection.
 
     ``given`` holds the caller's vectors of whole documents, by id. ``refreshed`` returns the present description and
-    the encoder of its model, or raises ``SpaceMismatchError`` if that cannot be loaded. ``pace`` is that of an ingest
-    before with the same encoder.
+    the encoder of its model, or raises ``SpaceMismatchError`` if the encoder cannot be loaded. ``pace`` is the pace of
+    an earlier ingest with the same encoder.
     """
 
     def __init__(
@@ -98,11 +99,11 @@ class Ingestion:
         self._encoding = Encoding(self._vectors, self._pace)
         self._given = vectors
         self._refreshed = refreshed
-        self._taken: deque[Sequence[PlannedDocument]] = deque()  # the batches that are not written whole
-        self._waiting: list[PlannedDocument] | None = None  # what is left of the first of them, once it is begun
+        self._taken: deque[Sequence[PlannedDocument]] = deque()  # batches that are not written completely
+        self._waiting: list[PlannedDocument] | None = None  # unwritten documents of the first batch, once it is begun
         self._drafts: dict[str, Draft] = {}
         self._indexing = PayloadIndexing(self._backend, description.payload_indexes)
-        self._replaced = 0  # texts without ids in the place of others
+        self._replaced = 0  # number of texts without ids that replaced other texts
 
     def run(
         self,
@@ -114,7 +115,7 @@ class Ingestion:
         dry_run: bool,
         progress: bool,
     ) -> IngestReport:
-        """Ingest the documents of one root; see ``Collection.ingest``."""
+        """Ingest the documents of one source; see ``Collection.ingest``."""
         groups, before = self._gate.groups(documents, membership), self._report.unknown
         self._cutting.records = not dry_run
         total, work = length_hint(documents) or None, total_work(documents) if progress else None
@@ -174,7 +175,7 @@ class Ingestion:
                 self._description, encoder = self._refreshed()
                 if self._description.vector == before:
                     raise
-                logger.info("%s: the ingest goes on with %r", self._backend.location, self._description.model)
+                logger.info("%s: the ingest goes on with the model %r", self._backend.location, self._description.model)
                 self._vectors = ChunkVectors(self._backend, encoder, self._description, {})
                 self._encoding = Encoding(self._vectors, Pace(encoder))
                 batches = chain(self._uncommitted(), batches)
@@ -186,7 +187,7 @@ class Ingestion:
         return batch
 
     def _uncommitted(self) -> list[list[PlannedDocument]]:
-        """Return the documents that are taken and not committed, and remove their drafts."""
+        """Plan all uncommitted documents again, and remove the chunks that were written for them."""
         for draft in self._drafts.values():
             self._catalog.discard(draft)
         self._drafts.clear()
@@ -216,7 +217,7 @@ class Ingestion:
         self._catalog.clear(left)
 
     def _begin(self) -> Leftovers:
-        """Prepare the collection for writing; return what killed writers have left."""
+        """Prepare the collection for writing; return the intents and documents that killed writers left."""
         left = self._catalog.leftovers()
         self._bm25.refresh()
         if not self._backend.holds([CHUNKS]):
@@ -226,7 +227,7 @@ class Ingestion:
         return left
 
     def _write_portion(self, portion: Portion, vectors: Mapping[str, TextVectors]) -> None:
-        """Commit the documents that have all their vectors, and draft the others; drop those that failed."""
+        """Commit documents that have all their vectors, write the new chunks of others, and drop failed documents."""
         check_current_model(self._backend, self._description.vector)
         self._report.encoded += portion.encoded
         for source, reason in portion.failures:
@@ -245,7 +246,7 @@ class Ingestion:
             self._stage(planned, portion.vectors)
 
     def _stage(self, planned: PlannedDocument, vectors: Mapping[str, TextVectors]) -> None:
-        """Write the chunks that have just got their vectors."""
+        """Write the chunks that have just got their vectors, without a commit."""
         rows = [row for row, key in enumerate(planned.keys) if key in vectors]
         chunks = self._weighed({planned.keys[row]: planned.chunks[row] for row in rows}, vectors)
         draft = self._drafts.get(planned.document.id) or Draft(planned.document.id, uuid4().hex)
@@ -262,12 +263,12 @@ class Ingestion:
                 return
             left = self._planner.planned_again(lost) if (lost := self._commit_once(left, vectors)) else ()
         for each in left:
-            self._report.fail(each.document.id, "another writer keeps changing it")
+            self._report.fail(each.document.id, "another writer keeps changing the document; try again later")
 
     def _commit_once(
         self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]
     ) -> list[PlannedDocument]:
-        """Commit documents; return those that another writer won."""
+        """Commit documents; return the documents that another writer changed first."""
         chunks = self._weighed(distinct(batch), vectors)
         revision = uuid4().hex
         changes = []
@@ -288,7 +289,7 @@ class Ingestion:
         return lost
 
     def _weighed(self, chunks: Mapping[str, Chunk], vectors: Mapping[str, TextVectors]) -> Mapping[str, WeighedText]:
-        """Return all vectors of chunks by key."""
+        """Return the vectors and the number of terms of each chunk, by key."""
         terms = self._bm25.terms([chunk.embedded for chunk in chunks.values()])
         weights = zip(chunks, self._bm25.documents(terms), terms, strict=True)
         return {key: WeighedText(vectors[key], sparse, len(each)) for key, sparse, each in weights}
@@ -296,7 +297,7 @@ class Ingestion:
     def _count(self, planned: PlannedDocument, written: int) -> None:
         if planned.old is None:
             self._report.new += 1
-        elif planned.old.version == planned.version:  # another writer committed the same
+        elif planned.old.version == planned.version:  # another writer committed the same version
             self._report.unchanged += 1
         else:
             self._report.updated += 1
@@ -306,9 +307,10 @@ class Ingestion:
         self._report.unknown += sum(chunk.unknown for chunk in planned.chunks)
 
     def _prune(self, membership: Membership, *, allow_empty: bool, dry_run: bool) -> None:
-        """Remove the root's sources that were not among the documents, of the tenants that the documents name.
+        """Remove the documents of this source that the ingest did not get.
 
-        A source that a failure may hide stays.
+        If the collection has tenants, only documents of the tenants that the ingest names are removed. A document that
+        a failure may hide stays.
         """
         own = filter(membership.has, self._tenants.sources(self._gate.tenants))
         missing = [source for source in own if source not in self._gate.seen]
@@ -318,8 +320,9 @@ class Ingestion:
             self._warn(_not_pruned([source for source in missing if source.startswith(hidden)], self._gate.hidden))
         if gone and not self._gate.seen and not allow_empty:
             raise DocumentError(
-                f"the ingest got no documents, and pruning would remove all {len(gone):,} of {self._backend.location}; "
-                "to remove them, ingest with allow_empty=True (twinvec ingest --prune --allow-empty)"
+                f"the ingest got no documents, and pruning would remove all {len(gone):,} documents of "
+                f"{self._backend.location}; to remove them, ingest with allow_empty=True "
+                "(twinvec ingest --prune --allow-empty)"
             )
         if gone and membership.added and not membership.prefix:
             self._warn(taken_over_warning(len(gone), membership.added, would=dry_run))
@@ -339,7 +342,7 @@ class Ingestion:
 
 
 def _not_pruned(kept: Sequence[str], hidden: Mapping[str, int]) -> str:
-    """Return the warning that missing documents stay; ``hidden`` has the number of failures that may hide them."""
+    """Return the warning that missing documents stay; ``hidden`` maps prefixes of ids to numbers of failures."""
     failures = sum(number for below, number in hidden.items() if any(source.startswith(below) for source in kept))
     named = listed(sorted(kept), _NAMED)
     counted = f"{len(kept):,} missing document{'' if len(kept) == 1 else 's'}"
@@ -347,11 +350,15 @@ def _not_pruned(kept: Sequence[str], hidden: Mapping[str, int]) -> str:
 
 
 def _checked(given: Mapping[str, Sequence[float]], description: Description) -> dict[str, FloatArray]:
-    """Return the caller's vectors by id; raise ``BadVectorError``, or ``ConfigurationError`` if there can be none."""
+    """Return the caller's vectors by id; raise ``BadVectorError``, or ``ConfigurationError`` if it takes no vectors."""
     if given and description.chunking.enabled:
-        raise ConfigurationError("vectors are for whole documents, but the collection cuts documents into chunks")
+        raise ConfigurationError(
+            "vectors are for whole documents, but the collection cuts documents into chunks: leave vectors out"
+        )
     if given and description.states_dim is not None:
-        raise ConfigurationError("vectors come without the token states that are stored too: leave vectors out")
+        raise ConfigurationError(
+            "the collection also stores token states, which only its encoder computes: leave vectors out"
+        )
     return {
         source: checked_vector(vector, description.dim, f"document {shown(source)}: ")
         for source, vector in given.items()

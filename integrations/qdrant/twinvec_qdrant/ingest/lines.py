@@ -1,7 +1,7 @@
-"""What was read of files, as JSON lines: how the commands send it to a process that serves the store.
+"""Documents read from files as JSON lines: the commands send them in this form to a process that serves the store.
 
-A line is a document, with its pages if they are known, or what could not be read. Before the first one, another line
-may say which root all is from.
+A line is a document, with its pages if they are known, or a failure: a file or part that could not be read. An
+additional first line may name the source of all documents.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from twinvec_qdrant.ingest.reading.results import Empty, Failure, PagedDocument
 
 
 def written_line(value: Document | Failure) -> dict[str, Any]:
-    """Return a document, or what could not be read, as a JSON object."""
+    """Return a document or a failure as a JSON object."""
     if isinstance(value, Failure):
         kind = "empty" if isinstance(value, Empty) else "failure"
         return {kind: {"source": value.source, "reason": value.reason, "hides": value.hides, "below": value.below}}
@@ -27,11 +27,11 @@ def written_line(value: Document | Failure) -> dict[str, Any]:
 
 
 def read_line(values: Mapping[str, Any]) -> Document | Failure:
-    """Return what ``written_line`` wrote.
+    """Return the document or failure from which ``written_line`` made this JSON object.
 
     Raises:
-        DocumentError: ``written_line`` has not written these values.
-        TextError: the input gate refuses a text.
+        DocumentError: ``written_line`` does not make such an object.
+        TextError: a text of the document is invalid.
     """
     for kind, name in ((Empty, "empty"), (Failure, "failure")):
         if isinstance(found := values.get(name), dict):
@@ -42,18 +42,18 @@ def read_line(values: Mapping[str, Any]) -> Document | Failure:
     if pages is None:
         return document
     if not isinstance(pages, list) or not all(type(each) is int and each >= 0 for each in pages):
-        raise DocumentError(f"document {document.id!r}: the pages must be offsets in the text")
+        raise DocumentError(f"document {document.id!r}: pages must be a list of offsets in the text, integers from 0")
     return PagedDocument(document.id, document.text, document.title, document.payload, tuple(pages))
 
 
 @dataclass(frozen=True)
 class RootElsewhere:
-    """The documents of a root that another process has read, as ``Collection.ingest`` takes them.
+    """Documents of one source that another process has read; an argument of ``Collection.ingest``.
 
     Attributes:
-        documents: What was read.
-        root: The root: the fields of a stored root, as JSON.
-        named: Whether the user gave the root's name.
+        documents: The documents and failures.
+        root: The source: the fields of a ``StoredRoot``, as JSON.
+        named: Whether the user gave the source's name.
     """
 
     documents: Iterable[Any]

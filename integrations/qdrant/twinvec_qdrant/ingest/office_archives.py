@@ -1,9 +1,9 @@
 """Office archives: refuse an office file that unpacks to more than a converter can hold in memory.
 
-A zip archive may unpack to a thousand times its size, and converters hold much of it in memory at once, as trees: up to
-55 bytes for each byte of a .docx file, 30 of a .pptx file or of styles, and 125 of an .epub file. The sheets and
-strings of a workbook are read in a stream. Of 8 MB of text, the limit of a document, a .docx file has measured 11 to
-43 MB, and an .xlsx file 31 to 61 MB.
+A zip archive may unpack to a thousand times its size, and converters hold much of it in memory at once, as trees. A
+tree takes up to 55 bytes for each byte of a .docx file, 30 bytes for a .pptx file or for styles, and 125 bytes for an
+.epub file. The sheets and strings of a workbook are read as a stream. Measured files with 8 MB of text, the limit of a
+document, unpack to 11 to 43 MB (.docx) or to 31 to 61 MB (.xlsx).
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ _MAIN = {
     ".epub": "meta-inf/container.xml",
     ".pptx": "ppt/",
     ".xlsx": "xl/",
-}  # how a part's name begins
+}  # start of the name of a part that every such file has
 _STREAMED = ("xl/worksheets/", "xl/sharedStrings")
 _TEXTS = frozenset({".htm", ".html", ".ncx", ".opf", ".rels", ".txt", ".xhtml", ".xml"})
 _MARKS = (BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE)
 _USUAL = (ZIP_STORED, ZIP_DEFLATED)
-_BROKEN = (BadZipFile, ZlibError, EOFError, NotImplementedError, RuntimeError, ValueError)  # of a damaged archive
+_BROKEN = (BadZipFile, ZlibError, EOFError, NotImplementedError, RuntimeError, ValueError)  # errors of damaged archives
 _BLOCK = _MIB
 
 _CHECKED_SHEET = 16 * _MIB
-_MOST_ELEMENTS = 1_000_000  # in a row: a row has at most 16,384 cells
+_MOST_ELEMENTS = 1_000_000  # in a row, which has at most 16,384 cells
 _ENDS = ("row", "si")
 
 
 def check_archive(data: bytes, suffix: str) -> None:
     """Raise ``DocumentError`` if the archive of an office file of the kind ``suffix`` unpacks to more than a limit.
 
-    The parts of XML and HTML have a limit for each kind, and all together 512 MiB. An archive that cannot be read is
-    left to the converter. A part that is longer than the archive says is refused: ``zipfile`` unpacks it whole.
+    All parts together may unpack to 512 MiB. The parts in XML and HTML have a lower limit, which depends on ``suffix``.
+    If an archive cannot be read, the converter reports the error. A part that is longer than the archive says is
+    refused, because ``zipfile`` would unpack it whole.
     """
     try:
         archive = ZipFile(BytesIO(data))
@@ -75,37 +76,38 @@ def check_parts(data: bytes, suffix: str) -> None:
 
 def _check_sum(items: Iterable[ZipInfo], limit: int, what: str) -> None:
     if sum(each.file_size for each in items) > limit:
-        raise DocumentError(f"unpacks to more than the limit of {limit:,} bytes{what}; split it first")
+        raise DocumentError(f"unpacks to more than the limit of {limit:,} bytes{what}; split the file")
 
 
 def _check_part(archive: ZipFile, item: ZipInfo, *, is_streamed: bool) -> None:
     if item.compress_type not in _USUAL:
-        raise DocumentError(f"compressed in a way that no office file is ({item.filename!r:.80}); save it again")
+        name = f"{item.filename!r:.80}"
+        raise DocumentError(f"{name} is compressed by a method that office files do not use; save the file again")
     elements = _Elements() if is_streamed and item.file_size > _CHECKED_SHEET else None
     size = 0
     for block in _blocks(archive, item):
         size += len(block)
         if size > item.file_size:
-            raise DocumentError(f"damaged: {item.filename!r:.80} is larger than the archive says; get the file again")
+            raise DocumentError(f"damaged file: {item.filename!r:.80} exceeds its stated size; get the file again")
         if elements is not None:
             elements.count(block)
 
 
 def _blocks(archive: ZipFile, item: ZipInfo) -> Iterator[bytes]:
-    """Yield what a part unpacks to, or one byte more than the archive says if that is less; stop where it is broken."""
+    """Yield the unpacked bytes of a part, at most one byte more than the archive says; stop at damaged data."""
     wanted = copy(item)
     wanted.file_size += 1
-    wanted.CRC = None  # type: ignore[assignment]  # zipfile checks none then: a broken picture does no harm
+    wanted.CRC = None  # type: ignore[assignment]  # no check: a damaged picture does no harm
     try:
         with archive.open(wanted) as part:
             while block := part.read(_BLOCK):
                 yield block
-    except _BROKEN:  # RuntimeError: encrypted, ValueError: the archive says a place before its beginning
+    except _BROKEN:  # RuntimeError: encrypted; ValueError: an offset before the archive's beginning
         return
 
 
 def _is_text(archive: ZipFile, item: ZipInfo) -> bool:
-    """Return whether a part is XML or HTML, by how it begins, whatever its name is; or by its name."""
+    """Return whether a part is XML or HTML, by its first bytes or by the ending of its name."""
     head = next(_blocks(archive, item), b"")[:64]
     for mark in _MARKS:
         head = head.removeprefix(mark)
@@ -113,7 +115,7 @@ def _is_text(archive: ZipFile, item: ZipInfo) -> bool:
 
 
 class _Elements:
-    """Counts the elements of a sheet; openpyxl has all elements of a row in memory."""
+    """Counts the elements in each row of a sheet, since openpyxl holds all elements of a row in memory."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -122,17 +124,20 @@ class _Elements:
         self._parser.EndElementHandler = self._end
 
     def count(self, block: bytes) -> None:
-        """Take the next block; raise ``DocumentError`` if a row has too many elements."""
+        """Parse the next block; raise ``DocumentError`` if a row has too many elements."""
         try:
             if self._parser is not None:
                 self._parser.Parse(block)
-        except expat.ExpatError:  # openpyxl says what is wrong
+        except expat.ExpatError:  # openpyxl reports the error later
             self._parser = None
 
     def _start(self, *_: object) -> None:
         self._number += 1
         if self._number > _MOST_ELEMENTS:
-            raise DocumentError(f"a row of more than {_MOST_ELEMENTS:,} elements, and a workbook has 16,384 columns")
+            raise DocumentError(
+                f"a row has more than {_MOST_ELEMENTS:,} elements, but a sheet has at most 16,384 columns; "
+                "save the file again"
+            )
 
     def _end(self, name: str) -> None:
         if name.rpartition(":")[2] in _ENDS:

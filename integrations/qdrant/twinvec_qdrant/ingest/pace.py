@@ -1,8 +1,8 @@
-"""The pace of an ingest: how many texts the encoder gets at once, so that a kill costs little.
+"""The pace of an ingest: how many texts the encoder gets at once, so that a killed ingest loses little work.
 
-What is encoded is written one portion after another: the encoder gets texts for ``PORTION_SECONDS``, and while they are
-written, those of the next portion. A kill loses at most two portions, which is less than ``WORK_SECONDS`` even if the
-encoder slows down by a quarter from one call to the next.
+Texts are encoded and written in portions. A portion takes ``PORTION_SECONDS`` to encode, and is written while the next
+portion is encoded. A killed ingest loses at most two portions, which is less than ``WORK_SECONDS`` even if the encoder
+slows down by a quarter from one call to the next.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 
 WORK_SECONDS = 5.0
-"""After a kill, the next ingest encodes texts again that took at most this long."""
+"""Longest time of encoding that a killed ingest loses."""
 
 PORTION_SECONDS = 2.0
 """How long texts are encoded before they are written."""
@@ -19,22 +19,22 @@ PORTION_SECONDS = 2.0
 _GROWTH = 2  # a call gets at most this many times the texts of the call before
 _OVERHEAD = 64  # what a text costs besides its length, in characters
 _CHARACTERS_PER_TOKEN = 4
-_LONGEST = 4096  # characters that an encoder without a known limit is taken to read
+_LONGEST = 4096  # characters; assumed limit of an encoder that states none
 
 clock = time.monotonic
 
 
 class Pace:
-    """Measures the calls of an encoder, and says how many texts it gets next; the first call gets one.
+    """Measures the calls of an encoder, and decides how many texts the next call gets; the first call gets one text.
 
-    Texts are weighed by their characters, up to the limit of the encoder.
+    The weight of a text is its number of characters, up to the limit of the encoder.
     """
 
     def __init__(self, encoder: object) -> None:
         limit = getattr(encoder, "max_tokens", None)
         self._longest = limit * _CHARACTERS_PER_TOKEN if isinstance(limit, int) else _LONGEST
         self._most = 1
-        self._speed = 0.0  # weight a second of the last call; 0 before the first
+        self._speed = 0.0  # weight per second of the last call; 0 before the first call
         self._began = 0.0
 
     def begin(self) -> None:
@@ -57,11 +57,11 @@ class Pace:
         return taken
 
     def took(self, texts: Iterable[str], seconds: float) -> None:
-        """Learn from a call of the encoder."""
+        """Learn from the time that a call of the encoder took."""
         weights = [self.weight(text) for text in texts]
         self._most = max(self._most, _GROWTH * len(weights))
         self._speed = sum(weights) / max(seconds, 1e-6)
 
     def weight(self, text: str) -> int:
-        """Return about how much work a text is for the encoder."""
+        """Return the estimated work of encoding a text, in characters."""
         return min(len(text), self._longest) + _OVERHEAD

@@ -30,7 +30,7 @@ from twinvec_qdrant.stores.points import Point, States
 
 BATCH_CHARACTERS = 1024 * 1024
 BATCH_CHUNKS = 1024
-"""A batch is complete when it reaches one of these sizes; what is encoded of it is written earlier (``pace``)."""
+"""A batch is complete when it reaches one of these sizes; it is encoded and written in portions (``pace``)."""
 
 
 class TextVectors(NamedTuple):
@@ -41,7 +41,7 @@ class TextVectors(NamedTuple):
 
 
 class WeighedText(NamedTuple):
-    """All vectors of a chunk, and its number of terms."""
+    """The dense, sparse and token vectors of a chunk, and its number of terms (``length``)."""
 
     vectors: TextVectors
     sparse: SparseVector
@@ -50,11 +50,12 @@ class WeighedText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedDocument:
-    """A document to write, its chunks, and for each the hash of what is embedded (``keys``) and its point id (``ids``).
+    """A document to write, with its chunks.
 
-    ``version`` is the hash of all that decides the chunks. ``old`` is the committed version that this plan starts from;
-    None for a new document. ``work`` is what has been read for the document (``DocumentGate.work``). ``layout`` is that
-    of the collection, if it was adopted.
+    ``keys`` has the hash of each chunk's embedded text, and ``ids`` the point id of each chunk. ``version`` is the hash
+    of everything that decides the chunks. ``old`` is the record of the committed version that this plan starts from;
+    None for a new document. ``work`` is the amount that was read for the document (``DocumentGate.work``). ``layout``
+    is the layout of an adopted collection, else None.
     """
 
     document: Document
@@ -72,7 +73,7 @@ class PlannedDocument:
 
     @property
     def replaces_text(self) -> bool:
-        """Whether the committed version is known to be whole, and has other chunks."""
+        """Whether a complete version of the document with other chunks is committed."""
         return self.old is not None and bool(self.old.version) and self.old.chunks != tuple(self.ids)
 
     def payloads(self) -> Iterator[Mapping[str, Any]]:
@@ -83,9 +84,9 @@ class PlannedDocument:
             yield self.document.payload
 
     def points(self, rows: Iterable[int], chunks: Mapping[str, WeighedText], vector: str, revision: str) -> list[Point]:
-        """Return the points of those chunks among ``rows`` that the committed version lacks.
+        """Return the points of the chunks in ``rows`` that the committed version lacks.
 
-        ``chunks`` has what is known of a chunk by its key, and ``vector`` names the dense vectors.
+        ``chunks`` has the vectors of each chunk by key, and ``vector`` is the name of the dense vectors.
         """
         kept = self._kept()
         points = []
@@ -96,7 +97,7 @@ class PlannedDocument:
         return points
 
     def change(self, chunks: Mapping[str, WeighedText], vector: str, revision: str, draft: Draft | None) -> Change:
-        """Return the commit of this document; the other arguments as for ``points``."""
+        """Return the commit of this document; the arguments before ``draft`` are those of ``points``."""
         points = self.points(range(len(self.ids)), chunks, vector, revision)
         terms = sum(chunks[key].length for key in self.keys)
         kept_payload = {} if self.ids else self.document.payload
@@ -135,7 +136,7 @@ class Changed(NamedTuple):
 
 
 class Planner:
-    """Plans the documents of one ingest; counts unchanged and refused ones in ``report`` and on the progress bar."""
+    """Plans the documents of one ingest; reports unchanged and refused documents, and moves the progress bar."""
 
     def __init__(
         self, catalog: Catalog, tenants: Tenants, chunker: Chunker, report: IngestReport, layout: Layout | None
@@ -150,7 +151,7 @@ class Planner:
     def changed(
         self, groups: Iterable[Sequence[Document]], versions: Mapping[str, str], work: MutableMapping[str, int]
     ) -> Iterator[Changed]:
-        """Yield the new and changed documents; ``versions`` holds the hash of each by id, and ``work`` its work."""
+        """Yield the new and changed documents; ``versions`` and ``work`` are ``DocumentGate.seen`` and ``.work``."""
         for group in groups:
             records = self._catalog.records(document.id for document in group)
             changed = []
@@ -169,7 +170,7 @@ class Planner:
                     yield Changed(document, version, old, work.pop(document.id))
 
     def planned(self, changed: Iterable[Changed]) -> Iterator[PlannedDocument]:
-        """Cut documents into chunks; refuse those that cannot be cut."""
+        """Cut documents into chunks; refuse documents that cannot be cut."""
         for each in changed:
             try:
                 planned = self.cut(each)
@@ -192,7 +193,7 @@ class Planner:
         return PlannedDocument(document, version, chunks, keys, ids, old, work, self._layout)
 
     def planned_again(self, lost: Sequence[PlannedDocument]) -> list[PlannedDocument]:
-        """Return the same documents, planned on the versions that other writers have committed meanwhile."""
+        """Plan documents again, to replace the versions that other writers have committed meanwhile."""
         records = self._catalog.records(each.document.id for each in lost)
         foreign = self._tenants.foreign((each.document for each in lost), records)
         for source in foreign:
@@ -216,12 +217,12 @@ class Planner:
 
 
 def _chunk_payload(document: Document, chunk: Chunk) -> Mapping[str, Any]:
-    """Return the user's payload of a chunk: that of the document, with the chunk's ``page`` if that is known."""
+    """Return the user's payload of a chunk: the document's payload, with the chunk's ``page`` if it is known."""
     return document.payload if chunk.page is None else {"page": chunk.page, **document.payload}
 
 
 def distinct(batch: Iterable[PlannedDocument]) -> dict[str, Chunk]:
-    """Return a chunk for each key in a batch; chunks with one key have the same vectors."""
+    """Return one chunk for each key in a batch; chunks with the same key have the same vectors."""
     return {key: chunk for planned in batch for key, chunk in zip(planned.keys, planned.chunks, strict=True)}
 
 

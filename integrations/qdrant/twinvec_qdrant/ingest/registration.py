@@ -1,4 +1,4 @@
-"""Registration: the documents of an ingest -> the root that they are from, kept in the collection."""
+"""Registration: records in the collection which source (root) the documents of an ingest come from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from twinvec_qdrant.settings import NEWEST_READING
 from twinvec_qdrant.stored_roots import StoredRoot
 
 NOT_BELOW = "/*/"
-"""Pattern that leaves out the folders in a folder, so that they are not even listed."""
+"""Pattern that excludes all subfolders, so that they are not even listed."""
 
 _STREAM = "stdin"
 
@@ -34,19 +34,19 @@ def registered(
     write: bool,
     with_results: WithResults | None = None,
 ) -> tuple[Iterable[object], Membership]:
-    """Register the root of documents; return the documents, and which ones in the collection are from that root.
+    """Register the source of documents; return the documents, and the rule for ids of this source (``Membership``).
 
-    The arguments are those of ``Collection.ingest``; ``write`` says whether to store the root, and by ``with_results``
-    helpers parse files. Documents of neither a ``Root`` nor a named source are from the first root. Files are read by
-    the collection's version of the reading.
+    The arguments are those of ``Collection.ingest``, and two more: ``write`` says whether to store the source, and
+    ``with_results`` lets helpers parse files. Documents without a ``Root`` and without the name of a source belong to
+    the first source. Files are read with the collection's reading version, the recorded way of extracting text.
 
     Raises:
-        DocumentError: the root's folder or file cannot be read.
-        ConfigurationError: as for ``Roots.register``, or there is nothing that ``describe`` could describe.
-        TextError: what ``describe`` holds is not a string, or holds a lone surrogate.
+        DocumentError: the source's folder or file cannot be read.
+        ConfigurationError: ``describe`` is not a mapping or is given without a source, or as for ``Roots.register``.
+        TextError: a path or text in ``describe`` is not a string, or holds a lone surrogate.
     """
     if not isinstance(describe, Mapping):
-        raise ConfigurationError(f"describe: expected texts by path, got {type(describe).__name__}")
+        raise ConfigurationError(f"describe: expected a mapping from path to text, got {type(describe).__name__}")
     for path, text in describe.items():
         check_text(text, f"describe, under {check_text(path, 'describe: path')!r}")
     roots = Roots(catalog.backend)
@@ -69,11 +69,11 @@ def registered(
 
 
 def _reading_version(catalog: Catalog, *, is_old: Callable[[Iterable[str]], bool], write: bool) -> int:
-    """Return the version of the reading that the collection uses.
+    """Return the collection's reading version: its recorded way of extracting text from files.
 
-    A collection that an older version of twinvec made records none. Then ``is_old`` says, from the ids of the
-    documents, whether their files were read by version 1. Version 2 reads all other files as version 1 does. The
-    answer is recorded if ``write``.
+    A collection of an older version of twinvec has no recorded version. ``is_old`` then decides, from the ids of the
+    documents, whether version 1 read their files. Version 2 reads all other files as version 1 does. A new collection
+    gets the newest version. With ``write``, the version is recorded.
     """
     version = stored_description(catalog.backend).reading
     if version is None:
@@ -91,12 +91,12 @@ def _has_versioned(sources: Iterable[str]) -> bool:
 
 
 def source_name(root: Root) -> str:
-    """Return the name of a root that the user has not named: that of its folder or file."""
+    """Return the default name of a source: the name of its folder or file."""
     return _STREAM if root.path == STANDARD_INPUT else printable(Path(root.path).resolve().name)
 
 
 def stored_root(root: Root, name: str | None, describe: Mapping[str, str]) -> StoredRoot:
-    """Return what a collection keeps of a root; without a name, that of its folder or file."""
+    """Return the form in which a collection stores a root; default name: the name of its folder or file."""
     name = source_name(root) if name is None else name
     described = {path.strip("/"): text for path, text in describe.items()}
     if root.path == STANDARD_INPUT:
@@ -104,11 +104,11 @@ def stored_root(root: Root, name: str | None, describe: Mapping[str, str]) -> St
     location = str(Path(root.path).resolve())
     options = root.as_dict()
     if any(text != printable(text) for text in (location, *root.include, *root.exclude)):
-        return StoredRoot(name, described=described)  # bytes that are not UTF-8, which no store keeps
+        return StoredRoot(name, described=described)  # a path that is not UTF-8 cannot be stored
     del options["path"]
     return StoredRoot(name, False, location, socket.gethostname(), options, described)
 
 
 def root_at(stored: StoredRoot) -> Root | None:
-    """Return the root to read again, or None if its place is not known."""
+    """Return the root of a stored source, to be read again, or None if its path is not known."""
     return None if stored.location is None else Root.from_dict({**stored.options, "path": stored.location})

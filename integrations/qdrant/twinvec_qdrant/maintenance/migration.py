@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import compress, islice
 from typing import Any
@@ -51,6 +51,9 @@ from twinvec_qdrant.stores.points import Point, Query, pages
 
 logger = logging.getLogger(__name__)
 
+OnProgress = Callable[[str, int, int], None]
+"""Function that gets the progress: the step ("measuring" or "migrating"), and its numbers of finished and all chunks."""
+
 _PAGE = 512
 _SAMPLE = 64
 
@@ -61,6 +64,7 @@ class Migration:
     ``renames`` says whether only the name of the model changes, because all vectors exist.
     ``present`` returns the encoder of the present model. None allows the next model to truncate chunks that the present
     model reads whole.
+    ``on_progress`` gets the progress, and ``progress`` says whether to show it.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Migration:
         *,
         present: Callable[[], SpaceEncoder] | None,
         progress: bool,
+        on_progress: OnProgress | None = None,
     ) -> None:
         if chunks_per_second is not None and not number(chunks_per_second, "chunks_per_second") > 0:
             raise ConfigurationError(f"chunks_per_second must be above 0, got {chunks_per_second!r}")
@@ -80,6 +85,7 @@ class Migration:
         self._encoder = encoder
         self._chunks_per_second = chunks_per_second
         self._progress = progress
+        self._on_progress = on_progress
         now = stored_description(self._backend)
         Chunker(encoder, now.chunking)
         if present is not None and encoder.space != now.space:
@@ -106,7 +112,7 @@ class Migration:
         if self.renames:
             return
         left = self._backend.count([CHUNKS, LacksVector(self._next.vector)])
-        with progress_bar("Migrating", left, "chunks", shown=self._progress) as advance:
+        with self._counted("migrating", left) as advance:
             self._sweep(advance)
         self._backend.build_index(stored_description(self._backend).index)
         self._check_sample()
@@ -167,7 +173,7 @@ class Migration:
         unread: list[StoreCondition] = [CHUNKS, *(LacksVector(each.vector) for each in there)]
         encoder: Any = self._encoder
         total, longer = 0, 0
-        with progress_bar("Measuring", self._backend.count(unread), "chunks", shown=self._progress) as advance:
+        with self._counted("measuring", self._backend.count(unread)) as advance:
             for page in pages(self._backend.scroll(unread, EMBEDDED_FIELDS), _PAGE):
                 texts = [embedded_text(point.payload) for point in page]
                 cut = list(compress(texts, truncated(encoder, texts)))
@@ -186,6 +192,22 @@ class Migration:
                 f"SOURCE --collection NEW_NAME --model {encoder.name}), or migrate all the same (--allow-truncation, "
                 "allow_truncation=True); nothing was changed"
             )
+
+    @contextmanager
+    def _counted(self, step: str, total: int) -> Iterator[Advance]:
+        """Show and report the progress of a step; writers may add chunks to the total."""
+        done = 0
+
+        def advance(count: int, /, **shown: Any) -> None:
+            nonlocal done
+            done += count
+            show(count, **shown)
+            if self._on_progress is not None:
+                self._on_progress(step, done, max(done, total))
+
+        with progress_bar(step.capitalize(), total, "chunks", shown=self._progress) as show:
+            advance(0)
+            yield advance
 
     def _sweep(self, advance: Advance, *, throttled: bool = True) -> None:
         """Encode until all chunks have a vector of the next model."""

@@ -74,7 +74,9 @@ def reindex(
         backend.write_metadata(updated.changes(now))
     chunks = backend.count([CHUNKS])
     recall = _recall(backend, now.vector, settings)
-    return IndexReport(str(settings), chunks, backend.indexed(chunks), recall, shown_indexes(backend, now.tenant_key))
+    shown = shown_indexes(backend, now.tenant_key)
+    erased = rebuild and backend.erases
+    return IndexReport(str(settings), chunks, backend.indexed(chunks), recall, shown, erased)
 
 
 def _cutting(now: ChunkSettings, wanted: ChunkSettings | None, location: str) -> ChunkSettings:

@@ -1,1 +1,1 @@
-"""Training questions that a language model of the user's writes to the chunks of a collection, checked by search."""
+"""Training questions: the user's language model writes questions about a collection's chunks; a search checks them."""

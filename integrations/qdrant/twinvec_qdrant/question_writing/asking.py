@@ -1,4 +1,4 @@
-"""Several prompts asked at once: the answers come in the order in which they are received."""
+"""Sends several prompts at once, and yields the answers in the order of their arrival."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 def answers(
     ask: Callable[[T], str | None], items: Iterable[T], parallel: int
 ) -> Generator[tuple[T, str | None], None, None]:
-    """Yield each item with its answer; ``parallel`` threads ask.
+    """Yield each item with its answer; ``parallel`` threads call ``ask``.
 
-    After an error, the answers that are under way are still yielded, since each may have cost money; then the error is
-    raised. A caller that is interrupted waits for no answer: the threads end with the process.
+    After an error, the answers to prompts already sent are still yielded, since each may have cost money. Then the
+    error is raised. An interrupted caller does not wait for answers: the threads end with the process.
     """
     waiting = deque(items)
     received: SimpleQueue[tuple[T, str | None] | BaseException | None] = SimpleQueue()
@@ -30,7 +30,7 @@ def answers(
                 break
             try:
                 received.put((item, ask(item)))
-            except BaseException as error:  # whatever the caller's model raises
+            except BaseException as error:  # the caller's model may raise any error
                 waiting.clear()
                 received.put(error)
         received.put(None)

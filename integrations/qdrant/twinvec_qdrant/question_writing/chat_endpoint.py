@@ -1,7 +1,7 @@
 """A language model behind an OpenAI-compatible address: Ollama, vLLM, llama.cpp, LM Studio, OpenAI and others.
 
-Requests name the model and one message, since servers differ in all other fields. Failures that may pass are retried
-within a bound; every other one becomes an error of twinvec in our words, which never holds the key.
+Requests contain only the model and one message, since servers differ in all other fields. Temporary failures are
+retried for a limited time. Every other failure raises an error of twinvec, whose message never contains the key.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from twinvec_qdrant.stores.server.errors import BUSY, retry_after_seconds
 KEY_VARIABLE, OPENAI_KEY_VARIABLE = "TWINVEC_LLM_KEY", "OPENAI_API_KEY"
 _OPENAI = "api.openai.com"
 _TRIES = 8
-_LONGEST = 600.0  # seconds of all tries and pauses of a request, but for the last try
+_LONGEST = 600.0  # seconds for the tries and pauses of a request; only the last try may exceed this limit
 _CONNECT_SECONDS = 10.0
 _GROWING = tenacity.wait_random_exponential(multiplier=1.0, max=30.0)  # pauses between tries
-_SHOWN = 10  # names of models
+_SHOWN = 10  # largest number of models that an error names
 _FOREIGN = (
     "the server at this address is not OpenAI-compatible: check the address, which usually ends in /v1, such as "
     "http://localhost:11434/v1 for Ollama"
@@ -44,12 +44,12 @@ class ChatEndpoint:
 
     Args:
         url: The address up to the version, such as "http://localhost:11434/v1".
-        model: The model's name there.
+        model: The name of the model on this server.
         key: The key. Default: the environment variable ``TWINVEC_LLM_KEY``, or for OpenAI ``OPENAI_API_KEY``.
         seconds: How long one try waits for an answer.
 
     Raises:
-        ConfigurationError: the address, the name or the key cannot be right, or OpenAI has no key.
+        ConfigurationError: the address, the name or the key is invalid, or the key for OpenAI is missing.
     """
 
     def __init__(self, url: str, model: str, key: str | None = None, *, seconds: float = 300.0) -> None:
@@ -107,7 +107,7 @@ class ChatEndpoint:
         return self._client.post(f"{self.url}/chat/completions", json=body).raise_for_status()
 
     def _announce(self, state: tenacity.RetryCallState) -> None:
-        """Log each reason for another try once."""
+        """Log each reason for a retry once."""
         reason = _reason(state.outcome.exception() if state.outcome else None)
         if reason not in self._told:
             self._told.add(reason)
@@ -118,24 +118,24 @@ class ChatEndpoint:
         if status in BUSY:
             pause = retry_after_seconds(response.headers.get("retry-after", ""))
             later = f"; it asks for a pause of {pause:,.0f} s: run the command again later" if pause > 0 else ""
-            return ModelError(f"{self.url}: too busy, or failed there, status {status}{said}{later}")
+            return ModelError(f"{self.url}: the server is too busy or failed, status {status}{said}{later}")
         if status == 404:
             return ConfigurationError(f"{self.url}: {self._not_found()}{said}")
         remedy = _REMEDIES.get(status, _FOREIGN if response.is_redirect else f"refused with status {status}")
         return ConfigurationError(f"{self.url}: {remedy}{said}")
 
     def _not_found(self) -> str:
-        """Return whether the model or the address is unknown; of many models, name those with the nearest names."""
+        """Return the error for status 404: an unknown model, with the most similar names, or a wrong address."""
         try:
             models = self._client.get(f"{self.url}/models").raise_for_status().json()["data"]
             names = [str(each["id"]) for each in models]
         except (httpx.HTTPError, ValueError, LookupError, TypeError):
             return _FOREIGN
         near = get_close_matches(self.model, names, len(names) or 1, cutoff=0.0)
-        return f"the model {self.model!r} is not known; there are {listed(near, _SHOWN) or 'none'}"
+        return f"the server does not know the model {self.model!r}; it has {listed(near, _SHOWN) or 'no model'}"
 
     def _said(self, response: httpx.Response) -> str:
-        """Return the server's own sentence in brackets, without the key; "" if it has none."""
+        """Return the server's own error message in brackets, without the key; "" if it sent none."""
         try:
             found = response.json()
             for name in ("error", "message", "detail"):
@@ -149,7 +149,7 @@ class ChatEndpoint:
 
 
 def checked_url(url: str) -> str:
-    """Return an address without what follows the version; raise ConfigurationError for one that cannot be right."""
+    """Return an address without a final "/chat/completions"; raise ConfigurationError if the address is invalid."""
     try:
         parsed = httpx.URL(string(url, "url"))
     except httpx.InvalidURL as error:
@@ -164,16 +164,16 @@ def checked_url(url: str) -> str:
 
 
 def key_for(url: str) -> str | None:
-    """Return the key that the environment states for an address.
+    """Return the key for an address from the environment variables, or None.
 
     Raises:
-        ConfigurationError: OpenAI has no key.
+        ConfigurationError: no key is set for OpenAI's address.
     """
     key = os.environ.get(KEY_VARIABLE)
     if key or httpx.URL(url).host != _OPENAI:
         return key or None
     if not (key := os.environ.get(OPENAI_KEY_VARIABLE)):
-        raise ConfigurationError(f"OpenAI wants a key: set {OPENAI_KEY_VARIABLE} or {KEY_VARIABLE}")
+        raise ConfigurationError(f"OpenAI needs a key: set {OPENAI_KEY_VARIABLE} or {KEY_VARIABLE}")
     return key
 
 
@@ -184,10 +184,12 @@ def _may_have_key(url: str) -> bool:
 
 
 def _checked_key(key: str | None) -> str:
-    """Return the key, or "" for none; raise ConfigurationError, which does not quote it, if no header can hold it."""
+    """Return the key, or "" for None; raise ConfigurationError (which does not quote it) if a header cannot hold it."""
     key = (key or "").strip()
     if not all(" " < character <= "~" for character in key):
-        raise ConfigurationError(f"the key of the language model ({KEY_VARIABLE}) holds characters that no key has")
+        raise ConfigurationError(
+            f"the key of the language model ({KEY_VARIABLE}) has characters other than visible ASCII: copy it again"
+        )
     return key
 
 
@@ -199,7 +201,7 @@ def _is_temporary(error: BaseException) -> bool:
 
 
 def _is_about_tls(error: BaseException | None) -> bool:
-    """Return whether an error, or what has caused it, is about TLS or a certificate."""
+    """Return whether an error, or one of its causes, is about TLS or a certificate."""
     return error is not None and (
         isinstance(error, ssl.SSLError) or _is_about_tls(error.__cause__ or error.__context__)
     )
@@ -216,5 +218,5 @@ def _reason(error: BaseException | None) -> str:
     if isinstance(error, httpx.HTTPStatusError):
         return f"status {error.response.status_code}"
     if isinstance(error, httpx.TimeoutException):
-        return "the time for one request is over"
+        return "the request timed out"
     return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""What is kept of the questions that answers hold: the cleaning, the search for their chunks, and the rows written."""
+"""Keeping questions: drops useless ones, checks the others by a search for their chunks, and makes the output rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from twinvec_qdrant.records.documents import StoredChunk
 from twinvec_qdrant.records.schema import digest
 from twinvec_qdrant.stores.points import pages
 
-_SEARCHED = 64  # questions at once
+_SEARCHED = 64  # questions per call of search_many
 _QUERIES, _QRELS = "queries.jsonl", "qrels/test.tsv"
 _BREAKS = frozenset("\t\r\n")
 
@@ -35,7 +35,7 @@ class Question(NamedTuple):
 def clean(
     chunks: Sequence[StoredChunk], received: Mapping[str, str | None], most: int, counts: Counter[str]
 ) -> list[Question]:
-    """Return the questions of all answers, in the order of the chunks, without those that are of no use."""
+    """Return the questions of all answers in the order of the chunks, without malformed, copied and repeated ones."""
     kept: dict[str, Question] = {}
     for chunk in chunks:
         found = questions_of(received[chunk.id] or "", most)
@@ -54,14 +54,14 @@ def clean(
 
 
 def is_judged(document: str, share: float) -> bool:
-    """Return whether a document is set apart; an id that a table cannot hold never is."""
+    """Return whether a document's questions become judged queries; never if its id has a tab or a line break."""
     return int(digest("judged", document)[:8], 16) < share * 2**32 and _BREAKS.isdisjoint(document)
 
 
 def kept_rows(
     collection: Collection, questions: Sequence[Question], keep_rank: int, progress: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of questions whose chunk is among the first ``keep_rank`` hits; of all questions if it is 0."""
+    """Yield the rows of questions whose chunk is among the first ``keep_rank`` hits; for 0, rows of all questions."""
     with progress_bar("Searching", len(questions), "questions", shown=progress and keep_rank > 0) as advance:
         for page in pages(questions, _SEARCHED):
             ranks = _ranks(collection, page, keep_rank) if keep_rank else [None] * len(page)
@@ -77,7 +77,7 @@ def kept_rows(
 def write_judged(folder: Path, questions: Sequence[Question]) -> None:
     """Write judged queries in BEIR's layout; a document is relevant to its own questions."""
     if not questions:
-        logger.warning("%s: no question is set apart: raise --share (share), or ask about more passages", folder)
+        logger.warning("%s: there is no judged query: raise --share (share), or ask about more passages", folder)
     named = [(digest(each.text), each) for each in questions]
     queries = b"".join(line_of({"_id": key, "text": each.text}) for key, each in named)
     qrels = "".join(f"{key}\t{each.chunk.document}\t1\n" for key, each in named)
@@ -85,7 +85,7 @@ def write_judged(folder: Path, questions: Sequence[Question]) -> None:
     for path, content in zip(judged_files(folder), contents, strict=True):
         check_output_folder(path.parent)
         if path.exists() and path.read_bytes() != content:
-            raise ConfigurationError(f"{path}: exists already, with other content; remove it, or name another")
+            raise ConfigurationError(f"{path}: exists already, with other content; remove it, or name another folder")
         atomic_write(path, content)
 
 
@@ -95,10 +95,11 @@ def judged_files(folder: Path) -> tuple[Path, Path]:
 
 
 def _ranks(collection: Collection, questions: Sequence[Question], keep_rank: int) -> list[int | None]:
-    """Return the rank of each question's chunk, from 1; None for a chunk that is not found."""
+    """Return the rank of each question's chunk, from 1; None if the search does not find the chunk."""
     found = collection.search_many([each.text for each in questions], keep_rank, group=False, passages=False)
     ranks: list[int | None] = []
     for (_, chunk), hits in zip(questions, found, strict=True):
-        names = (chunk.document, f"{chunk.document}#{chunk.position}")  # the first in a collection of whole documents
+        # the hit's id in a collection of whole documents, and of chunks
+        names = (chunk.document, f"{chunk.document}#{chunk.position}")
         ranks.append(next((rank for rank, hit in enumerate(hits, 1) if hit.id in names), None))
     return ranks

@@ -1,6 +1,6 @@
-"""The prompt that asks for questions to a chunk, and the questions that an answer holds.
+"""Makes the prompt that asks for questions about a chunk, and reads the questions in an answer.
 
-The examples of real questions follow Promptagator (Dai et al. 2022).
+The prompt has examples of real questions, as in Promptagator (Dai et al. 2022).
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from twinvec.training.data.text_hash import normalised
 from twinvec_qdrant.records.documents import StoredChunk
 
 LEAST_WORDS = 6
-"""Smallest number of words of a chunk that questions are asked for."""
+"""Smallest number of words of a chunk that gets questions."""
 
 LONGEST_QUESTION = 300
 """Largest number of characters of a question."""
 
 SHOWN_CHARACTERS = 8000
-"""How much of a chunk the language model gets."""
+"""Largest number of characters of a chunk in a prompt."""
 
 _EXAMPLES = 6
-_LEAST_QUESTION, _LEAST_COPIED = 2, 5  # words: a shorter copy is a name that people search for
-_COPIED = 90.0  # percent of a question that stands in the chunk, letter by letter
-_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # Thai to Chinese
+_LEAST_QUESTION, _LEAST_COPIED = 2, 5  # words; a copy of fewer words may be a name that people search for
+_COPIED = 90.0  # similarity of a question and a part of its chunk, in percent
+# letters of scripts without spaces between words, from Thai to Chinese
+_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_SPACELESS}]|[^\W{_SPACELESS}]+")  # a letter of a script without spaces counts as a word
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _MARK = re.compile(
@@ -42,9 +43,9 @@ def is_long_enough(chunk: StoredChunk) -> bool:
 
 
 def prompt_for(chunk: StoredChunk, each: int, like: Sequence[str]) -> str:
-    """Return the prompt that asks for ``each`` questions to a chunk, with a few of the questions ``like``.
+    """Return the prompt that asks for ``each`` questions about a chunk, with some questions of ``like`` as examples.
 
-    The chunk decides which of them; its text begins with its headings.
+    The chunk's id seeds the choice of examples. The chunk's text begins with its headings.
     """
     shown = random.Random(chunk.id).sample(like, min(_EXAMPLES, len(like)))
     examples = ["", "The people who search ask in this way:", *(f"- {text}" for text in shown)] if shown else []
@@ -73,7 +74,8 @@ def prompt_for(chunk: StoredChunk, each: int, like: Sequence[str]) -> str:
 def questions_of(answer: str, most: int) -> list[str]:
     """Return the first ``most`` questions of an answer, without thoughts, introductions, numbers, bullets and quotes.
 
-    People also search by key words, so a question mark is not needed. If enough lines have one, they are taken.
+    If ``most`` lines end with a question mark, only these lines count. Otherwise all lines count, since people also
+    search by key words.
     """
     text = _THOUGHT.sub("", answer).rpartition("</think>")[2].encode(errors="replace").decode()
     lines = (_unquoted(_MARK.sub("", line.strip())) for line in text.splitlines())
@@ -83,18 +85,18 @@ def questions_of(answer: str, most: int) -> list[str]:
 
 
 def is_malformed(question: str) -> bool:
-    """Return whether a question is too short or too long to be one."""
+    """Return whether a text is too short or too long for a question."""
     return _words(question) < _LEAST_QUESTION or len(question) > LONGEST_QUESTION
 
 
 def is_copied(question: str, chunk: StoredChunk) -> bool:
-    """Return whether a question stands in its chunk, or nearly so."""
+    """Return whether a question is copied from its chunk, exactly or nearly."""
     asked = normalised(question).rstrip("?.!\uff1f\u3002 ")
     return _words(asked) >= _LEAST_COPIED and partial_ratio(asked, normalised(chunk.text)) >= _COPIED
 
 
 def _unquoted(line: str) -> str:
-    """Return a line without the quotes around it, unless these are quotes of its first and its last words."""
+    """Return a line without the quotes around it; keep quotes that belong to single words, as in '"A" or "B"'."""
     inner = line.strip(_QUOTES)
     ends = {line[:1], line[-1:]}
     is_quoted = ends <= set(_QUOTES) and not any(each in inner for each in ends - set(_APOSTROPHES))

@@ -1,11 +1,11 @@
-"""Questions to the chunks of a collection, written by a language model, and kept if a search finds their chunk again.
+"""Questions about a collection's chunks, written by a language model, and kept if a search finds their chunk again.
 
 A language model writes the questions (InPars, Bonifacio et al. 2022; Promptagator, Dai et al. 2022), and a search
-checks them (round-trip consistency, Alberti et al. 2019). Answers are written to a partial file next to the output as
-they are received, and outlive a killed run. All that follows is done again from the answers, and asks nobody.
+checks them (round-trip consistency, Alberti et al. 2019). Each answer is written to a partial file next to the output
+when it arrives, and so survives a killed run. The next run reads these answers, and asks only for missing answers.
 
-Some documents may be set apart: their questions become judged queries, which no search has checked. A check by the
-present model would leave out what this model cannot find, and no other model could then be better.
+The questions of some documents may become judged queries, which are not checked by a search. The check would drop the
+questions whose chunk the present model cannot find, and no other model could then be better.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from twinvec_qdrant.question_writing.prompting import is_long_enough, prompt_for
 from twinvec_qdrant.records.documents import StoredChunk
 from twinvec_qdrant.records.schema import digest
 
-_DIGITS = 8  # of the job in the name of the file with its answers
-_FIRST = 20  # answers after which a language model that writes no questions ends the run
+_DIGITS = 8  # characters of the job's digest in the name of its answers file
+_FIRST = 20  # answers; the run ends with an error if most of them hold no question
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionOptions:
-    """How questions are made; values that cannot work raise ConfigurationError.
+    """How questions are made; invalid values raise ConfigurationError.
 
     Attributes:
         passages: Largest number of chunks to ask about.
-        each: Number of questions to ask for to each chunk.
-        keep_rank: Keep a question if its chunk is among this number of first hits; 0 keeps all without a search.
-        share: Share of the documents whose questions become judged queries, if a folder for these is given.
+        each: Number of questions to ask for about each chunk.
+        keep_rank: Keep a question if its chunk is among the first ``keep_rank`` hits; 0 keeps all without a search.
+        share: Share of the documents whose questions become judged queries, if a folder for judged queries is given.
     """
 
     passages: int = 1000
@@ -74,14 +74,14 @@ class QuestionReport:
 
     Attributes:
         passages: Chunks that were drawn and have enough words.
-        short: Chunks that were drawn and left out, as they have too few words to ask about.
-        asked: Chunks that this call asked about, without those whose answers an earlier run received.
+        short: Chunks that were drawn and left out because they have too few words.
+        asked: Chunks that this call asked about. Chunks with an answer from an earlier run are not counted.
         unanswered: Chunks whose answer was empty, was cut, or held no question.
-        questions: Questions that the answers held.
-        malformed: Questions that were dropped, as they have one word or are very long.
-        copied: Questions that were dropped, as they stand in their chunk.
-        repeated: Questions that were dropped, as an earlier one is the same.
-        unfound: Questions that were dropped, as no search finds their chunk.
+        questions: Questions in the answers.
+        malformed: Questions that were dropped because they have only one word or are very long.
+        copied: Questions that were dropped because they are copied from their chunk.
+        repeated: Questions that were dropped because an earlier question is the same.
+        unfound: Questions that were dropped because the search did not find their chunk.
         pairs: Rows written for training.
         judged: Judged queries written.
     """
@@ -111,27 +111,28 @@ def write_questions(
     parallel: int = 4,
     progress: bool = False,
 ) -> QuestionReport:
-    """Write questions to chunks of a collection, for training: rows with ``anchor``, ``positive``, ``id`` and ``rank``.
+    """Write questions about chunks as training rows with ``anchor``, ``positive``, ``id`` and ``rank``.
 
-    The positive is the chunk as it was embedded, the id that of its document, and the rank that of the chunk among the
-    hits for the question (missing if ``keep_rank`` is 0). If the run is interrupted, the next call goes on, asks for no
-    answer twice, and ends with the same bytes, unless the collection has changed.
+    The anchor is the question, the positive is the embedded text of the chunk, and the id is the id of the document.
+    The rank is the chunk's rank among the hits for the question (missing if ``keep_rank`` is 0). If the run is
+    interrupted, the next call goes on, and uses the answers that have arrived. The output is then the same as without
+    the interruption, unless the collection has changed.
 
     Args:
         collection: The collection; ``sample`` draws its chunks.
         ask: The language model: takes a prompt and returns its answer, or None if the answer was cut. Threads call it.
         output: The file to make (.jsonl).
-        judged: Folder for judged queries in BEIR's layout. Their documents have no rows in ``output``.
+        judged: Folder for judged queries in BEIR's layout. A document with judged queries has no rows in ``output``.
         options: How questions are made.
-        like: Real questions, of which the language model gets some as examples.
-        model: Name of the language model: a partial file of another one is refused. If it is given, the answers are
-            kept beside the output, in a file that ends in ".answers", and a later run takes them from there.
-        parallel: Number of prompts asked at once.
+        like: Real questions; each prompt has some of them as examples.
+        model: Name of the language model; a partial file of another model is refused. If the name is given, the answers
+            are kept next to the output, in a file that ends in ".answers", and a later run reads them.
+        parallel: Number of prompts sent at once.
         progress: Show progress: a bar on a terminal, a line a minute elsewhere.
 
     Raises:
         ConfigurationError: an argument is invalid, the output exists, another process is writing it, its partial file
-            belongs to another job, or the collection has tenants, of whom a search needs one.
+            belongs to another job, or the collection has many tenants and ``keep_rank`` is not 0.
         InputError: the collection has no chunk to ask about, or no question is left.
         ModelError: most of the first answers hold no question.
         Exception: whatever ``ask`` raises.
@@ -181,16 +182,17 @@ def write_questions(
 
 
 def _check_free(path: Path) -> None:
+    """Raise ConfigurationError if a file exists, so that no run overwrites it."""
     check_output_folder(path.parent)
     check_free(path)
 
 
 def _check_searchable(collection: Collection, tenant_key: str | None) -> None:
-    """Find out whether questions can be searched, before any answer is paid for."""
+    """Raise an error if the collection cannot be searched, before an answer costs money."""
     if tenant_key is not None:
         raise ConfigurationError(
-            f"{collection.name}: a collection of many tenants is searched for one of them only: keep all questions "
-            "(--keep-rank 0, keep_rank=0)"
+            f"{collection.name}: the collection has many tenants, so questions cannot be checked by a search; keep all "
+            "questions (--keep-rank 0, keep_rank=0)"
         )
     collection.search("?", 1)  # loads the model
 
@@ -218,7 +220,7 @@ def _ask(
     counts: Counter[str],
     progress: bool,
 ) -> dict[str, str | None]:
-    """Return the answer for each chunk by the chunk's id; those of the partial file are asked for no more."""
+    """Return the answer for each chunk, by the chunk's id; answers in the partial file are reused."""
     file.resume()
     received = {piece["chunk"]: piece["answer"] for piece in file.pieces()}
     unasked = [each for each in chunks if each.id not in received]
@@ -255,9 +257,9 @@ def _check_first(received: Mapping[str, str | None], partial: Path) -> None:
 
 def _none_left(report: QuestionReport, partial: Path) -> str:
     reasons = ", ".join(f"{getattr(report, name)} {name}" for name in ("malformed", "copied", "repeated", "unfound"))
-    apart = f", {report.judged} set apart" if report.judged else ""
+    apart = f", {report.judged} judged" if report.judged else ""
     return (
         f"no question is left for training, of {report.questions} that were written: {reasons}{apart}. The answers are "
-        f"in {partial}: run again with --keep-rank 0 (keep_rank=0) to keep those that were not found, or delete the "
-        "file to ask again"
+        f"in {partial}: run again with --keep-rank 0 (keep_rank=0) to keep the unfound questions, or delete the file "
+        "to ask again"
     )

@@ -1,11 +1,11 @@
 """BM25 weights in a store: the average length that they depend on, and when they are computed again.
 
 The store keeps saturated term frequencies (``twinvec.retrieval.bm25``), which depend on the average length of all
-chunks. The collection therefore records the average that its weights assume. When the true average has moved too far
-from it, all weights are computed again from the stored texts.
+chunks. The collection therefore records the average length that its weights assume. When the true average has moved too
+far from the recorded one, all weights are computed again from the stored texts.
 
-The first ingest records the newest analysis of words (``twinvec.retrieval.analysis``) together with the first average.
-A collection keeps its analysis, for texts and queries, until ``renew``.
+The first ingest records the newest version of the analysis of words (``twinvec.retrieval.analysis``), together with the
+first average. Texts and queries of a collection are analysed by the recorded version until ``renew``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DRIFT = 0.05
 """Relative change of the average at which all weights are computed again."""
 
 CORRECTED = 0.75
-"""Weight of a corrected word; what was typed keeps the rest."""
+"""Weight of a corrected word; the word as it was typed has the weight 1 - CORRECTED."""
 
 _RECORDS = 100
 
@@ -45,7 +45,7 @@ class BM25Weights:
         self._backend = backend
         self.analyzer = description.analyzer
         self.average_length = description.average_length
-        self._totals: tuple[int, int] | None = None  # chunks and terms; None until they are counted
+        self._totals: tuple[int, int] | None = None  # numbers of chunks and terms; None until they are counted
         self.vocabulary = Vocabulary(backend)
 
     @property
@@ -63,12 +63,12 @@ class BM25Weights:
         return document_vectors(terms, self.average_length)
 
     def begin(self, texts: Sequence[str]) -> None:
-        """Let these chunks, the first of a collection, set its average; do nothing if it has one."""
+        """Record the average length of these chunks unless the collection has recorded an average already."""
         if not self.average_length:
             self._assume(self.terms(texts))
 
     def queries(self, texts: Sequence[str], instead: Sequence[str] | None = None) -> list[SparseVector]:
-        """Return the vectors of queries; with corrected queries ``instead``, mostly of their terms."""
+        """Return the vectors of queries; if corrected queries are given (``instead``), their terms weigh most."""
         vectors = [query_vector(each) for each in self.analyzer.query_terms(texts)]
         if instead is None or list(instead) == list(texts):
             return vectors
@@ -82,30 +82,30 @@ class BM25Weights:
         return self.analyzer.code_share(*self.analyzer.query_terms([query]))
 
     def written(self, texts: Iterable[str]) -> None:
-        """Add chunks that have been written to the vocabulary."""
+        """Add the words of newly written chunks to the vocabulary."""
         if self.analyzer.version > 1:
             self.vocabulary.see(texts, self.analyzer)
 
     def taken_words(self) -> tuple[Counter[str], int]:
-        """Return the words and the number of chunks that have been written, for the writer that leads this one."""
+        """Return, and forget, the words and the number of written chunks, for the writer that leads this one."""
         return self.vocabulary.taken(self.analyzer) if self.analyzer.version > 1 else (Counter(), 0)
 
     def add_words(self, words: Mapping[str, int], chunks: int) -> None:
-        """Add what other writers have written (``taken_words``); the totals are counted again when they are needed."""
+        """Add the words and chunks of other writers (``taken_words``); the totals are counted again when needed."""
         self.vocabulary.add(words, chunks)
         self._totals = None
 
     def read_vocabulary(self) -> None:
-        """Read the words of the collection now, so that the first search need not."""
+        """Read the vocabulary of the collection now, so that the first search is faster."""
         if self.average_length and self.analyzer.version > 1:
             self._backend.run(self.vocabulary.read())
 
     def speller(self) -> Steps[Speller | None]:
-        """Return what corrects queries; None if the collection has no vocabulary."""
+        """Return the corrector of queries; None if the collection has no vocabulary."""
         return (yield from self.vocabulary.speller(self.analyzer)) if self.analyzer.version > 1 else None
 
     def changed(self, old: Record | None, new: Record | None) -> None:
-        """Add a commit to the totals, which are counted in the store only once."""
+        """Update the totals after a commit, instead of counting them in the store again."""
         self.vocabulary.changed(len(new.chunks if new else ()) - len(old.chunks if old else ()))
         if self._totals is not None:
             chunks, terms = self._totals
@@ -116,7 +116,7 @@ class BM25Weights:
             self._totals = chunks, terms
 
     def count_from_nothing(self) -> None:
-        """Count only the commits from now on, in an empty collection without another writer."""
+        """Start the totals at zero, in an empty collection without another writer."""
         self._totals = (0, 0)
 
     def refresh(self) -> None:
@@ -127,20 +127,20 @@ class BM25Weights:
             self.average_length, self._totals = now.average_length, None
 
     def rebalance(self, *, recount: bool = False) -> None:
-        """Compute all weights again if the average has drifted. After a kill, the next call starts over.
+        """Compute all weights again if the average has drifted, and save the vocabulary.
 
-        Also store the words that have been written; with ``recount``, count those of all chunks.
+        With ``recount``, count the words of all chunks for the vocabulary. After a kill, the next call starts over.
         """
         if self._totals is None or self._drifted(*self._totals) or not self._follows(self._totals[0]):
             chunks, terms = self._totals = self._counted()  # also counts the commits of other writers
             if self._drifted(chunks, terms):
                 self._weigh_all(chunks, terms)
         if self.analyzer.version > 1:
-            with suppress(StoreLimitError):  # a full collection takes no vocabulary: the next ingest writes it
+            with suppress(StoreLimitError):  # the collection is full; the next ingest saves it
                 self.vocabulary.save(self._totals[0], self.analyzer, anew=recount)
 
     def _follows(self, chunks: int) -> bool:
-        """Return whether no other writer has committed since the totals were counted, as the vocabulary tells."""
+        """Return whether the vocabulary shows that no other writer has committed since the totals were counted."""
         return self.analyzer.version == 1 or self.vocabulary.follows(chunks)
 
     def _weigh_all(self, chunks: int, terms: int) -> None:
@@ -152,9 +152,9 @@ class BM25Weights:
         self._record(average)
 
     def renew(self) -> None:
-        """Bring the analysis of all texts up to the newest version, and count all words again.
+        """Analyse all texts by the newest version, and count all words again.
 
-        Searches continue meanwhile. After a kill, the collection has its old version, and the next call starts over.
+        Searches continue meanwhile. After a kill, the collection keeps the old version, and the next call starts over.
         """
         self.refresh()
         if not self.average_length:
@@ -169,7 +169,7 @@ class BM25Weights:
         self.rebalance(recount=True)
 
     def _analyse(self, records: Sequence[Point], analyzer: Analyzer) -> None:
-        """Write the weights of the records' chunks, and their numbers of terms to the records."""
+        """Write new weights to the chunks of these records, and the new numbers of terms to the records."""
         chunks = [chunk for each in records for chunk in each.payload["chunks"]]
         there = self._backend.retrieve(chunks, EMBEDDED_FIELDS)
         texts = [embedded_text(point.payload) for point in there.values()]

@@ -1,4 +1,6 @@
-"""Commits: how a source changes from one version to the next, so that one of them can be searched at any moment.
+"""Commits: how a document changes from one version to the next; searches find one of the two at any moment.
+
+A document is called "source" here and in the store's payloads.
 
     1. intent    write a point that names the sources about to change (``intents``)
     2. chunks    write the chunks that only the new version has, and check that their model is still the collection's
@@ -6,17 +8,17 @@
     4. clean-up  remove the chunks that only the old version has
     5. end       remove the intent, and make everything durable
 
-A writer killed before step 3 leaves the old version committed; one killed later leaves the new one. Searches ignore
-chunks that the record does not list; the next writer finds them by the intents (``Leftovers``), may take over their
-vectors, and removes them. A writer that loses the compare-and-set removes the chunks that only it wrote, and starts
-again from the winner's version.
+A writer killed before step 3 leaves the old version committed; a writer killed later leaves the new version. Searches
+ignore chunks that the record does not list. The next writer finds these chunks by the intents (``Leftovers``), may use
+their vectors again, and removes them. A writer that loses the compare-and-set removes the chunks that only it wrote,
+and starts again from the winner's version.
 
-The chunks of a document that takes long to encode are written one part after another, before the commit, under an
-intent of their own (``Draft``).
+The chunks of a document that takes long to encode are written in parts before the commit, under an intent of their own
+(``Draft``).
 
-A chunk has the same id whoever writes it, so one writer may rewrite a chunk that another is about to remove. Each chunk
-therefore carries the revision of its commit, and a writer removes only revisions that it has seen. After the commit, a
-writer looks for chunks of its own that another one has removed or made its own meanwhile, and writes them again.
+The id of a chunk depends on its content only, so one writer may rewrite a chunk that another is about to remove. Each
+chunk therefore has the revision of its commit, and a writer removes only revisions that it has seen. After the commit,
+a writer checks whether another writer has removed or rewritten its chunks meanwhile, and writes such chunks again.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ _REMOVED = 256
 
 @dataclass(slots=True)
 class Draft:
-    """The chunks of a source's next version that are written before its commit, and the intent that names them."""
+    """The chunks of a source's next version that are written before its commit, and their intent."""
 
     source: str
     revision: str
@@ -52,9 +54,9 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One source's next version: its record, the chunks to write, and the record it was planned from.
+    """One source's next version: its record, its chunks, and the old record that the change was planned from.
 
-    Those chunks that ``draft`` has written already are written again only if they are gone.
+    A chunk that ``draft`` has written already is written again only if it is gone.
     """
 
     record: Record
@@ -65,7 +67,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What killed writers have left: their intents, and all sources that these name."""
+    """Leftovers of killed writers: their intents, and the sources that the intents name."""
 
     intents: Sequence[Point]
     sources: frozenset[str]
@@ -80,7 +82,7 @@ class Catalog:
         self._intents = Intents(backend)
 
     def records(self, sources: Iterable[str]) -> dict[str, Record]:
-        """Return the records of the committed sources among these."""
+        """Return the records of these sources, by source; uncommitted sources have none."""
         found = self.backend.retrieve([record_id(source) for source in sources])
         return {(record := Record.of_payload(point.payload)).source: record for point in found.values()}
 
@@ -89,20 +91,20 @@ class Catalog:
         return (point.payload["source"] for point in self.backend.scroll([RECORDS], ["source"]))
 
     def write(self, changes: Sequence[Change]) -> list[Change]:
-        """Commit changes of different sources, with their drafts; return those that another writer won.
+        """Commit changes of different sources, with their drafts; return the changes that lost to another writer.
 
-        Raise ``SpaceMismatchError``, and commit nothing, if the collection no longer uses the model of the vectors.
+        Raise ``SpaceMismatchError``, and commit nothing, if the collection now uses another model than the vectors.
         """
         backend = self.backend
         old = self.revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
-        former = (change.old.revision for change in changes if change.old)  # which its writer may still write again
+        former = (change.old.revision for change in changes if change.old)  # its writer may still rewrite its chunks
         revisions = {*old.values(), *former, *(change.record.revision for change in changes)}
         records = [Point(record_id(change.record.source), change.record.as_payload()) for change in changes]
         points = [point for change in changes for point in self._unwritten(change)]
         vectors = {point.vector for change in changes for point in change.points}
         with self._intent([change.record.source for change in changes], revisions):
             backend.upsert(points)
-            for vector in vectors:  # a migration still encodes the chunks written by now
+            for vector in vectors:  # a later migration encodes the chunks just written
                 check_current_model(backend, vector)
             backend.commit(records, [change.old.revision if change.old else None for change in changes])
             won = [True] * len(changes)
@@ -117,7 +119,7 @@ class Catalog:
                 taken = _taken(compress(changes, won), now)
                 backend.upsert(taken)
             lost = [change for change, is_won in zip(changes, won, strict=True) if not is_won]
-            # a version that another writer has put in the place of ours may not list what we have taken back
+            # another writer's newer version may not list the chunks that were just written again
             backend.delete([*_replaced(changes, won), *self._wasted(changes if taken else lost)], revisions)
             self._intents.remove([change.draft.intent for change in changes if change.draft and change.draft.chunks])
         for change in compress(changes, won):
@@ -126,7 +128,7 @@ class Catalog:
         return lost
 
     def stage(self, draft: Draft, points: Sequence[Point]) -> None:
-        """Write chunks before their commit: after a kill, ``Leftovers`` has them."""
+        """Write chunks before their commit; after a kill, ``Leftovers`` names them."""
         self._intents.write(draft.intent, [draft.source], [draft.revision])
         draft.chunks += [point.id for point in points]
         self.backend.upsert(points)
@@ -139,11 +141,11 @@ class Catalog:
             self._intents.remove([draft.intent])
 
     def leave(self, drafts: Iterable[Draft]) -> None:
-        """Leave drafts to the next writer: this one ends before their commit."""
+        """Leave drafts to the next writer, because this one ends before their commit."""
         self._intents.leave([draft.intent for draft in drafts])
 
     def remove(self, sources: Sequence[str]) -> Iterator[Record]:
-        """Remove sources with their chunks while the caller iterates, and yield the records of those removed.
+        """Remove sources and their chunks while the caller iterates, and yield the records of removed sources.
 
         A source that another writer updates at the same moment stays.
         """
@@ -151,24 +153,24 @@ class Catalog:
             yield from self._remove(page)
 
     def revisions(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the revisions that chunks or records carry now, by id."""
+        """Return the present revisions of chunks or records, by id."""
         found = self.backend.retrieve(list(ids), ["revision"])
         return {key: point.payload["revision"] for key, point in found.items()}
 
     def leftovers(self, ended: Collection[Writer] = ()) -> Leftovers:
-        """Return what writers have left; ``ended`` are those of which the caller knows that they write nothing now."""
+        """Return the leftovers of killed writers, and of writers that have ``ended`` for certain."""
         intents = self._intents.abandoned(ended)
         return Leftovers(intents, frozenset(source for intent in intents for source in intent.payload["sources"]))
 
     def clear(self, leftovers: Leftovers) -> None:
-        """Remove what killed writers have left, except for what has been committed."""
+        """Remove the chunks and intents of killed writers, except committed chunks."""
         for intent in leftovers.intents:
             for source in intent.payload["sources"]:
                 self._clean(source, intent.payload["revisions"])
             self._intents.remove([intent.id])
 
     def recover(self) -> None:
-        """Remove the remains of killed writers."""
+        """Find and remove the leftovers of killed writers."""
         self.clear(self.leftovers())
 
     def _remove(self, sources: Sequence[str]) -> list[Record]:
@@ -195,7 +197,7 @@ class Catalog:
         self.backend.delete([point.id for point in there if point.id not in listed], revisions)
 
     def _unwritten(self, change: Change) -> Sequence[Point]:
-        """Return the points of a change that its draft has not written, or that are gone again."""
+        """Return the points of a change that its draft has not written, or that have been removed since."""
         if change.draft is None:
             return change.points
         there = self.revisions(change.draft.chunks)
@@ -211,9 +213,9 @@ class Catalog:
 
     @contextmanager
     def _intent(self, sources: list[str], revisions: Iterable[str], *, removing: bool = False) -> Iterator[None]:
-        """Keep an intent for these sources and revisions until the end; after an error it stays for the next writer.
+        """Write an intent for these sources and revisions, and remove it at the end; after an error, it stays.
 
-        A full collection takes no more points, so sources are removed from it without an intent.
+        A full collection refuses the intent, so sources are removed from it without one.
         """
         key = new_intent()
         try:
@@ -227,12 +229,12 @@ class Catalog:
 
 
 def _taken(changes: Iterable[Change], now: Mapping[str, str]) -> list[Point]:
-    """Return the committed chunks that another writer has removed or written as its own, and may still remove."""
+    """Return the committed chunks that another writer has removed, or has rewritten and may still remove."""
     return [point for change in changes for point in change.points if now.get(point.id) != change.record.revision]
 
 
 def _replaced(changes: Sequence[Change], won: Sequence[bool]) -> Iterator[str]:
-    """Yield the chunks that only the replaced versions list."""
+    """Yield the chunks of replaced versions that the new versions do not list."""
     for change, is_won in zip(changes, won, strict=True):
         if is_won and change.old is not None:
             listed = set(change.record.chunks)

@@ -1,7 +1,7 @@
-"""A collection's description as it is stored, and the checks that an encoder belongs to the collection.
+"""A collection's description as it is stored, and the checks that an encoder fits the collection.
 
-The space (``twinvec.models.space``) tells models apart. The probes, texts with the vectors that the collection's model
-gave them, catch what no digest sees: a library, precision or export that changes the vectors.
+The space (``twinvec.models.space``) identifies the model. The probes are texts with the vectors that the model gave
+them. They reveal changed vectors that the space cannot reveal: those of another library version, precision or export.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ COLLECTION_PROBES = (
 )
 GenerationT = TypeVar("GenerationT", bound="Generation")
 ADOPTION = "twinvec_adoption"
-"""Key of a collection's metadata that holds its future description while it is being adopted for the first time."""
+"""Key of a collection's metadata for its future description, during its first adoption."""
 
 SAME_VECTOR_COSINE = 0.98
-"""Smallest cosine of two vectors that count as the same: exact engines give 1, 8-bit engines more than 0.99."""
+"""Smallest cosine of vectors that count as equal: exact engines reach 1, 8-bit engines more than 0.99."""
 
 
 class Probe(BaseModel):
@@ -92,10 +92,10 @@ class Generation(BaseModel):
     states_dim: int | None = Field(default=None, gt=0)
     """Size of a token state; None if the collection keeps no token states."""
     external: Literal[True] | None = None
-    """Whether the model is known by its vectors only: it is that of another library (``ExternalEncoder``)."""
+    """Whether the model belongs to another library (``ExternalEncoder``), so only its vectors identify it."""
     probes: list[Probe] = Field(min_length=1)
     calibration: Calibration | None = None
-    """How the scores lie, once it has been measured; stored only then."""
+    """The calibration of the scores; stored only once it has been measured."""
 
     @model_validator(mode="after")
     def _probes_have_vectors(self) -> Self:
@@ -117,15 +117,15 @@ class Description(Generation):
     tenant_key: str | None = None
     """Payload key that names a document's tenant, in a collection of many tenants."""
     average_length: float = 0.0
-    """Average terms of a chunk that the stored BM25 weights assume; 0 before the first ingest."""
+    """Average number of terms of a chunk that the stored BM25 weights assume; 0 before the first ingest."""
     analysis: int = 1
-    """Version of the analysis of words; stored if it is not 1, together with the first ``average_length``."""
+    """Version of the analysis of words; stored with the first ``average_length``, unless it is 1."""
     reading: int | None = Field(default=None, ge=1, le=NEWEST_READING)
-    """Version of the reading of files; stored only once it is decided."""
+    """Reading version, by which text is extracted from files; stored only once it is decided."""
     payload_indexes: PayloadIndexes = AUTOMATIC
-    """Stored only if it differs from the default, which older versions of twinvec do not know."""
+    """Stored only if it differs from the default, because older versions of twinvec do not know the field."""
     layout: Layout | None = None
-    """Stored only for a collection that was adopted: what the class of its framework still reads."""
+    """The payload keys of the framework from which the collection was adopted; stored only then."""
     next: Generation | None = None
     """The model of an unfinished migration."""
     previous: Generation | None = None
@@ -167,24 +167,24 @@ class Description(Generation):
 
     @property
     def analyzer(self) -> Analyzer:
-        """The analysis of the collection's texts and queries: the newest one before the first ingest."""
+        """The analysis of the collection's texts and queries; before the first ingest, the newest one."""
         return Analyzer(self.language, self.analysis if self.average_length else analyses.NEWEST_ANALYSIS)
 
     @property
     def scale(self) -> Calibration | None:
-        """How searches fuse scores; None until a collection that an older version made is calibrated.
+        """Scale for fusing scores; None for a collection of an older version until it is calibrated.
 
-        An unmeasured collection goes by the model's name only. Its space would change the order of hits in collections
-        that exist.
+        For a collection that is not calibrated, the scale depends on the name of the model only. If it also depended on
+        the space, the order of hits in existing collections would change.
         """
         return completed(self._measured, known_calibration(self._unchanged_model_name, MANY))
 
     def judged_by(self, chunks: int) -> Calibration | None:
-        """Return the calibration of relevance: the collection's own, or else the model's for this many chunks."""
+        """Return the calibration of relevance: the collection's, or else the model's for this number of chunks."""
         return completed(self._measured, self.known(chunks))
 
     def known(self, chunks: int = MANY) -> Calibration:
-        """Return what is known of the collection's model, by its name or its space, for this many chunks."""
+        """Return the known calibration of the model, by its name or its space, for this number of chunks."""
         return known_calibration(known_name(self._unchanged_model_name, self.space), chunks)
 
     @property
@@ -196,7 +196,7 @@ class Description(Generation):
         return "" if self.options.given() else self.model
 
     def new_collection(self) -> NewCollection:
-        """Return what a store needs to create the collection; raise ``ConfigurationError`` on an invalid tenant key."""
+        """Return the store's settings of a new collection; raise ``ConfigurationError`` on an invalid tenant key."""
         defaults = {
             "payload_indexes": self.payload_indexes == AUTOMATIC,
             "external": self.external is None,
@@ -209,12 +209,12 @@ class Description(Generation):
         return NewCollection(self.dim, stored, self.index, tenant_path(self.tenant_key), self.states_dim)
 
     def switched(self, following: Generation) -> Description:
-        """Return the description with another model in use."""
+        """Return the description after a switch to this model."""
         previous = Generation.model_validate(self.model_dump())
         return self.model_copy(update={**dict(following), "next": None, "previous": previous})
 
     def changes(self, before: Description) -> dict[str, Any]:
-        """Return the stored fields that differ from ``before``; a change may write no other field."""
+        """Return the stored fields that differ from ``before``: a change must write only these."""
         old = before.model_dump()
         return {key: value for key, value in self.model_dump().items() if value != old[key]}
 
@@ -240,7 +240,7 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
 
 
 def under_the_name_of(encoder: SpaceEncoder, model: GenerationT) -> GenerationT:
-    """Return a model of the encoder's space with the name and the options that load the encoder."""
+    """Return the model, which has the encoder's space, with the name and options of the encoder."""
     return model.model_copy(update={"model": encoder.name, "options": _options(encoder)})
 
 
@@ -265,7 +265,7 @@ def read_description(metadata: Mapping[str, Any], location: str) -> Description:
 
 
 def stored_description(backend: Backend) -> Description:
-    """Return the description of an open collection; errors as for ``read_description``."""
+    """Return the description of an open collection; errors are those of ``read_description``."""
     return read_description(backend.read_metadata(), backend.location)
 
 
@@ -273,17 +273,17 @@ def check_ours(metadata: Mapping[str, Any], location: str) -> None:
     """Raise ``ConfigurationError`` if the collection is not one of twinvec."""
     if metadata.get(ADOPTION):
         raise ConfigurationError(
-            f"{location}: an adoption was begun and is not finished: finish it (twinvec adopt, adopt_collection)"
+            f"{location}: the adoption of this collection is not finished; finish it (twinvec adopt, adopt_collection)"
         )
     if "twinvec" not in metadata:
         raise ConfigurationError(
-            f"{location}: not a collection of twinvec: adopt it if LangChain's or LlamaIndex's QdrantVectorStore has "
+            f"{location}: not a collection of twinvec; adopt it if LangChain's or LlamaIndex's QdrantVectorStore has "
             "filled it (twinvec adopt, adopt_collection), or choose another name"
         )
 
 
 def check_space(description: Description, encoder: SpaceEncoder, location: str) -> None:
-    """Raise ``SpaceMismatchError`` if the encoder has another space than the collection's model."""
+    """Raise ``SpaceMismatchError`` if the spaces of the encoder and of the collection's model differ."""
     if encoder.space != description.space:
         raise SpaceMismatchError(
             f"{location}: made with the model {description.model!r} ({description.dim} dimensions, space "
@@ -300,7 +300,8 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
     then_PD = np.array([probe.vector for probe in description.probes], dtype=np.float32)
     if now_PD.shape != then_PD.shape:
         raise SpaceMismatchError(
-            f"{location}: vectors of {then_PD.shape[1]} dimensions; {encoder.name!r} gives {now_PD.shape[1]}"
+            f"{location}: its vectors have {then_PD.shape[1]} dimensions, but {encoder.name!r} gives vectors of "
+            f"{now_PD.shape[1]} dimensions; open the collection with its own model"
         )
     cosines = np.sum(unit(now_PD) * unit(then_PD), axis=1)
     worst = int(np.argmin(cosines))
@@ -316,7 +317,7 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
 def _probe_vectors(encoder: SpaceEncoder, texts: Sequence[str]) -> FloatArray:
     from twinvec.tokens.truncation import unreported_truncations
 
-    with unreported_truncations():  # they are no texts of the user
+    with unreported_truncations():  # the probes are not the user's texts
         return document_vectors(encoder, texts)
 
 

@@ -1,4 +1,4 @@
-"""Reading back from a collection: documents by their ids, their ids by a filter, and a sample of chunks."""
+"""Read from a collection: documents by their ids, ids of documents by a filter, and a sample of chunks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StoredChunk:
         title: The document's title; may be empty.
         heading: The title and the headings above the chunk, "Guide > Install"; may be empty.
         text: Heading, blank line, body.
-        embedded: Exactly what was embedded: the text, in some collections with what stands around it.
+        embedded: The text that was embedded: ``text``, in some collections with its surroundings.
     """
 
     id: str
@@ -53,7 +53,7 @@ class StoredChunk:
 def stored_documents(backend: Backend, ids: Sequence[str]) -> Steps[list[Document]]:
     """Return the documents with these ids; see ``Collection.get``."""
     documents: dict[str, Document] = {}
-    incomplete: dict[str, str] = {}  # revisions
+    incomplete: dict[str, str] = {}  # the revision of each source that lacked chunks
     left = list(dict.fromkeys(ids))
     while left:
         stored = yield from backend.points([record_id(source) for source in left])
@@ -61,7 +61,7 @@ def stored_documents(backend: Backend, ids: Sequence[str]) -> Steps[list[Documen
         points = yield from backend.points([chunk for each in records for chunk in each.chunks])
         left = []
         for record in records:
-            # a writer has removed the chunks after the record was read, or they are lost if the record is the same
+            # a writer may have removed chunks since the record was read; if the record is unchanged, they are lost
             if points.keys() >= set(record.chunks) or incomplete.get(record.source) == record.revision:
                 documents[record.source] = _document(record, points)
             else:
@@ -78,7 +78,7 @@ def _document(record: Record, points: Mapping[str, Point]) -> Document:
 
 
 def sampled_chunks(backend: Backend, limit: int) -> list[StoredChunk]:
-    """Return chunks in the order of a hash of their document's id and their number; see ``Collection.sample``."""
+    """Return chunks, sorted by a hash of document id and chunk number; see ``Collection.sample``."""
     records = (Record.of_payload(point.payload) for point in backend.scroll([RECORDS]))
     complete = (each for each in records if each.version)
     placed = ((digest(each.source, str(at)), key) for each in complete for at, key in enumerate(each.chunks))
@@ -99,7 +99,7 @@ def find_documents(catalog: Catalog, filter: Filter | None) -> list[str]:
         return list(catalog.sources())
     conditions = filter_conditions(parse_filter(filter))
     found: dict[str, None] = {}
-    for kind in (CHUNKS, RECORDS):  # chunks hold the payload; the record holds it if the document has no chunks
+    for kind in (CHUNKS, RECORDS):  # the record holds the payload of a document without chunks
         for page in pages(catalog.backend.scroll([kind, *conditions], ["source"]), _PAGE):
             there = {point.id for point in page}
             sources = dict.fromkeys(point.payload["source"] for point in page)

@@ -1,7 +1,7 @@
-"""Intents: points that say which sources a writer is about to change, so that others find what it leaves if it dies.
+"""Intents: points that name the sources a writer is about to change. If it dies, others find its leftovers by them.
 
-An intent names the sources, the revisions that the writer may leave unfinished, its process, and the last time at which
-it certainly lived. The writer removes the intent at the end.
+An intent names the sources, the revisions that the writer may leave unfinished, the writer's process, and the last time
+at which the writer was certainly alive. The writer removes the intent at the end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Intents:
         self._backend = backend
 
     def write(self, key: str, sources: Sequence[str], revisions: Iterable[str]) -> None:
-        """Write the intent of this key; a second time, to tell that the writer still lives."""
+        """Write the intent of this key, or write it again to show that the writer is still alive."""
         payload = {
             "kind": "intent",
             "sources": list(sources),
@@ -56,13 +56,13 @@ class Intents:
         self.leave(keys)
 
     def leave(self, keys: Iterable[str]) -> None:
-        """Leave intents, which this process no longer works on, to the next writer."""
+        """Leave intents to the next writer, because this process no longer works on them."""
         _active.difference_update(keys)
 
     def abandoned(self, ended: Collection[Writer] = ()) -> list[Point]:
-        """Return the intents whose writers have certainly ended, or are too old for a live one.
+        """Return the intents whose writers have ended, or which are too old to belong to a live writer.
 
-        ``ended`` are writers of which the caller knows that they write nothing now.
+        ``ended`` has writers that the caller knows to have ended.
         """
         found = self._backend.scroll([INTENTS])
         return [each for each in found if self._is_abandoned(each) or Writer.of_payload(each.payload) in ended]

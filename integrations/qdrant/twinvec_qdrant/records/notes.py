@@ -23,12 +23,12 @@ _OWN = "twinvec."
 
 
 def are_filtered(namespace: str) -> bool:
-    """Return whether filters may name the keys of notes of this namespace; those of twinvec are found by their keys."""
+    """Return whether notes of this namespace can be filtered; twinvec's own notes are found by their keys only."""
     return not namespace.startswith(_OWN)
 
 
 class Notes:
-    """The notes of one namespace, by key; a namespace separates the keys of one application from those of others."""
+    """The notes of one namespace, by key. Each application has a namespace, so keys of applications do not collide."""
 
     def __init__(self, backend: Backend, namespace: str) -> None:
         self._backend = backend
@@ -36,7 +36,7 @@ class Notes:
         self._namespace = namespace
 
     def put(self, notes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write notes by key, each a mapping of plain JSON values; a note replaces the stored one of its key.
+        """Write notes by key, each a mapping of plain JSON values; a note replaces the stored note of the same key.
 
         Raises:
             DocumentError: a note is not a mapping of plain JSON values; nothing was written.

@@ -1,16 +1,16 @@
 """Indexes of payload keys: a writer makes them before it writes the first points that have the key.
 
-A key is what a filter names: ``author.name`` is ``name`` in the mapping ``author`` or in a list of mappings. The first
-kind of value that is seen decides: strings have an index "keyword", numbers "float", booleans "bool". Keys
-with long texts have none, and a collection has at most ``MAX_PATHS`` of them; requested keys come first.
+Keys are written as in filters: ``author.name`` is ``name`` in the mapping or the list of mappings ``author``. The first
+value of a key decides the type of its index: "keyword" for a string, "float" for a number, "bool" for a boolean. A key
+with long texts gets no index. A collection has at most ``MAX_PATHS`` indexed paths; requested keys come first.
 
-No index may change an answer (``stores.served_tests``): where numbers are indexed, no document may have a date, and
-where dates are, no number. A writer therefore replaces such an index by one of keywords before it writes a document
-that does not fit.
+An index must not change what a filter finds (``stores.served_tests``). An index of numbers would hide dates under the
+same key from filters, and an index of dates would hide numbers. Before a writer writes such a document, it therefore
+replaces the index by one of keywords.
 
-On a server, another writer may index numbers just when this one sees the first dates. A writer therefore notes the keys
-in which it sees dates, in points of their own, before it reads which indexes there are; and a writer that has indexed
-numbers reads these notes afterwards. Whichever of the two is later finds what the other has done.
+On a server, another writer may index numbers just when this one sees the first dates. A writer that sees dates in a key
+therefore first records the key in a point, and then reads which indexes exist. A writer that has indexed numbers then
+reads these points. Whichever of the two is later finds what the other has done.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from twinvec_qdrant.stores.points import Point
 logger = logging.getLogger(__name__)
 
 MAX_PATHS = 64
-"""Indexed paths of payload keys, at most; managed clusters of Qdrant permit 100 together with ours."""
+"""Largest number of indexed paths of payload keys; managed clusters of Qdrant permit 100 with twinvec's own."""
 
 LONGEST_TEXT = 256
-"""Characters of a text that is compared as a whole; keys with longer texts get an index on request only."""
+"""Longest text of an automatically indexed key, in characters; other keys are indexed on request only."""
 
 SOURCE_KEY = "ref_doc_id"
-"""The key by which LlamaIndex deletes; it is indexed first."""
+"""The key by which LlamaIndex deletes documents; it is indexed first."""
 
 SERVED: dict[PayloadIndexType, FieldIndexType] = {
     **{kind: kind for kind in get_args(FieldIndexType)},
-    "integer": "float",  # Qdrant's "integer" misses 1.0 and 1.5 in ranges, or finds them by equality
+    "integer": "float",  # Qdrant's "integer" handles 1.0 and 1.5 wrongly in ranges and equality
     "uuid": "keyword",  # Qdrant's "uuid" also finds other spellings of the same id
 }
 """The type of the index that serves a requested type."""
 
 MAX_DEPTH = 3
-"""Levels of the keys that are looked at; a filter tests 2 ** (levels - 1) paths."""
+"""Deepest level of indexed keys; a filter tests 2 ** (level - 1) paths."""
 
 _KINDS: dict[type, FieldIndexType] = {str: "keyword", float: "float", int: "float", bool: "bool"}
 _DATE_BEGINS = frozenset("+-\u2212 \t0123456789")
@@ -61,11 +61,11 @@ _NUMBER_RANGES = (Between((("gte", 0.0),)), Between((("lt", 0.0),)))
 
 @dataclass(slots=True)
 class SeenKey:
-    """What is known of a key's values.
+    """Statistics of the values of one key.
 
     Attributes:
-        kinds: How many values there are for an index of each type, in the order of their first values.
-        dates: Whether a text is a date.
+        kinds: Number of values by the type of index that fits them, in the order of their first values.
+        dates: Whether any text is a date.
         longest: Characters of the longest text.
     """
 
@@ -75,12 +75,12 @@ class SeenKey:
 
     @property
     def numbers(self) -> bool:
-        """Whether a value is a number."""
+        """Whether any value is a number."""
         return "float" in self.kinds
 
 
 class PayloadIndexing:
-    """Makes the indexes of one writer's documents; ``preferred`` has types by key that count as seen first."""
+    """Makes the indexes for one writer's documents; ``preferred`` has a type by key, chosen if a value fits."""
 
     def __init__(self, backend: Backend, settings: PayloadIndexes, preferred: Mapping[str, str] | None = None) -> None:
         self._backend = backend
@@ -119,7 +119,7 @@ class PayloadIndexing:
                 self._replace(key)
 
     def _note(self, dated: Collection[str]) -> None:
-        """Note that documents may have dates in these keys; see the head of this module."""
+        """Record in the store that documents may have dates in these keys; see the docstring of this module."""
         if dated:
             self._dated.update(dated)
             self._backend.upsert([Point(dates_id(key), {"kind": "dates", "key": key}) for key in sorted(dated)])
@@ -128,10 +128,10 @@ class PayloadIndexing:
                 self._kinds[key] = _index_of(filtered_paths(key), self._known)
 
     def _made(self, key: str, kind: FieldIndexType | None) -> FieldIndexType | None:
-        """Index the paths of a key; an index that is there decides for the others. Return the type of the index."""
+        """Index the paths of a key, by the type of an existing index if a path has one, and return the type."""
         paths = filtered_paths(key)
         if kind is not None and any(path not in self._known for path in paths):
-            self._known = dict(self._backend.field_indexes())  # another writer may have made them meanwhile
+            self._known = dict(self._backend.field_indexes())  # another writer may have indexed them
         missing = [path for path in paths if path not in self._known]
         wanted = _index_of(paths, self._known) or kind
         if wanted is None or not missing:
@@ -173,7 +173,7 @@ class PayloadIndexing:
 
 
 REQUESTABLE: tuple[FieldIndexType, ...] = ("float", "datetime", "keyword", "bool", "text", "geo")
-"""The types of indexes, those first that only fit some values."""
+"""The types of indexes; first the types that hide values of other kinds from filters."""
 
 
 def _index_of(paths: Iterable[str], known: Mapping[str, str]) -> FieldIndexType | None:
@@ -182,9 +182,9 @@ def _index_of(paths: Iterable[str], known: Mapping[str, str]) -> FieldIndexType 
 
 
 def chosen_type(key: str, seen: SeenKey, preferred: str | None = None) -> FieldIndexType | None:
-    """Return the type of index that a key gets by itself, or None for a key with long texts.
+    """Return the type of index that a key gets without a request, or None for a key with long texts.
 
-    Of the keys that LlamaIndex adds to nodes, only that by which it deletes gets one.
+    Of the keys that LlamaIndex adds to nodes, only ``SOURCE_KEY`` gets an index.
     """
     if seen.longest > LONGEST_TEXT or (key in LLAMA_INDEX_KEYS and key != SOURCE_KEY):
         return None
@@ -198,18 +198,18 @@ def misfits(kind: FieldIndexType | None, seen: SeenKey) -> bool:
 
 
 def misfit(backend: Backend, path: str, kind: FieldIndexType) -> bool:
-    """Return whether stored points have values at the path that an index of this type would hide from filters."""
+    """Return whether an index of this type would hide values of stored points at this path from filters."""
     if kind not in ("float", "datetime"):
         return False
     try:
         return _holds(backend, path, kind)
-    except StoreLimitError:  # the server permits no filter without an index: make the one that finds such values
+    except StoreLimitError:  # a server in strict mode needs an index for this filter
         backend.index_field(path, "datetime" if kind == "float" else "float")
         return _holds(backend, path, kind)
 
 
 def shown_indexes(backend: Backend, tenant_key: str | None) -> dict[str, str]:
-    """Return the type of the index of every payload key that has one, except the key of tenants."""
+    """Return the types of indexes by payload key, without the tenant key."""
     known = backend.field_indexes()
     shown = {filtered_key(path) or path: known[path] for path in sorted(known, reverse=True) if path not in OWN_FIELDS}
     return {key: kind for key, kind in sorted(shown.items()) if key != tenant_key}
@@ -224,9 +224,9 @@ def check_requested(settings: PayloadIndexes, tenant_key: str | None) -> None:
         except FilterError as error:
             raise ConfigurationError(f"payload_indexes: {error}") from None
         if key == "id" or (key == tenant_key and (not kind or SERVED[kind] != "keyword")):
-            raise ConfigurationError(f"payload_indexes: the key {key!r} has an index for equality already")
+            raise ConfigurationError(f"payload_indexes: the key {key!r} has an index already; leave it out")
     if paths > MAX_PATHS:
-        raise ConfigurationError(f"payload_indexes: {paths} paths, and a collection has at most {MAX_PATHS}")
+        raise ConfigurationError(f"payload_indexes: the keys need {paths} indexes, and the limit is {MAX_PATHS}")
 
 
 def _holds(backend: Backend, path: str, kind: FieldIndexType) -> bool:
@@ -235,7 +235,7 @@ def _holds(backend: Backend, path: str, kind: FieldIndexType) -> bool:
 
 
 def seen_keys(payloads: Iterable[Mapping[str, Any]]) -> dict[str, SeenKey]:
-    """Return the keys with scalars or lists of scalars that a filter can name, in the order of their first values."""
+    """Return the filterable keys that have scalars or lists of scalars, in the order of their first values."""
     found: defaultdict[str, SeenKey] = defaultdict(SeenKey)
     for payload in payloads:
         for key, value in _scalars(payload, "", MAX_DEPTH):

@@ -1,8 +1,8 @@
-"""The roots of a collection: what its documents were taken from (folders, files, streams), each with a name.
+"""The roots of a collection: the folders, files and streams that its documents were read from, each with a name.
 
-One point without vectors holds all roots; a writer changes it by compare-and-set. The documents of a root are told by
-their ids. Those of the first root have the ids that reading gives them; those of a later root begin with its name:
-"minutes:2024/march.md". So two roots may hold files of the same name, and pruning one keeps the other.
+One point without vectors holds all roots; a writer changes it by compare-and-set. The id of a document shows its root:
+ids of the first root's documents have no prefix, other ids begin with the root's name, as in "minutes:2024/march.md".
+Two roots may therefore hold files of the same name, and pruning one root keeps the other. Users call a root "source".
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from twinvec_qdrant.stores.points import Point
 
 _NAMESPACE = "twinvec.roots"
 ROOTS = note_id(_NAMESPACE, "")
-"""Id of the point."""
+"""Id of the point that holds the roots."""
 
 _TRIES = 5
-_SHOWN = 3  # patterns in an error
+_SHOWN = 3  # number of patterns that an error names
 _WILD = frozenset("*?[")
 
 logger = logging.getLogger(__name__)
@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Which documents of a collection belong to one root; documents of no root belong to the first one.
+    """Which documents of a collection belong to one root; documents without a root belong to the first root.
 
     Attributes:
-        prefix: What the ids of the root's documents begin with.
-        others: What the ids of all later roots begin with.
+        prefix: Prefix of the ids of the root's documents.
+        others: Prefixes of the ids of all roots' documents, except the first root's, which have none.
         added: Name of the root if it has just been added, else "".
     """
 
@@ -48,15 +48,15 @@ class Membership:
     added: str = ""
 
     def id_of(self, source: str) -> str:
-        """Return the id of the root's document whose id is ``source`` without the root's name.
+        """Return the id in the collection of a document that has the id ``source`` in the root.
 
         Raises:
             DocumentError: a document with this id would belong to another root.
         """
         if not self.prefix and source.startswith(self.others):
             raise DocumentError(
-                f"document {shown(source)}: its id begins like those of another source of the collection; "
-                "ingest it under a name of its own: --source NAME (source=...)"
+                f"document {shown(source)}: its id begins with the name of another source of the collection; "
+                "give this source a name: --source NAME (source=...)"
             )
         return self.prefix + source
 
@@ -66,7 +66,7 @@ class Membership:
 
 
 FIRST_ROOT = Membership()
-"""The membership of all documents in a collection without other roots."""
+"""The membership in a collection with at most one root: all documents belong to it."""
 
 
 class Roots:
@@ -76,13 +76,13 @@ class Roots:
         self._backend = backend
 
     def all(self) -> dict[str, StoredRoot]:
-        """Return the roots by name, the first one first."""
+        """Return the roots by name, the first root first."""
         return self._read()[0]
 
     def joined(self, other: Point) -> Point:
-        """Return the roots' point of a collection whose documents come here, with the later roots that only this has.
+        """Return the roots' point of another collection that is copied here, with this collection's own roots added.
 
-        Without these roots, their documents would count as those of the first root, and be pruned with it.
+        Without its own roots, their documents would count as documents of the first root, and be pruned with it.
         """
         coming = [StoredRoot.of_fields(each) for each in other.payload["roots"]]
         named = {each.name: each for each in coming}
@@ -90,7 +90,7 @@ class Roots:
         return _point(named | own, uuid4().hex) if own else other
 
     def membership(self, name: str | None) -> Membership:
-        """Return which documents belong to a root; without a name, to the first one.
+        """Return which documents belong to the root of this name; without a name, to the first root.
 
         Raises:
             ConfigurationError: the collection has no root of this name.
@@ -102,33 +102,33 @@ class Roots:
         return _membership(roots, name)
 
     def remove(self, name: str) -> None:
-        """Forget a root, but not its documents: they are then those of the first root.
+        """Remove a root from the list; its documents stay, and then belong to the first root.
 
         Raises:
-            StoreBusyError: as for ``register``.
+            StoreBusyError: other writers keep changing the roots.
         """
         with self._backend.writing:
             self._change(lambda roots: {each: root for each, root in roots.items() if each != name})
 
     def descriptions(self, sources: Iterable[str]) -> dict[str, str]:
-        """Return the descriptions of the sources of these documents, by id; documents without one are left out."""
+        """Return the descriptions of these documents' roots, by document id, without empty ones."""
         roots = self.all()
         found = {source: root.description(source) for source in sources if (root := owner(roots, source))}
         return {source: text for source, text in found.items() if text}
 
     def register(self, wanted: StoredRoot, *, named: bool, prune: bool, write: bool = True) -> Membership:
-        """Add a root, or take it as the one of its name, and return which documents belong to it.
+        """Add a root, or update the root of the same name, and return which documents belong to it.
 
         Args:
-            wanted: The root; ``first`` is ignored. Its descriptions are added to those that are stored.
-            named: Whether the user gave the name. Otherwise a root of the same name at another place, which is still
-                there, or of other files of the same folder, is another root.
-            prune: Whether the ingest removes what the root no longer holds.
-            write: Whether to store it.
+            wanted: The root; ``first`` is ignored. Its descriptions are added to the stored ones.
+            named: Whether the user gave the name. If not, a stored root of this name counts as another root if it has
+                another location that still exists, or other files of the same folder.
+            prune: Whether the ingest removes documents that the root no longer holds.
+            write: Whether to store the root.
 
         Raises:
             ConfigurationError: another root has this name; the ids of other documents begin with it; or ``prune`` would
-                remove documents of which nobody has said which root they belong to.
+                remove documents whose root is unknown.
             StoreBusyError: other writers keep changing the roots.
         """
         _check_name(wanted.name)
@@ -156,36 +156,36 @@ class Roots:
         return replace(_membership(result, wanted.name), added="" if before else wanted.name)
 
     def _again(self, known: StoredRoot, wanted: StoredRoot, *, named: bool) -> StoredRoot:
-        """Return a known root as it is from now on."""
+        """Return a stored root with the location, options and descriptions that it has from now on."""
         if not named and _is_elsewhere(known, wanted) and known.is_here():
             raise ConfigurationError(
                 f"{self._backend.location}: its source {wanted.name!r} is {known.location}; to add "
-                f"{wanted.location} as another one, name it: --source NAME (source=...)"
+                f"{wanted.location} as another source, give it another name: --source NAME (source=...)"
             )
-        if not named and known.location == wanted.location and _takes_less(known, wanted):
+        if not named and known.location == wanted.location and _has_other_patterns(known, wanted):
             raise ConfigurationError(
                 f"{self._backend.location}: its source {wanted.name!r} is {_files(known)} of {known.location}; to take "
-                f"only {_files(wanted)} from now on, say --source {wanted.name!r} (source=...); "
-                "to add them as another source, give another name"
+                f"only {_files(wanted)} from now on, give --source {wanted.name!r} (source=...); "
+                "to add these files as another source, give --source another name"
             )
         there = known if wanted.location is None else wanted
         described = {**known.described, **wanted.described}
         return replace(there, first=known.first, described={path: text for path, text in described.items() if text})
 
     def _new(self, roots: Mapping[str, StoredRoot], wanted: StoredRoot, *, named: bool, prune: bool) -> StoredRoot:
-        """Return a root that the collection has not had, as it is to be stored."""
+        """Return a new root as it is stored: the first root of the collection, or a later one with a prefix."""
         if not roots:
             if prune and not named and self._backend.holds([RECORDS]):
                 raise ConfigurationError(
-                    f"{self._backend.location}: nobody has said yet which source its documents are from, so pruning "
-                    f"may remove those of another one; if all are from {wanted.name!r}, say so once: "
+                    f"{self._backend.location}: its documents were ingested without a source, so prune may remove "
+                    f"documents that are not from {wanted.name!r}; if all are from it, give its name once: "
                     f"--source {wanted.name!r} (source=...)"
                 )
             return replace(wanted, first=True)
         prefix = wanted.name + SEPARATOR
         if any(source.startswith(prefix) for source in self._sources()):
             raise ConfigurationError(
-                f"{self._backend.location}: ids of its documents begin with {prefix!r} already; "
+                f"{self._backend.location}: some ids of its documents begin with {prefix!r} already; "
                 "give the source another name: --source NAME (source=...)"
             )
         return replace(wanted, first=False)
@@ -194,7 +194,7 @@ class Roots:
         return (point.payload["source"] for point in self._backend.scroll([RECORDS], ["source"]))
 
     def _change(self, change: Callable[[dict[str, StoredRoot]], dict[str, StoredRoot]]) -> None:
-        """Write changed roots by compare-and-set; nothing if they are as they were."""
+        """Change the roots by compare-and-set; write nothing if ``change`` returns them unchanged."""
         for _ in range(_TRIES):
             roots, revision = self._read()
             changed = change(roots)
@@ -216,18 +216,18 @@ class Roots:
 
 
 def _is_elsewhere(known: StoredRoot, wanted: StoredRoot) -> bool:
-    """Return whether both roots have a place, and the places differ."""
+    """Return whether both roots have a location, and the locations differ."""
     return wanted.location is not None and known.location not in (None, wanted.location)
 
 
-def _takes_less(known: StoredRoot, wanted: StoredRoot) -> bool:
-    """Return whether a root is now to be read by other patterns than before, unless both name files one by one."""
+def _has_other_patterns(known: StoredRoot, wanted: StoredRoot) -> bool:
+    """Return whether the include patterns differ from the stored ones, unless both are lists of single files."""
     before, now = (each.options.get("include", ()) for each in (known, wanted))
     return bool(now) and list(before) != list(now) and not (_are_files(before) and _are_files(now))
 
 
 def _are_files(patterns: Sequence[str]) -> bool:
-    plain = (re.sub(r"\\.", "", each) for each in patterns)  # without escaped characters
+    plain = (re.sub(r"\\.", "", each) for each in patterns)  # escaped characters are no wildcards
     return bool(patterns) and all(each.startswith("/") and _WILD.isdisjoint(each) for each in plain)
 
 
@@ -251,7 +251,7 @@ def _check_name(name: str) -> None:
 
 
 def _point(roots: Mapping[str, StoredRoot], revision: str) -> Point:
-    """Return the note that holds the roots, in a field of its own that no filter reads."""
+    """Return the note that holds the roots, in a separate field that filters do not read."""
     stored: Sequence[Mapping[str, Any]] = [each.as_fields() for each in roots.values()]
     note = {"kind": "note", "namespace": _NAMESPACE, "key": "", "metadata": {}}
     return Point(ROOTS, {**note, "revision": revision, "roots": list(stored)})

@@ -1,19 +1,19 @@
-"""What a collection keeps: six kinds of points, their ids, and their payloads.
+"""The schema of a collection: six kinds of points, their ids, and their payloads.
 
-    chunk      dense and sparse vector, perhaps token states; source, position, heading, perhaps title, text, content
-               (the hash of the text), the revision of the commit that wrote it, the user's payload below "metadata";
-               if more than the text is embedded, "embedded" has all of it, and "key" the hash of both; "_hidden_keys"
-               if the document names keys that LlamaIndex leaves out of texts
+    chunk      dense and sparse vector, optional token states; source (the document's id), position, heading, optional
+               title, text, content (the hash of the text), the revision of the commit that wrote it, the user's payload
+               under "metadata"; if more than the text is embedded, also "embedded" (the embedded text) and "key" (the
+               hash of both texts); "_hidden_keys" if the document has keys that LlamaIndex leaves out of texts
     record     one for each source: version, revision and the ids of its chunks; writing the record is the commit
     intent     the sources that a writer is about to change, and the revisions that it may leave unfinished; the writer
-               removes it at the end
-    note       a small record of an application: namespace, key, and its fields below "metadata"
-    model      one, once the collection has been migrated: the name of the vectors of its present model
-    dates      on a server, one for each key of payloads in which a writer has seen dates (``payload_indexes``)
+               removes the intent at the end
+    note       a small record of an application: namespace, key, and its fields under "metadata"
+    model      after a migration, one point with the name of the vectors of the present model
+    dates      on a server, one for each payload key in which a writer has seen dates (``payload_indexes``)
 
-Only chunks have vectors. A chunk's id covers all it holds except its revision, so a chunk never changes: another text
-is another point. The user's keys lie below ``metadata``, where they cannot collide with ours; only a few keys of
-LlamaIndex's nodes stand at the top level, where LlamaIndex's own Qdrant store reads them.
+Only chunks have vectors. The id of a chunk is a hash of all its content except the revision, so a chunk never changes:
+another text gives another point. The user's keys are under ``metadata``, where they cannot collide with twinvec's
+fields. Only a few keys of LlamaIndex's nodes are at the top level, where LlamaIndex's own Qdrant store reads them.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ LLAMA_INDEX_KEYS = frozenset({"_node_content", "_node_type", "doc_id", "document
 """Keys of a payload that LlamaIndex's Qdrant store reads at the top level of a point."""
 
 SHOWN_FIELDS = ("source", "position", "heading", "title")
-"""Our own fields that a hit shows together with the user's payload; a user's key of the same name replaces them."""
+"""The fields of twinvec that a hit shows with the user's payload, unless the user has a key of the same name."""
 
 EMBEDDED_FIELDS = ("text", "embedded")
-"""The fields of a chunk from which its vectors are made."""
+"""The fields of a chunk that ``embedded_text`` reads."""
 
 CHUNKS, RECORDS, INTENTS, NOTES = (field_is("kind", kind) for kind in ("chunk", "record", "intent", "note"))
-"""The conditions that select the points of one kind."""
+"""The conditions that select the points of each kind."""
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _PARTS = re.compile(r'"[^"]*"(?:\[\])?|[^."]+')
@@ -58,7 +58,7 @@ class Record:
     """The committed state of one source.
 
     Attributes:
-        version: Hash of all that decides the chunks; "" if chunks may be missing, so that the next ingest writes them.
+        version: Hash of everything that determines the chunks; "" if the next ingest has to write missing chunks.
         revision: Id of this commit, which compare-and-set compares.
         chunks: Ids of the chunks, in order.
         terms: Number of terms of all chunks together, for BM25's average length.
@@ -99,19 +99,19 @@ class Record:
 
 
 def embedded_text(chunk: Mapping[str, Any]) -> str:
-    """Return the text from which vector and BM25 weights of a chunk are made; its payload has ``EMBEDDED_FIELDS``.
+    """Return the text of a chunk for its vector and BM25 weights, from a payload with ``EMBEDDED_FIELDS``.
 
-    Token states are those of ``text``.
+    Token states are computed from the field ``text`` alone.
     """
     return str(chunk.get("embedded", chunk["text"]))
 
 
 def chunk_key(text: str, embedded: str) -> str:
-    """Return the hash of what decides a chunk's vectors."""
+    """Return the hash of the texts that determine a chunk's vectors."""
     return digest(text) if embedded == text else digest(text, embedded)
 
 
-@lru_cache(maxsize=4096)  # an ingest asks several times for each id of a batch
+@lru_cache(maxsize=4096)  # an ingest needs each id several times
 def record_id(source: str) -> str:
     """Return the point id of a source's record."""
     return _point_id("record", source)
@@ -123,12 +123,12 @@ def chunk_id(source: str, position: int, content: str) -> str:
 
 
 def chunk_content(key: str, heading: str, title: str, payload: str, hidden: HiddenKeys | None) -> str:
-    """Return the hash of everything that a chunk holds; ``key`` is its ``chunk_key``, ``payload`` canonical JSON."""
+    """Return the hash of a chunk's whole content; ``key`` is its ``chunk_key``, ``payload`` is canonical JSON."""
     return digest(key, heading, title, payload, *hidden_parts(hidden))
 
 
 def hidden_parts(hidden: HiddenKeys | None) -> tuple[str, ...]:
-    """Return what hidden keys add to the parts of a hash: nothing without them."""
+    """Return the parts of a hash that stand for hidden keys; none without hidden keys."""
     return () if hidden is None else (canonical(hidden._asdict()),)
 
 
@@ -154,7 +154,7 @@ def dates_id(key: str) -> str:
 
 
 def _point_id(*parts: str) -> str:
-    """Return what ``str(uuid.uuid5(NAMESPACE, ...))`` returns, in a third of the time: no UUID object is made."""
+    """Compute ``str(uuid.uuid5(NAMESPACE, ...))`` in a third of the time, without a UUID object."""
     name = "\0".join(parts).encode()
     number = bytearray(hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()[:16])
     number[6] = number[6] & 0x0F | 0x50  # version 5 (RFC 9562, 5.5)
@@ -164,7 +164,7 @@ def _point_id(*parts: str) -> str:
 
 
 def digest(*parts: str) -> str:
-    """Return a length-prefixed hex digest: ("ab", "c") and ("a", "bc") differ."""
+    """Return a hex digest of length-prefixed parts, so ("ab", "c") and ("a", "bc") have different digests."""
     prefixed = b""
     for part in parts:
         data = part.encode()
@@ -178,13 +178,13 @@ def canonical(value: Any) -> str:
 
 
 def point_payload(own: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the payload of a chunk's point: our own fields and the user's payload."""
+    """Return the payload of a chunk's point: the fields of twinvec and the user's payload."""
     lifted = {key: payload[key] for key in LLAMA_INDEX_KEYS & payload.keys()}
     return {**lifted, **own, "metadata": {key: value for key, value in payload.items() if key not in lifted}}
 
 
 def hidden_field(hidden: HiddenKeys | None) -> dict[str, Any]:
-    """Return the field of a chunk for hidden keys, if there are any."""
+    """Return a chunk's payload field for hidden keys; empty without hidden keys."""
     return {} if hidden is None else {HIDDEN_KEYS: {name: list(keys) for name, keys in hidden._asdict().items()}}
 
 
@@ -200,7 +200,7 @@ def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filter_conditions(filter: Iterable[Condition]) -> tuple[StoreCondition, ...]:
-    """Return the parsed filter as conditions on all that hits show; raise ``FilterError`` on an unusable key."""
+    """Return the parsed filter as conditions on stored fields; raise ``FilterError`` on an unusable key."""
     return tuple(mapped(each, _stored) for each in filter)
 
 
@@ -219,7 +219,7 @@ def filtered_paths(key: str) -> tuple[str, ...]:
 
 
 def filtered_key(path: str) -> str | None:
-    """Return the key whose filters test the path, or None for a path outside the user's payload."""
+    """Return the filter key that tests this path, or None for a path outside the user's payload."""
     below = path.removeprefix("metadata.")
     if below == path and path not in LLAMA_INDEX_KEYS:
         return None
@@ -229,7 +229,7 @@ def filtered_key(path: str) -> str | None:
 
 
 def tenant_path(key: str | None) -> str | None:
-    """Return where a chunk's payload names the tenant; raise ``ConfigurationError`` if ``key`` cannot name tenants."""
+    """Return the payload path of the tenant's name; raise ``ConfigurationError`` if ``key`` cannot name tenants."""
     if key is None:
         return None
     if not isinstance(key, str) or not key or not _PLAIN.issuperset(key) or key in (*SHOWN_FIELDS, "id"):
@@ -240,7 +240,7 @@ def tenant_path(key: str | None) -> str | None:
 
 
 def _paths(key: str) -> tuple[str, ...]:
-    """Return the JSON paths below ``metadata`` where the key may lie: any inner part may hold a list of mappings."""
+    """Return all JSON paths under ``metadata`` for a key, whose inner parts may be mappings or lists of mappings."""
     parts = split_key(key)
     marks = [("[]",) if listed else ("", "[]") for _, listed in parts[:-1]]
     quoted = [part if _PLAIN.issuperset(part) else f'"{part}"' for part, _ in parts]
@@ -251,5 +251,5 @@ def _paths(key: str) -> tuple[str, ...]:
     )
 
 
-# made once: json.dumps makes a new one for every call with options
+# json.dumps makes a new encoder for every call with options
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))

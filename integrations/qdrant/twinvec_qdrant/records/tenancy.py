@@ -1,4 +1,4 @@
-"""The tenants of one collection: which documents are whose, so that an ingest for one tenant changes no other's."""
+"""The tenants of one collection: an ingest for one tenant does not change documents of another tenant."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.documents import find_documents
 from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, Record, user_payload
 
-FOREIGN = "a document of another tenant has this id; give it another one, or delete that one first"
-"""Why a document is refused. The message does not say whose the other document is."""
+FOREIGN = "a document of another tenant has this id; give this document another id, or delete the other one first"
+"""Reason for refusing a document; the message does not reveal the other tenant."""
 
 
 class Tenants:
-    """The tenants of a collection; payloads name them under ``key``, which is None in a collection of one owner."""
+    """The tenants of a collection; payloads name the tenant under ``key``, which is None without tenants."""
 
     def __init__(self, catalog: Catalog, key: str | None) -> None:
         self._catalog = catalog
         self._key = key
 
     def foreign(self, documents: Iterable[Document], records: Mapping[str, Record]) -> set[str]:
-        """Return the ids of those documents that the collection holds as another tenant's."""
+        """Return the ids of documents whose id belongs to another tenant's document in the collection."""
         if self._key is None:
             return set()
         named = {document.id: document.payload[self._key] for document in documents if document.id in records}
@@ -32,7 +32,7 @@ class Tenants:
         return {source for source, owner in owners.items() if owner not in (None, named[source])}
 
     def sources(self, tenants: Collection[str]) -> Iterable[str]:
-        """Return the ids of all documents of these tenants; of all documents in a collection of one owner."""
+        """Return the ids of all documents of these tenants; without tenants (``key`` is None), of all documents."""
         if self._key is None:
             return self._catalog.sources()
         if not tenants:

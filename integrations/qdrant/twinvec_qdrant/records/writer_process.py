@@ -1,7 +1,7 @@
-"""The process that writes: what tells it from all other processes, and whether it has ended.
+"""The identity of a writing process, and whether the process has ended.
 
-A process id is unique on one machine, in one pid namespace, until the system reuses it. Containers may share a host
-name and still have different ids.
+A process id is unique on one machine, in one pid namespace, until the system reuses it. Containers with the same host
+name may have different pid namespaces.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Writer:
         except (ProcessLookupError, OverflowError):
             return True
         except OSError:
-            pass  # the process of another user
+            pass  # it belongs to another user
         return _started(self.process) not in ("", self.started)
 
 
 def _started(pid: int) -> str:
     """Return when the process started, in clock ticks since the machine's boot; "" if that is unknown."""
     stat = _readable(lambda: Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode())
-    return stat.split()[19] if stat else ""  # the command name before the bracket may hold spaces
+    return stat.split()[19] if stat else ""  # the command name, which may have spaces, is cut off
 
 
 def _readable(read: Callable[[], str]) -> str:

@@ -1,20 +1,20 @@
-"""Which commits have ended: what a handle knows of that, from the answers to its searches.
+"""Ended commits: an open collection learns from the answers to its searches which commits have ended.
 
-Every writer keeps an intent from before its first chunk until its last chunk is committed, or removed
-(``records.commits``), and its chunks carry its revision. Suppose that an answer has shown a chunk of a revision, and
-that a request which is sent afterwards finds no intent. Then the writer of this revision has ended: all chunks of this
-revision that exist from then on are committed.
+Every writer stores an intent before its first chunk, and removes the intent after its last chunk is committed or
+removed (``records.commits``). All chunks of a commit carry its revision. Suppose that an answer shows a chunk of a
+revision, and that a later request finds no intent. Then the commit of this revision has ended: every chunk of this
+revision that still exists is committed.
 
-So a search may show chunks without reading the records if
+A search may therefore show chunks without reading the records if
 
-- their revisions are known to have ended before its first request was sent, and
-- none of its requests finds an intent.
+- the revisions of the chunks are known to have ended before the first request of the search was sent, and
+- no request of the search finds an intent.
 
-The first rule keeps out what a writer has not committed, also one that comes between the parts of a request: a server
-answers these in any order. It keeps a document's old and new chunks apart too, because a new one is shown only if its
-writer had removed the old ones before. The second rule keeps out what a killed writer has left: its intent stays until
-the next writer has removed these remains. A search that meets the end of a write may show what this write replaces or
-removes, as if the search had come before the write.
+The first rule excludes uncommitted chunks, even if their writer starts between the parts of a request: a server answers
+the parts in any order. The first rule also keeps a document's old and new chunks apart, because a new chunk is shown
+only if its writer had already removed the old chunks. The second rule excludes the chunks that a killed writer left:
+its intent stays until the next writer has removed these chunks. A search during the end of a write may show chunks that
+the write replaces or removes, as if the search had come before the write.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-_MOST = 100_000  # revisions; the oldest half makes way for others
+_MOST = 100_000  # revisions to remember; above this number, the oldest half is forgotten
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is known when a search begins.
+    """What is known of the commits when a search begins.
 
     Attributes:
-        number: The number of the search.
-        ended: The number of a search; the commits that were met before that search began have ended.
+        number: The number of the search; an open collection numbers its searches from 1.
+        ended: Number of an earlier search. All commits that were seen before the start of that search have ended.
         expects_no_records: Whether the search will probably need no records.
     """
 
@@ -43,29 +43,30 @@ class Moment:
 
 
 class EndedCommits:
-    """The revisions that the searches of one handle have met; threads may share it."""
+    """The revisions that the searches of one open collection have seen; safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._met: dict[str, int] = {}  # revision -> number of the last search that had begun when it was first met
+        self._met: dict[str, int] = {}  # revision -> number of the latest search when the revision was first seen
         self._number = 0
         self._ended = 0
         self._expects_no_records = False
 
     def now(self) -> Moment:
-        """Return this moment, for a search whose requests are sent later."""
+        """Return the present moment, for a search that has not sent a request yet."""
         with self._lock:
             self._number += 1
             return Moment(self._number, self._ended, self._expects_no_records)
 
     def had_ended(self, revision: str, then: Moment) -> bool:
-        """Return whether the commit of this revision is known to have ended at that moment."""
+        """Return whether the commit of a revision was known to have ended at the moment ``then``."""
         return self._met.get(revision, then.ended) < then.ended
 
     def learn(self, then: Moment, revisions: Sequence[str], *, no_intents: bool) -> None:
-        """Learn from the answer to a request that was sent after that moment, and found no intent if ``no_intents``.
+        """Learn from the answer to a request that was sent after the moment ``then``.
 
-        ``revisions`` are those of all chunks in the answer.
+        ``revisions`` are the revisions of all chunks in the answer. ``no_intents`` says that the request found no
+        intent.
         """
         with self._lock:
             if no_intents:

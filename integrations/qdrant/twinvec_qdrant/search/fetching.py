@@ -1,8 +1,8 @@
-"""What lies behind the best candidates: the records of their sources, which decide what is shown, and their payloads.
+"""Fetching: reads the payloads of the best candidates, and the records that decide which candidates are shown.
 
-One request reads both, for a few candidates more than needed: those that no record lists make way for the next ones.
-No such request is needed for candidates that came with their payloads, if all that are shown are known to be committed
-(``ended``). Records then decide nothing: a search goes by records alone, or by none.
+One request reads payloads and records for a few more candidates than needed, because candidates that no record lists
+are dropped. The request is not needed if the candidates came with their payloads, and all shown candidates are known to
+be committed (``ended``). For each query, the records decide either about all candidates or about none.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from twinvec_qdrant.stores.candidates import Along, Candidates
 from twinvec_qdrant.stores.points import Point, Query
 from twinvec_qdrant.stores.steps import Steps
 
-_SPARE = 4  # candidates beyond those needed, at least; searches rarely meet chunks that no record lists
+_SPARE = 4  # smallest number of extra candidates to read; chunks that no record lists are rare
 
 
 class Fetched:
-    """The records and chunks that one search has read, with the dense vectors of this name if set.
+    """The records and chunks that one search has read.
 
-    ``ended`` is what earlier searches know of commits; None if chunks may be there without a commit of ours.
+    ``vector`` is the name of the dense vectors to read with the chunks; None for no vectors. ``ended`` holds the
+    commits that earlier searches saw end; None if the collection may hold chunks that twinvec has not committed.
     """
 
     def __init__(self, backend: Backend, vector: str | None, ended: EndedCommits | None) -> None:
@@ -44,16 +45,16 @@ class Fetched:
         self._sure: set[str] = set()  # chunks whose commits had ended when the search began
 
     def fetch(self, ids: Iterable[str]) -> Steps[None]:
-        """Read the points that have not been asked for."""
+        """Read the points with these ids, except for points that were requested before."""
         new = [key for key in dict.fromkeys(ids) if key not in self._asked]
         if new:
             self._asked.update(new)
             self.points.update((yield from self._backend.points(new, self._vector)))
 
     def along(self, request: SearchRequest, best: Sequence[Query] = ()) -> Along:
-        """Return what the search probably needs: the best chunks of each stage, and the records of their sources.
+        """Return what to read along with candidates: the best chunks of each stage, and the records of their documents.
 
-        ``best`` are queries for these chunks.
+        ``best`` holds queries that find these chunks.
         """
 
         def ids(candidates: Candidates) -> Iterator[str]:
@@ -67,7 +68,7 @@ class Fetched:
         return Along(ids, self._vector, None if self._ended is None else INTENTS, best)
 
     def vectors(self, candidates: Iterable[Candidate]) -> Steps[dict[str, FloatArray]]:
-        """Read these chunks, and return their dense vectors, by id; those that are gone or lack one are left out."""
+        """Read chunks, and return their dense vectors by id; chunks that are gone or have no vector are left out."""
         ids = [each.id for each in candidates]
         yield from self.fetch(ids)
         points = {key: self.points[key] for key in ids if key in self.points}
@@ -75,16 +76,19 @@ class Fetched:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Payload fields to read of candidates whose whole payloads are not read."""
+        """Payload fields to read with a candidate if its whole payload is not read."""
         return ("source", "position") if self._ended is None else ("source", "position", "revision")
 
     @property
     def expects_no_records(self) -> bool:
-        """Return whether the candidates with their payloads are probably all that the search needs."""
+        """Return whether the search will probably need only the candidates and their payloads, and no records."""
         return self._no_intents and self._vector is None and self._begun is not None and self._begun.expects_no_records
 
     def take(self, candidates: Candidates, *, whole: bool) -> None:
-        """Keep what an answer has; ``whole`` says that candidates have their whole payloads."""
+        """Keep the points of an answer, and learn which commits have ended.
+
+        ``whole`` says that the candidates have their whole payloads.
+        """
         self.keep(candidates.read)
         if self._ended is None or self._begun is None:
             return
@@ -97,7 +101,7 @@ class Fetched:
         self._ended.learn(self._begun, list(revisions.values()), no_intents=candidates.none_watched)
 
     def keep(self, read: Mapping[str, Point | None]) -> None:
-        """Keep points that have been read; None for those that do not exist."""
+        """Keep points that have been read; None stands for a point that does not exist."""
         self._asked.update(read)
         self.points.update((key, point) for key, point in read.items() if point is not None)
 
@@ -109,9 +113,9 @@ class Fetched:
         *,
         group: bool,
     ) -> Steps[list[list[Candidate]]]:
-        """Return for each search the best candidates that are committed; with ``group`` one a source.
+        """Return the best committed candidates of each search; with ``group``, one candidate per document.
 
-        The texts of candidates satisfy the search's condition, if it has one.
+        If a search has a condition, the texts of its candidates satisfy the condition.
         """
         needed = needed_by(request)
         depth = request.depth
@@ -130,11 +134,11 @@ class Fetched:
             yield from self.fetch(key for each in open_ends for key in each.wanted(needed, request.offset))
 
     def surely_committed(self, candidate: Candidate) -> bool | None:
-        """Return True for a candidate that can be shown without its record; None for any other."""
+        """Return True for a candidate that can be shown without its record; None for any other candidate."""
         return True if self._no_intents and candidate.id in self._sure and candidate.id in self.points else None
 
     def lists(self, candidate: Candidate) -> bool | None:
-        """Return whether its record lists a candidate; None if the record has not been asked for."""
+        """Return whether a candidate is listed by its document's record; None if the record has not been read."""
         source = candidate.source
         if source not in self._listed:
             if record_id(source) not in self._asked:
@@ -144,7 +148,7 @@ class Fetched:
         return candidate.id in self._listed[source]
 
     def admitted(self, chunk: str, condition: ParsedQuery) -> bool | None:
-        """Return whether a chunk satisfies the condition; None if the chunk has not been asked for."""
+        """Return whether a chunk satisfies the condition; None if the chunk has not been read."""
         if chunk not in self._asked:
             return None
         if (chunk, condition) not in self._admitted:
@@ -160,10 +164,11 @@ def needed_by(request: SearchRequest) -> int:
 
 
 class _Walk:
-    """A walk over the candidates of one search up to the first that is not known, or until ``limit`` are valid.
+    """A walk over the candidates of one search, until ``limit`` valid ones are found or a candidate cannot be judged.
 
-    A candidate is known if ``committed`` says whether it is committed, and with a ``condition`` if its text is known
-    too. ``valid`` holds the candidates found, ``unknown`` whether the walk ended at an unknown one.
+    A candidate cannot be judged if ``committed`` returns None for it, or if there is a ``condition`` and its text has
+    not been read. ``valid`` holds the valid candidates. ``unknown`` says that the walk ended at a candidate that cannot
+    be judged.
     """
 
     def __init__(
@@ -197,7 +202,7 @@ class _Walk:
                 self._taken.add(source)
 
     def wanted(self, needed: int, offset: int) -> Iterator[str]:
-        """Yield the ids of records and chunks from the end of the walk on, until there may be ``needed`` candidates."""
+        """Yield the ids of the records and chunks that the walk needs next, to reach ``needed`` valid candidates."""
         sources = set(self._taken)
         place = len(self.valid)
         for candidate in self._left:
@@ -206,8 +211,8 @@ class _Walk:
             if self._group and candidate.source in sources:
                 continue
             yield record_id(candidate.source)
-            if place >= offset or self._condition is not None:  # earlier ones belong to pages before
+            if place >= offset or self._condition is not None:  # chunks before ``offset`` are on earlier pages
                 yield candidate.id
-            if self._condition is None:  # with one, the next chunk of the source may be the first that satisfies it
+            if self._condition is None:  # else the next chunk of the document may be the first that satisfies it
                 sources.add(candidate.source)
             place += 1

@@ -19,14 +19,13 @@ from twinvec_qdrant.stores.conditions import IdIs, field_is
 from twinvec_qdrant.stores.points import Query, pages, states_name
 
 _QUERIES = 32  # queries per request
-_HITS = 512  # hits whose chunks are looked up at a time
+_HITS = 512  # hits per look-up of their chunks
 
 
 class CollectionMaxSim(MaxSimReranker):
-    """``MaxSimReranker`` with the landmarks of a collection.
+    """``MaxSimReranker`` that computes relevance by the landmarks of a collection.
 
-    ``served`` returns the description of the collection, and the encoder of the model that it serves: a migration
-    changes both.
+    ``served`` returns the description of the collection and the encoder of its present model. A migration changes both.
     """
 
     def __init__(
@@ -36,15 +35,15 @@ class CollectionMaxSim(MaxSimReranker):
         self._served = served
 
     def landmarks(self) -> Calibration | None:
-        """Return the landmarks of MaxSim in the collection."""
+        """Return the collection's landmarks for MaxSim scores, or None if it has none."""
         description, _ = self._served()
         return states_calibration(self.encoder, description.calibration)
 
 
 class StoredMaxSim(CollectionMaxSim):
-    """``CollectionMaxSim`` over the token states that ``backend`` keeps, with the same scores up to rounding.
+    """``CollectionMaxSim`` that uses the token states stored in ``backend``; scores are the same up to rounding.
 
-    The encoder computes the states of texts that the collection lacks.
+    The encoder computes the token states of texts that the collection does not hold.
     """
 
     def __init__(
@@ -60,11 +59,11 @@ class StoredMaxSim(CollectionMaxSim):
         self._backend = backend
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits as they are: finding passages would compute the states that the stored ones save."""
+        """Return the hits unchanged: the encoder would have to compute token states to find passages."""
         return list(hits)
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
-        """Return the scores of ``MaxSimReranker.compare``, from stored states if the store has them."""
+        """Return the scores of ``MaxSimReranker.compare``, from stored token states where the store has them."""
         description, self.encoder = self._served()
         scores = [np.full(len(hits), np.nan, dtype=np.float32) for hits in lists]
         for start in range(0, len(queries), _QUERIES):
@@ -81,7 +80,7 @@ class StoredMaxSim(CollectionMaxSim):
     def _fill_in(
         self, queries: Sequence[str], lists: Sequence[Sequence[Hit]], scores: Sequence[FloatArray], name: str
     ) -> None:
-        """Set the scores of all hits whose texts the collection has."""
+        """Set the scores of all hits whose texts are chunks of the collection."""
         chunks = self._chunks(hit for hits in lists for hit in hits)
         if not chunks:
             return
@@ -97,7 +96,7 @@ class StoredMaxSim(CollectionMaxSim):
                 row[column] = sums.get(chunks.get(hit.text, ""), np.nan) / len(query_QD)
 
     def _chunks(self, hits: Iterable[Hit]) -> dict[str, str]:
-        """Return, by text, the id of a chunk with that text; all chunks of a text have the same states."""
+        """Return the id of one chunk for each text; all chunks with the same text have the same token states."""
         found: dict[str, str] = {}
         for page in pages(hits, _HITS):
             texts = {digest(hit.text): hit.text for hit in page}

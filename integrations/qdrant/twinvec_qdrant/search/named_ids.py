@@ -1,7 +1,8 @@
-"""A query that may name a document -> the ids that it may mean: for the hint that a document has this id.
+"""The document ids that a query may mean, for the hint that the query is the id of a document.
 
-A name is one word, or ends like a file ("annual report.pdf"). The ids of later sources begin with the source's name,
-which is seldom typed. A word with a digit or a sign inside may be a file's name without its ending: "INV-2024-0042".
+A query may be an id if it is one word, or ends like a file name ("annual report.pdf"). Ids of documents from a
+collection's second and later sources begin with the source's name, which users seldom type. A word with a digit or a
+punctuation mark inside may be a file name without its ending: "INV-2024-0042".
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ _STEM = re.compile(r"\w(?=.*[\d_.-])[\w./-]*")
 
 
 def named_ids(query: str, prefixes: Iterable[str], endings: Iterable[str]) -> list[str]:
-    """Return the ids that a query may mean, the likeliest first; none for a query that is a sentence.
+    """Return the ids that a query may mean, the likeliest first; an empty list for a query that is a sentence.
 
     Args:
         query: The query.
-        prefixes: What the ids of later sources begin with.
-        endings: How the names of files end.
+        prefixes: Prefixes of the ids of documents from later sources: each source's name, with a colon.
+        endings: Endings of file names, such as ".pdf".
     """
     name = query.strip()
     if len(name) > _LONGEST or not _NAME.fullmatch(name):
@@ -32,7 +33,7 @@ def named_ids(query: str, prefixes: Iterable[str], endings: Iterable[str]) -> li
 
 
 def other_forms(identity: str) -> set[str]:
-    """Return an id with each accented letter as one character (NFC), and as a letter and a mark (NFD), if others."""
+    """Return the Unicode normal forms NFC and NFD of an id, without the form that the id has itself."""
     return set(_forms(identity)) - {identity}
 
 

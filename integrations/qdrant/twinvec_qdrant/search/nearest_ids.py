@@ -1,7 +1,7 @@
-"""The ids closest to an unknown one: for the message that there is no document with this id.
+"""The ids that are most similar to an unknown id, for the message that no document has this id.
 
-Ids are mostly paths of files. An id is as close as the more similar of two pairs: the whole ids, and the names of the
-files. A file of the same name in another folder is closer than any other. Case does not matter.
+Most ids are file paths. The whole ids are compared, and the file names alone; the higher of the two similarities
+counts. A file with the same name in another folder therefore comes first. Case is ignored.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _LEAST = 60.0
-"""Similarity, in percent, from which an id is worth naming."""
+"""Smallest similarity, in percent, of an id that is named."""
 
 
 def nearest_ids(source: str, sources: Iterable[str], limit: int) -> list[str]:
-    """Return at most ``limit`` of ``sources`` that are close to ``source``, the closest first."""
+    """Return at most ``limit`` ids of ``sources`` that are similar to ``source``, the most similar first."""
     from rapidfuzz import fuzz, process
 
     there = list(sources)
@@ -31,5 +31,5 @@ def nearest_ids(source: str, sources: Iterable[str], limit: int) -> list[str]:
 
 
 def _name(source: str) -> str:
-    """Return the name of a file without the folders and the name of the source before it."""
+    """Return the file name in an id, without the folders and the source's name before it."""
     return source.replace("\\", "/").rsplit("/", 1)[-1].rsplit(":", 1)[-1]

@@ -1,4 +1,4 @@
-"""Ranking by pure functions: the candidates that both stages found -> fused and sorted, or chosen to differ."""
+"""Ranking by pure functions: fuses and sorts the candidates of all stages, or chooses candidates that differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from twinvec_qdrant.stores.points import Scored
 
 
 class Candidate(NamedTuple):
-    """A chunk that was found: its score in every stage, and ``score``, the fused one or that of the only stage."""
+    """A chunk that a search found.
+
+    ``scores`` holds its score in every stage, and ``score`` is the fused score, or the score of the only stage.
+    """
 
     id: str
     source: str
@@ -29,12 +32,12 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueryVectors:
-    """The vectors of one query; None for a stage that the search leaves out.
+    """The vectors of one query; None for a stage that the search does not use.
 
-    ``asked`` is the dense vector before feedback moved it; None if none has. ``condition`` is what the syntax of the
-    query demands of a text, and ``telling`` says whether only texts with a term of the query satisfy it. ``unknown``
-    says that the query consists mostly of words that the model does not know, and ``code_share`` which share of its
-    terms are numbers or codes.
+    ``asked`` is the dense vector before feedback moved it; None without feedback. ``condition`` holds the phrases that
+    a text must have and the words that it must not have. ``telling`` says that every text which satisfies the condition
+    has a term of the query. ``unknown`` says that the query consists mostly of words that the model does not know.
+    ``code_share`` is the share of the query's terms that are numbers or codes.
     """
 
     dense: FloatArray | None
@@ -47,11 +50,11 @@ class QueryVectors:
 
     @property
     def terms(self) -> int:
-        """Return the number of the query's terms, at least 1 if the query has a term; terms of key words count less."""
+        """Return the number of the query's terms, at least 1 if it has any; the terms of added key words count less."""
         return 0 if self.sparse is None or not len(self.sparse[0]) else max(1, int(self.sparse[1].sum()))
 
     def by_stage(self) -> dict[str, FloatArray | SparseVector | None]:
-        """Return the vector of each stage; None for a query without terms, for which the sparse stage finds nothing."""
+        """Return the vector of each stage that the search uses; the sparse vector of a query without terms is None."""
         stages: dict[str, FloatArray | SparseVector | None] = {}
         if self.dense is not None:
             stages["dense"] = self.dense
@@ -68,11 +71,11 @@ def rank(
     first: int = 0,
     calibration: Calibration | None = None,
 ) -> list[Candidate]:
-    """Return the candidates of all stages, best first; equal scores by source and position.
+    """Return the new candidates of all stages, best first; equal scores are ordered by source and position.
 
-    The order must not depend on the depth of a search. New candidates therefore follow those of ``before``, which a
-    smaller depth found: the means and deviations of the ``first`` candidates standardise all scores, and no new score
-    is better than the last one of ``before``.
+    ``before`` holds the candidates of smaller depths, of which the first ``first`` were found at the first depth. The
+    order must not depend on the depth of a search, so new candidates follow the earlier ones: no new score is better
+    than the last score in ``before``. The means and deviations of the first depth standardise all scores.
     """
     points: Mapping[str, Scored] = {key: each for of_stage in found.values() for key, each in of_stage.items()}
     if not points:
@@ -101,7 +104,7 @@ def rank(
     else:
         (final,) = columns
     stages = (*scores, "fused")[: len(columns)]
-    # rounded: the order in which products are summed must not decide between equal chunks
+    # scores are rounded, so that floating-point errors do not decide between equal chunks
     places = [
         (-round(score, 6), point.payload["source"], point.payload["position"])
         for point, score in zip(points.values(), final, strict=True)
@@ -114,9 +117,10 @@ def rank(
 
 
 def as_asked(candidate: Candidate, asked_D: FloatArray, vector_D: FloatArray) -> Candidate:
-    """Return a candidate of a moved query whose dense score is that of the query as it was asked.
+    """Return a candidate with the dense score of the original query, before feedback moved its vector.
 
-    Scores of moved queries are nearer to everything, and say less of the hit; they are those of the stage "feedback".
+    A moved query has higher cosines with all texts, so its score says less about a hit. Its score is kept as that of
+    the stage "feedback".
     """
     cosine = float(unit(asked_D) @ unit(vector_D))
     others = {stage: score for stage, score in candidate.scores.items() if stage != "dense"}

@@ -1,4 +1,4 @@
-"""Reading: what a query says, before it becomes vectors: its syntax is taken apart, and its spelling corrected."""
+"""Reading queries before they become vectors: parses their syntax, and corrects their spelling."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from twinvec_qdrant.records.words.spelling import Correction, corrected
 from twinvec_qdrant.stores.steps import Steps
 
 Knows = Callable[[Correction], bool]
-"""Whether the word of a correction is spelt right, though the collection lacks it."""
+"""A function that says whether the word of a correction is spelt right, although the collection does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A query as it is searched for.
+    """A parsed and corrected query.
 
     Attributes:
-        query: As it was given.
-        text: Without its syntax, and without blanks around it.
-        right: The same, with corrected words.
-        condition: What its syntax demands of a text; None if nothing.
-        telling: Whether each text that satisfies the condition has a term of the query.
+        query: The query as given.
+        text: The query without its syntax and the blanks around it.
+        right: ``text`` with corrected spelling.
+        condition: The phrases that a text must have and the words that it must not have; None if there are none.
+        telling: Whether every text that satisfies the condition has a term of the query.
     """
 
     query: str
@@ -37,9 +37,9 @@ class Reading:
 def read_queries(
     queries: Sequence[str], weights: BM25Weights, knows: Callable[[], Steps[Knows]], *, syntax: bool
 ) -> Steps[list[Reading]]:
-    """Return each query as it is searched for; ``knows`` is called if a word may be misspelt.
+    """Parse queries and correct their spelling; ``knows`` is called if a word may be misspelt.
 
-    Raise ``TextError`` if ``syntax`` of a query only excludes.
+    With ``syntax``, raise ``TextError`` for a query that only excludes words.
     """
     parsed = [parse_query(query) if syntax else ParsedQuery(query) for query in queries]
     texts = [each.text.strip() for each in parsed]
@@ -55,7 +55,7 @@ def read_queries(
 
 
 def _is_telling(query: ParsedQuery, weights: BM25Weights) -> bool:
-    """Return whether a term of a phrase is one of the query, which has no stop words and no words that only ask."""
+    """Return whether a phrase has a term of the query; stop words and question words are not terms of the query."""
     if not query.phrases:
         return False
     asked = set(weights.analyzer.query_terms([query.text])[0])
@@ -63,10 +63,10 @@ def _is_telling(query: ParsedQuery, weights: BM25Weights) -> bool:
 
 
 def known_words(encoder: object) -> Knows:
-    """Return a function that says whether a word is right, by the encoder's model.
+    """Return a function that says whether a word counts as spelt right, judged by the encoder's model.
 
-    A word is right if it is one token of the model. A word that the model does not know, such as one of another script,
-    is right too, unless its correction is sure. Without a tokenizer, no word is right.
+    A word counts as right if it is one token of the model. A word that the model does not know, such as a word in
+    another script, counts as right unless its correction is sure. Without a tokenizer, no word counts as right.
     """
     tokenizer = getattr(encoder, "tokenizer", None)
 

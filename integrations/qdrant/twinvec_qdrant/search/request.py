@@ -1,4 +1,4 @@
-"""The request: the arguments of a search except the query, checked once, where they enter."""
+"""The request: all arguments of a search except the query, checked once at the start."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from twinvec_qdrant.stores.conditions import StoreCondition
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """The checked arguments of ``Collection.search``; errors are the same, except that fusion checks the weights.
+    """The checked arguments of ``Collection.search``, with its errors; ``weights`` are checked later, by the fusion.
 
-    ``passages`` says whether hits get the passage that answers a text, ``syntax`` whether queries have a syntax.
-    ``named`` holds the payload keys that the filter restricts to listed values.
+    ``passages`` says whether each hit gets the passage that answers the query. ``syntax`` says whether queries may have
+    phrases in quotes and excluded words (``retrieval.syntax``). ``named`` holds the payload keys that the filter
+    restricts to listed values.
     """
 
     limit: int = 10
@@ -42,17 +43,17 @@ class SearchRequest:
         check_feedback(self.feedback)
         check_least_relevance(self.min_relevance)
         parsed = parse_filter(filter)
-        object.__setattr__(self, "exact", bool(self.exact))  # the embedded engine takes nothing else
+        object.__setattr__(self, "exact", bool(self.exact))  # the embedded Qdrant engine accepts bool only
         object.__setattr__(self, "conditions", filter_conditions(parsed))
         object.__setattr__(self, "named", listed_keys(parsed))
 
     @property
     def moves(self) -> bool:
-        """Return whether the search first moves the vectors of its queries."""
+        """Return whether feedback moves the vectors of the queries before the search."""
         return self.feedback > 0 and self.mode != "sparse"
 
     def of_first_hits(self) -> SearchRequest:
-        """Return the request for the first hits, towards which a query moves."""
+        """Return the request for the first hits, towards which feedback moves the query's vector."""
         first = copy(self)
         for name, value in (("limit", self.feedback), ("offset", 0), ("feedback", 0)):
             object.__setattr__(first, name, value)
@@ -60,5 +61,5 @@ class SearchRequest:
 
     @property
     def depth(self) -> int:
-        """Return the number of candidates needed: those of the pages before and of this one."""
+        """Return the number of candidates needed for this page and the pages before it."""
         return self.offset + self.limit

@@ -1,20 +1,21 @@
-"""Search: queries -> candidates of both stages -> fused -> checked against the records -> hits.
+"""Search: finds the candidates of both stages, fuses their scores, checks the records, and returns hits.
 
-Stages are fused here and not in the store, so that a hit keeps the score of each: every candidate of one stage is
-scored by the other too. A chunk that its source's record does not list belongs to an unfinished or replaced version and
-is left out. If too few candidates remain, the search goes deeper, by the same steps for every page: the results of one
-step stay before those of the next, so that pages neither repeat nor miss a hit.
+The stages are fused here and not in the store, so that a hit keeps the score of each stage: every candidate of one
+stage is scored by the other stage too. A chunk that its document's record does not list belongs to an unfinished or
+replaced version, and is left out. If too few candidates remain, the search asks for more candidates (a greater depth).
+The depth grows by the same steps for every page, and the results of one step stay before the results of the next step.
+Pages therefore neither repeat nor miss a hit.
 
-A search makes two requests to a store: the candidates, and what lies behind the best of them (``fetching``). It makes
-more only where it goes deeper, or passes over many chunks that no record lists. Feedback is one further search: two
-more requests, for the first hits and their vectors.
+A search makes two requests to a store: one for the candidates, and one for the payloads and records of the best
+candidates (``fetching``). It makes more requests only if it needs a greater depth, or drops many chunks that no record
+lists. Feedback adds a search for the first hits and their vectors, with two more requests.
 
-One request is enough where the handle knows that all that is found is committed (``ended``). The hits are the same.
+One request is enough if all found chunks are known to be committed (``ended``). The hits are the same.
 
-- A search of one stage then asks for few candidates, with their payloads. Those whose score is that of the last one are
-  left to the next step: others of the same score may come before them.
-- A hybrid search asks for the candidates that it always asks for, and along with them for the payloads of the best of
-  each stage. Almost always, the best of both together are among these.
+- A search of one stage then asks for few candidates, with their payloads. Candidates with the same score as the last
+  one are left to the next step, because other candidates with this score may come before them.
+- A hybrid search asks for as many candidates as always. The same request reads the payloads of the best candidates of
+  each stage, which nearly always include the best candidates after the fusion.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from twinvec.retrieval.base import Hit, relevant
 from twinvec.retrieval.documents import HiddenKeys
 from twinvec.retrieval.feedback import moved
 from twinvec.retrieval.fusion import CANDIDATES
-from twinvec.retrieval.relevance import MANY, Calibration, relevance
+from twinvec.retrieval.relevance import MANY, Calibration, relevance, share_learnt
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import CHUNKS, SHOWN_FIELDS, hidden_keys, model_id, user_payload
 from twinvec_qdrant.search.ended import EndedCommits
@@ -45,16 +46,17 @@ from twinvec_qdrant.stores.candidates import Found, Search
 from twinvec_qdrant.stores.points import Query
 from twinvec_qdrant.stores.steps import Steps
 
-_CHUNKS_OF_A_HIT = 3  # among the best candidates of a search for documents, about as many are of the same one
+_CHUNKS_OF_A_HIT = 3  # about this many of the best candidates belong to the same document
 _DEEPER = 4  # each step of a search asks for this many times the candidates of the step before
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How far the search for one query has come.
+    """The state of the search for one query.
 
-    ``found`` holds the new candidates of the current depth, ``ranked`` all so far, best first, ``first`` the number of
-    the first depth, ``valid`` the best that their records list. ``more`` says that a stage may have more.
+    ``found`` holds the new candidates of the current depth, and ``ranked`` all candidates so far, best first. ``first``
+    is the number of candidates at the first depth. ``valid`` holds the best committed candidates. ``more`` says that a
+    stage may have more candidates.
     """
 
     query: QueryVectors
@@ -67,17 +69,17 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The hits of each query; ``model`` is the name of the vectors of the present model, if the store says it."""
+    """The hits of each query; ``model`` is the vector name of the collection's present model, or None if not read."""
 
     hits: list[list[Hit]]
     model: str | None
 
 
 class Searcher:
-    """Searches one collection by the vectors of one model, for requests that have been checked.
+    """Searches one collection by the vectors of one model.
 
-    ``ended`` is what the handle knows of commits, which all its searches share, and ``chunks`` returns the number of
-    chunks that it knows of.
+    ``ended`` holds the commits that are known to have ended; all searches of an open collection share it. ``chunks``
+    returns the last known number of chunks, or None.
     """
 
     def __init__(
@@ -85,8 +87,8 @@ class Searcher:
     ) -> None:
         self._backend = backend
         self._vector = description.vector
-        self._whole = not description.chunking.enabled  # a chunk's id is its document's
-        # the framework's class may add points that have no record yet
+        self._whole = not description.chunking.enabled  # whether documents are stored uncut
+        # in an adopted collection, LangChain or LlamaIndex may add points that have no record yet
         self._only = (CHUNKS,) if description.layout is not None else ()
         self._ended = ended if description.layout is None else None
         self._scale = description.scale
@@ -108,7 +110,7 @@ class Searcher:
             return Outcome(hits, model)
 
     def _moved(self, queries: Sequence[QueryVectors], request: SearchRequest) -> Steps[list[QueryVectors]]:
-        """Return the queries, each moved towards the vectors of the hits of ``request``."""
+        """Return the queries, with dense vectors moved towards the vectors of the hits of ``request``."""
         fetched = Fetched(self._backend, self._vector, self._ended)
         searches, _ = yield from self._candidates(queries, request, fetched)
         vectors = yield from fetched.vectors(each for search in searches for each in search.valid)
@@ -123,7 +125,7 @@ class Searcher:
     def _as_asked(
         self, queries: Sequence[QueryVectors], found: Sequence[Sequence[Candidate]], fetched: Fetched
     ) -> Steps[list[list[Candidate]]]:
-        """Return the candidates with the dense scores of the queries before they were moved."""
+        """Return the candidates with the dense scores of the original queries, before feedback moved them."""
         vectors = yield from fetched.vectors(each for candidates in found for each in candidates)
         scored: list[list[Candidate]] = []
         for query, candidates in zip(queries, found, strict=True):
@@ -154,14 +156,14 @@ class Searcher:
         key = self._description.tenant_key
         if key is not None and key not in request.named:
             raise FilterError(
-                f"{self._backend.location}: holds the documents of many tenants: name one in the filter, "
-                f"filter={{{key!r}: ...}}, --filter {key}=..."
+                f"{self._backend.location}: the collection has many tenants, and the filter names none; add "
+                f"filter={{{key!r}: ...}} (--filter {key}=...)"
             )
 
     def _candidates(
         self, queries: Sequence[QueryVectors], request: SearchRequest, fetched: Fetched
     ) -> Steps[tuple[list[_Progress], str | None]]:
-        """Find for each query the valid candidates that the request needs, or all that exist; return the model too."""
+        """Find the valid candidates of each query, as many as requested; return the present model's vector name too."""
         searches = [_Progress(query) for query in queries]
         group = request.group and not self._whole
         first_depth = self._first_depth(queries, request, group=group) if fetched.expects_no_records else 0
@@ -176,7 +178,7 @@ class Searcher:
                 search.ranked += rank(
                     search.found, search.query, request.weights, search.ranked, search.first, self._scale
                 )
-                search.found = {}  # as little as possible is to wait for the next answer
+                search.found = {}  # frees memory before the next request
                 search.first = search.first or len(search.ranked)
                 search.more &= not search.query.telling or _has_more_words(search.ranked, depth)
                 if search.more and depth < CANDIDATES:
@@ -191,7 +193,7 @@ class Searcher:
         return searches, model
 
     def _first_depth(self, queries: Sequence[QueryVectors], request: SearchRequest, *, group: bool) -> int:
-        """Return how many candidates of a stage to ask for with their payloads; 0 if a search needs more than that."""
+        """Return how many candidates per stage to read with their payloads; 0 if the search needs more requests."""
         if request.depth > CANDIDATES or any(query.condition is not None for query in queries):
             return 0
         factor = _CHUNKS_OF_A_HIT if group else max(len(query.by_stage()) for query in queries)
@@ -200,9 +202,9 @@ class Searcher:
     def _find(
         self, searches: Sequence[_Progress], request: SearchRequest, depth: int, fetched: Fetched, *, best: int
     ) -> Steps[str | None]:
-        """Set the new candidates of each search, scored by every stage, and whether more may exist.
+        """Request candidates, and set ``found`` and ``more`` of each search; every stage scores all candidates.
 
-        The ``best`` of each stage come with their payloads.
+        The best ``best`` candidates of each stage come with their payloads. Return the present model's vector name.
         """
         conditions = (*self._only, *request.conditions)
         whole = best >= depth
@@ -232,7 +234,7 @@ class Searcher:
         return None if candidates.notice is None else str(candidates.notice["vector"])
 
     def _judged_by(self, searches: Sequence[_Progress]) -> Calibration | None:
-        """Return by what relevance is computed; more candidates than chunks say that the collection has grown."""
+        """Return the calibration for relevance; an unknown or outdated number of chunks counts as large."""
         known = self._chunks()
         if known is None or any(len(each.ranked) > known for each in searches):
             known = MANY
@@ -245,15 +247,21 @@ class Searcher:
         request: SearchRequest,
         searches: Sequence[_Progress],
     ) -> Steps[list[list[Hit]]]:
-        """Return the hits of each query, without those below the request's least relevance."""
+        """Return the hits of each query, without hits below the request's ``min_relevance``."""
         yield from fetched.fetch(candidate.id for _, candidates in found for candidate in candidates)
         points = fetched.points
         named_by_source = request.group or self._whole
         judged_by = self._judged_by(searches)
+        learnt = share_learnt(judged_by, self._description.known())
         hits = []
         for query, candidates in found:
             judge = partial(
-                relevance, terms=query.terms, calibration=judged_by, unknown=query.unknown, code_share=query.code_share
+                relevance,
+                terms=query.terms,
+                calibration=judged_by,
+                unknown=query.unknown,
+                code_share=query.code_share,
+                learnt=learnt,
             )
             judged = ((each, judge(each.scores)) for each in candidates if each.id in points)
             of_query = [_hit(each, points[each.id].payload, named_by_source, found) for each, found in judged]
@@ -262,23 +270,23 @@ class Searcher:
 
 
 def _has_more_words(ranked: Sequence[Candidate], depth: int) -> bool:
-    """Return whether the candidates of this depth may lack chunks that have a term of the query."""
+    """Return whether a greater depth may find more chunks that have a term of the query."""
     return sum(each.scores.get("sparse", 1.0) > 0 for each in ranked) >= depth
 
 
 def _without_last_score(ranked: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates that are better than the last one, by the scores that order them."""
+    """Return the candidates with a better score than the last one; scores are rounded, as for their order."""
     last = round(ranked[-1].score, 6) if ranked else 0.0
     return [each for each in ranked if round(each.score, 6) > last]
 
 
 def _most(ranked: Sequence[Candidate], *, group: bool) -> int:
-    """Return how many hits the candidates give at most."""
+    """Return the largest number of hits that the candidates can give."""
     return len({each.source for each in ranked}) if group else len(ranked)
 
 
 def _as_deep(index: IndexSettings, depth: int) -> IndexSettings:
-    """Return the settings by which the index compares for ``depth`` results what it compares for ``CANDIDATES``."""
+    """Return settings with which the index compares as many vectors for ``depth`` results as for ``CANDIDATES``."""
     factor = min(1000.0, index.oversampling_factor * CANDIDATES / depth)
     return replace(index, ef=max(index.ef or index.ef_construct, CANDIDATES), oversampling=factor)
 

@@ -22,6 +22,7 @@ from twinvec.errors import (
     CollectionNotFoundError,
     ConfigurationError,
     InputError,
+    ModelNotFoundError,
     SpaceMismatchError,
     StoreBusyError,
     StoreCorruptError,
@@ -40,6 +41,7 @@ _ERRORS: dict[str, type[TwinvecError]] = {
     "invalid_input": InputError,
     "invalid_setting": ConfigurationError,
     "invalid_request": ConfigurationError,
+    "model_not_found": ModelNotFoundError,
     "other_model": SpaceMismatchError,
     "store_busy": StoreBusyError,
     "store_corrupt": StoreCorruptError,
@@ -118,15 +120,28 @@ class ServerClient:
         headers = {**self._authorized(), "Content-Type": "application/json"}
         return self._again(partial(self._asked, "POST", path, json.dumps(body).encode(), headers))
 
+    def post_for_events(self, path: str, body: Mapping[str, Any], on_event: Events) -> None:
+        """Send a POST request with a JSON body; events come back, and the last event is the answer.
+
+        Raises:
+            TwinvecError: the error in the answer.
+        """
+        content = [json.dumps(body).encode()]
+        self._again(partial(self._stream, path, "application/json", content, on_event))
+
     def stream(self, path: str, lines: Iterable[Mapping[str, Any]], on_event: Events) -> None:
         """Send JSON lines, while events come back; the last event is the answer.
 
         Raises:
             TwinvecError: the error in the answer.
         """
+        parts = (json.dumps(line).encode() + b"\n" for line in lines)
+        self._stream(path, "application/x-ndjson; form=read", parts, on_event)
+
+    def _stream(self, path: str, kind: str, parts: Iterable[bytes], on_event: Events) -> None:
         connection = self._connection
         connection.putrequest("POST", path)
-        headers = {**self._authorized(), "Content-Type": "application/x-ndjson; form=read"}
+        headers = {**self._authorized(), "Content-Type": kind}
         for name, value in {**headers, "Accept": "text/event-stream", "Transfer-Encoding": "chunked"}.items():
             connection.putheader(name, value)
         try:
@@ -135,8 +150,8 @@ class ServerClient:
             listener = _Listener(connection, body, on_event)
             listener.start()
             with suppress(BrokenPipeError, ConnectionResetError):  # the answer has come early, and says why
-                for line in lines:
-                    body.send(json.dumps(line).encode() + b"\n")
+                for part in parts:
+                    body.send(part)
                     if not listener.is_alive():
                         break
                 body.end()
@@ -249,17 +264,17 @@ class _TooBusyError(StoreBusyError):
 
 
 class _Body:
-    """The body of a streamed request; the caller's thread and the thread that reads the answer send its chunks."""
+    """The body of a streamed request; the caller's thread and the thread that reads the answer send its parts."""
 
     def __init__(self, connection: HTTPConnection) -> None:
         self._connection = connection
         self._sending = threading.Lock()
         self._ended = False
 
-    def send(self, lines: bytes) -> None:
-        """Send lines as one chunk."""
+    def send(self, part: bytes) -> None:
+        """Send a part as one chunk."""
         with self._sending:
-            self._connection.send(b"%x\r\n%b\r\n" % (len(lines), lines))
+            self._connection.send(b"%x\r\n%b\r\n" % (len(part), part))
 
     def end(self) -> None:
         """Send the empty chunk that ends the body."""

@@ -105,6 +105,9 @@ class Backend(Protocol):
     exclusive: bool
     """Whether ``writing`` also keeps other processes from writing."""
 
+    erases: bool = False
+    """Whether ``build_index`` with ``force`` removes deleted and replaced data from the store's files."""
+
     writing: AbstractContextManager[object, bool | None]
     """The lock of the writer, among the threads that share this backend, and among processes if ``exclusive``."""
 
@@ -112,7 +115,7 @@ class Backend(Protocol):
     """The damage that a repair is working on; None after ``end_repair``."""
 
     def no_writers(self) -> AbstractContextManager[object, bool | None]:
-        """Return a context that keeps writers out while all is read: ``writing``, except in a read-only store."""
+        """Return a context that keeps writers out during a read of everything: ``writing``, except if read-only."""
         return self.writing
 
     def undisturbed(self) -> AbstractContextManager[object, bool | None]:
@@ -195,6 +198,7 @@ class Backend(Protocol):
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if much of it is missing, or always with ``force``; return whether it did.
 
+        With ``force``, a store that ``erases`` also removes deleted and replaced data from its files.
         Searches continue meanwhile; writers wait.
         """
 
@@ -204,7 +208,7 @@ class Backend(Protocol):
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
-        """Return the existing points by id, with these payload fields (None: all) and this dense vector, if named."""
+        """Return the existing points by id, with these payload fields (default: all) and, if named, a dense vector."""
 
     def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
         """Return token states by point id, for the points that have them; ``vector`` names their dense vector."""

@@ -1,4 +1,4 @@
-"""Updating a collection: its sources are ingested again, each from its place and as it was read before."""
+"""Updating a collection: ingests its sources again, each from its recorded path and with its recorded options."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class Updatable(Protocol):
-    """What an update needs of a collection; ``Collection`` has it."""
+    """The methods of ``Collection`` that an update uses."""
 
     def roots(self) -> list[StoredRoot]:
-        """Return the sources that the collection's documents are from, the first one first."""
+        """Return the sources of the collection's documents, beginning with the first source."""
 
     def ingest(
         self,
@@ -38,14 +38,14 @@ class Updatable(Protocol):
 
 @dataclass(slots=True)
 class UpdateReport(IngestReport):
-    """Counts of an update, as those of an ingest.
+    """The counts of an ingest, added up for all sources, and the names of the sources for each outcome.
 
     Attributes:
         roots: Names of the sources that were ingested.
         missing: (name, reason) of each source that could not be read, or whose ingest ended with an unexpected error;
             its documents stay.
-        unexpected: Names of those in ``missing`` whose ingest ended with an unexpected error.
-        placeless: Names of the sources that have no place, or one on another machine.
+        unexpected: Names of the sources in ``missing`` whose ingest ended with an unexpected error.
+        placeless: Names of the sources that have no path, such as standard input, or a path on another machine.
     """
 
     roots: list[str] = field(default_factory=list, kw_only=True)
@@ -64,7 +64,7 @@ def update_collection(
 ) -> UpdateReport:
     """Ingest the sources of a collection again.
 
-    A folder that is gone, or empty where it was not before, removes nothing.
+    If the folder of a source is gone, or has become empty, the source's documents stay.
 
     Args:
         collection: The open collection.
@@ -73,10 +73,10 @@ def update_collection(
         only: Names of the sources to ingest; default: all.
 
     Returns:
-        The counts of all sources together, and the names of those that were ingested, or could not be.
+        The counts of all sources together, and the names of the sources for each outcome.
 
     Raises:
-        StoreError, EngineError, SpaceMismatchError: as ``Collection.ingest`` does.
+        StoreError, EngineError, SpaceMismatchError: the errors of ``Collection.ingest``.
     """
     report = UpdateReport()
     for stored in collection.roots():
@@ -95,7 +95,7 @@ def update_collection(
             report.missing.append((stored.name, str(error)))
         except TwinvecError:
             raise
-        except Exception as error:  # one source does not keep the others from being updated, or watched
+        except Exception as error:  # a failed source must not stop the update of the others, or a watch
             logger.debug("%s: the ingest failed", stored.name, exc_info=True)
             report.missing.append((stored.name, f"unexpected {type(error).__name__}: {error}"))
             report.unexpected.append(stored.name)
@@ -103,5 +103,5 @@ def update_collection(
 
 
 def places(collection: Updatable) -> dict[str, Root]:
-    """Return the sources that this machine has, or has had, by name."""
+    """Return the sources whose recorded path is on this machine, by name; the path may be gone."""
     return {each.name: root for each in collection.roots() if each.is_local() and (root := root_at(each))}

@@ -1,7 +1,7 @@
 """Watching: the sources of collections are ingested again as soon as their files change.
 
-A store is open only while a change is taken in. Threads of ``watchfiles`` wait for the operating system to tell of
-changes; only a source whose folder is gone is looked for once a second.
+A store is open only during an update. Threads of ``watchfiles`` wait for the operating system to report changes. A
+source whose folder is gone is looked for once a second.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW
 from twinvec_qdrant.updates.updating import UpdateReport, places, update_collection
 
-_QUIET_MS = 400  # changes are told when none has come for this long,
-_LONGEST_MS = 800  # or this long after the first
-_BEGUN_MS = 1  # watchfiles yields once after its first step, and so tells that it watches
+_QUIET_MS = 400  # changes are reported when no other change has come for this long,
+_LONGEST_MS = 800  # or this long after the first change
+_BEGUN_MS = 1  # watchfiles then yields right after its start, which shows that it watches
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _READY = "ready"
@@ -31,7 +31,7 @@ _ALL = ""  # stands for all sources of a collection
 Open = Callable[[str, SpaceEncoder | None], Collection]
 Told = Callable[[str, UpdateReport], None]
 Key = tuple[str, str]
-"""Names of a collection and of a source."""
+"""The name of a collection and the name of one of its sources, or ``_ALL``."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +39,13 @@ logger = logging.getLogger(__name__)
 def watch(names: list[str], open_collection: Open, told: Told, *, prune: bool = True) -> None:
     """Update collections now, and whenever a file of their sources changes; never returns.
 
-    ``open_collection`` opens a collection, with the encoder if one is given. ``told`` is called with the name of a
-    collection and what an update of it did. ``prune`` removes documents that their source no longer holds.
+    ``open_collection`` opens a collection by name, with a loaded encoder or None. ``told`` is called after each update
+    with the name of the collection and the report. ``prune`` removes documents that their source no longer holds.
 
     Raises:
-        ConfigurationError: the operating system limits the number of watched folders to fewer.
-        TwinvecError: as ``Collection.open`` and ``Collection.ingest`` do; a store that fails is tried again instead.
+        ConfigurationError: the operating system refuses to watch the files, for example because they are too many.
+        TwinvecError: the errors of ``Collection.open`` and ``Collection.ingest``. If a store fails, the update is tried
+            again instead.
     """
     updates = _Updates(open_collection, told, prune=prune)
     while True:
@@ -70,7 +71,7 @@ class _Updates:
             return places(opened)
 
     def run(self, keys: set[Key]) -> set[Key]:
-        """Update the sources, and return those whose store has failed."""
+        """Update the sources, and return the keys of the sources whose store failed."""
         failed: set[Key] = set()
         for name in sorted({name for name, _ in keys}):
             own = {key for key in keys if key[0] == name}
@@ -97,9 +98,9 @@ class _Updates:
 
 
 class Changes:
-    """Tells which of several roots have changed since the ``with`` block began.
+    """Reports which sources have changed since the ``with`` block began.
 
-    The block begins when the operating system watches the roots.
+    The block begins when the operating system watches the files of all sources.
     """
 
     def __init__(self, roots: Mapping[Key, Root]) -> None:
@@ -108,12 +109,13 @@ class Changes:
         self._told: SimpleQueue[set[tuple[Path, bool]] | OSError | None] = SimpleQueue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self.stale = False  # whether to begin anew: a root has come or gone, or watchfiles has given up
+        self.stale = False  # whether to begin anew: a folder has appeared or vanished, or watchfiles failed
 
     def __enter__(self) -> Self:
         there = {path: root for key, (root, path) in self._roots.items() if key not in self._missing}
         trees = {path for path, root in there.items() if path.is_dir() and NOT_BELOW not in root.exclude}
-        flat = {path if path.is_dir() else path.parent for path in there.keys() - trees}  # editors replace whole files
+        # the folder of a single file is watched, since editors replace whole files
+        flat = {path if path.is_dir() else path.parent for path in there.keys() - trees}
         all_begun = []
         for watched, recursive in ((trees, True), (flat, False)):
             if watched:
@@ -123,7 +125,7 @@ class Changes:
                 self._threads[-1].start()
         for begun in all_begun:
             begun.wait()
-        self.stale = not all(path.exists() for path in there)  # what went just before is not watched
+        self.stale = not all(path.exists() for path in there)  # a folder that vanished just before is not watched
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -132,7 +134,7 @@ class Changes:
             thread.join()
 
     def wait(self, seconds: float | None = None) -> set[Key]:
-        """Wait at most ``seconds`` for a change; return the roots that changed, or all if watchfiles cannot say."""
+        """Wait at most ``seconds`` for a change; return the changed sources, or all if they cannot be determined."""
         while True:
             pause = min(filter(None, (seconds, _LOOK_SECONDS if self._missing else None)), default=None)
             try:
@@ -141,8 +143,8 @@ class Changes:
                 told = set()
             if isinstance(told, OSError):
                 raise ConfigurationError(
-                    f"the files cannot be watched: {told}; perhaps the system limits how many folders are watched "
-                    "(Linux: sysctl fs.inotify.max_user_watches)"
+                    f"the files cannot be watched ({told}); perhaps there are more folders than the system's limit, "
+                    "which you can raise (Linux: sysctl fs.inotify.max_user_watches)"
                 ) from told
             if told is None:
                 self.stale = True
@@ -184,7 +186,7 @@ class Changes:
                     self._told.put({(Path(path), kind == Change.deleted) for kind, path in changes})
         except OSError as error:
             self._told.put(error)
-        except RuntimeError as error:  # watchfiles gives up at a name that is not UTF-8, and does not say what changed
+        except RuntimeError as error:  # watchfiles fails at a name that is not UTF-8, without the changed path
             self._told.put(None if "decode path" in str(error) else OSError(str(error)))
         finally:
             begun.set()

@@ -1,7 +1,8 @@
 """Ingests: each runs to its end, one at a time in a collection, whether or not the client still waits for it.
 
 Only the end of the server ends one earlier (``give_up``): its collection is closed under it, as a kill would do it. A
-drop waits for the ingests that came before it, and those that come after it find no collection.
+drop waits for the ingests that came before it, and those that come after it find no collection. Other work goes on
+beside the ingests of a collection; a drop ends it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from operator import length_hint
 from typing import Any, TypeVar
@@ -20,32 +21,30 @@ from anyio import CapacityLimiter, to_thread
 
 from twinvec.errors import CollectionNotFoundError, StoreError
 from twinvec_qdrant import Collection, IngestReport, RootElsewhere
+from twinvec_serve.collections.work import Work
 from twinvec_serve.errors import Overloaded, ServerStopsError
 
 T = TypeVar("T")
 
 _AT_ONCE = 8  # in different collections
+_BESIDE = 2  # collections with work beside their ingests, at once
 _MOST_WAITING = 32  # in one collection
 _RETRY_SECONDS = 10.0
 
 
 @dataclass
-class Ingest:
-    """One ingest, which is under way or done.
+class Ingest(Work[IngestReport]):
+    """One ingest.
 
     Attributes:
         report: What has been done so far.
         total: Number of documents; None if it is unknown.
         current: The id of the document that was read last.
-        waits: Whether other ingests of the collection come before it.
-        done: Completes with the report, or with the error that ended the ingest.
     """
 
     report: IngestReport = field(default_factory=IngestReport)
     total: int | None = None
     current: str | None = None
-    waits: bool = True
-    done: asyncio.Future[IngestReport] = field(init=False)
 
     @property
     def counted(self) -> int:
@@ -58,6 +57,14 @@ class Ingest:
         """The counts of the report so far, without its lists."""
         found = ((each.name, getattr(self.report, each.name)) for each in fields(self.report))
         return {name: value for name, value in found if isinstance(value, int)}
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        return {"done": self.counted, "total": self.total, "file": self.current, "report": self.counts}
+
+    @property
+    def so_far(self) -> dict[str, Any]:
+        return {"report": asdict(self.report)}
 
 
 class Ingests:
@@ -74,6 +81,8 @@ class Ingests:
         self._under_way: set[asyncio.Task[Any]] = set()
         self._given_up = asyncio.Event()
         self._threads = CapacityLimiter(_AT_ONCE)
+        self._beside: dict[str, Work[Any]] = {}
+        self._threads_beside = CapacityLimiter(_BESIDE)
 
     @property
     def crowded(self) -> bool:
@@ -95,12 +104,38 @@ class Ingests:
         if isinstance(documents, RootElsewhere):
             given = RootElsewhere(given, documents.root, documents.named)
 
-        def run() -> IngestReport:
-            ingest.waits = False
-            return opened.ingest(given, report=ingest.report, allow_all_failed=True, **options)
-
-        ingest.done = self.in_turn(opened.name, partial(self._called, opened, run))
+        run = partial(opened.ingest, given, report=ingest.report, allow_all_failed=True, **options)
+        self.begin_in_turn(opened, ingest, run)
         return ingest
+
+    def begin_in_turn(self, opened: Collection, work: Work[T], function: Callable[[], T]) -> None:
+        """Begin work that writes to a collection, after the ingests that came before.
+
+        Raise Overloaded if too many ingests of the collection wait.
+        """
+        called = partial(self._called, opened, partial(_begun, work, function))
+        work.done = self.in_turn(opened.name, called)
+
+    def begin_beside(self, opened: Collection, work: Work[T], function: Callable[[], T]) -> None:
+        """Begin work that goes on while others search and write; a collection has at most one (``beside``).
+
+        Raise Overloaded if too many collections have one.
+        """
+        if len(self._beside) >= _BESIDE:
+            raise Overloaded(_RETRY_SECONDS)
+        called = self._called(opened, partial(_begun, work, function), self._threads_beside)
+        work.done = task = self.start(called)
+        self._beside[opened.name] = work
+        task.add_done_callback(lambda _: self._beside.pop(opened.name))
+
+    def beside(self, name: str) -> Work[Any] | None:
+        """Return the work that goes on beside the ingests of a collection, or None."""
+        return self._beside.get(name)
+
+    async def ended_beside(self, name: str) -> None:
+        """Wait for the end of the work beside the ingests of a collection."""
+        if (work := self.beside(name)) is not None:
+            await asyncio.wait([work.done])
 
     async def write(self, opened: Collection, function: Callable[[], T]) -> T:
         """Call a function that writes, in a thread and after the ingests that came before; it runs to its end.
@@ -160,9 +195,9 @@ class Ingests:
         async with self._turns.setdefault(name, asyncio.Lock()):
             return await work()
 
-    async def _called(self, opened: Collection, function: Callable[[], T]) -> T:
+    async def _called(self, opened: Collection, function: Callable[[], T], threads: CapacityLimiter | None = None) -> T:
         with self.answering_closes(opened):
-            return await to_thread.run_sync(function, limiter=self._threads)
+            return await to_thread.run_sync(function, limiter=threads or self._threads)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
@@ -218,6 +253,11 @@ class _Sized:
 
     def __length_hint__(self) -> int:
         return self._ingest.total or 0
+
+
+def _begun(work: Work[Any], function: Callable[[], T]) -> T:
+    work.waits = False
+    return function()
 
 
 def _name(document: Any) -> str | None:

@@ -34,7 +34,7 @@ from twinvec_qdrant import (
 )
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.uploads import remove_leftovers
-from twinvec_serve.errors import Overloaded, RequestError, UnknownModel
+from twinvec_serve.errors import Overloaded, RequestError
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
 from twinvec_serve.settings import ServeSettings
@@ -202,6 +202,7 @@ class OpenCollections:
             if (opened := self._open.pop(name, None)) is not None:
                 self.ingests.dropped.add(opened)
                 await self.run(_close, opened)
+                await self.ingests.ended_beside(name)
             try:
                 await self.run(drop_collection, name, **self._place)
             except CollectionNotFoundError:
@@ -217,14 +218,6 @@ class OpenCollections:
         await self.open(name)
         async with self._keeping(name):
             yield
-
-    def served_model(self, model: str) -> str:
-        """Return the name under which a model is served, its own or one that stands for it, or raise UnknownModel."""
-        served = self._settings.models
-        found = model if model in served else next((name for name, each in served.items() if each == model), None)
-        if found is None:
-            raise UnknownModel(model, self._models.names)
-        return found
 
     async def search(self, name: str | None, queries: Sequence[str], asked: Asked) -> Searched:
         """Search a collection, or without a name all of them, each with its own model.

@@ -63,6 +63,16 @@ class ServedModels:
         """Return the encoder of a name."""
         return self._embedding(name).encoder
 
+    def served_name(self, model: str) -> str:
+        """Return the name under which a model is served, its own or one that stands for it."""
+        served = self._settings.models
+        if model in served:
+            return model
+        for name, each in served.items():
+            if model in (each, self.encoder(name).name):
+                return name
+        raise UnknownModel(model, self.names)
+
     def reranker(self, name: str) -> Reranker:
         """Return the reranker of a name that a search gave; "maxsim" compares token states of the default model."""
         return self._reranking(name, param="rerank").reranker

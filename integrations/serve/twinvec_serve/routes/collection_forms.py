@@ -15,10 +15,15 @@ _MOST = 10_000
 Texts = Annotated[list[str], Field(fail_fast=True)]
 """Texts of a request. Validation stops at the first item that is not a text, since there may be millions of them."""
 
+Quantization = Literal["none", "int8", "binary", "turbo"] | None
+PayloadIndexTypes = dict[str, str | Literal[False]] | None
+_QUANTIZATION = "Number format of the small copies of vectors that the index searches."
+_PAYLOAD_INDEXES = 'Types of indexes of payload keys, or false for none; "*" stands for other keys.'
+
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request is not valid; the message says why."},
     404: {"model": ErrorAnswer, "description": "There is no such collection; the message lists those that there are."},
-    409: {"model": ErrorAnswer, "description": "The collection has another model."},
+    409: {"model": ErrorAnswer, "description": "The collection has another model, or is being migrated."},
     429: {"model": ErrorAnswer, "description": "Too many requests wait; Retry-After says when to come again."},
     502: {"model": ErrorAnswer, "description": "The store is damaged, or refuses what the server asks of it."},
     503: {"model": ErrorAnswer, "description": "The store is busy or does not answer; try again."},
@@ -69,12 +74,8 @@ class NewCollection(BaseModel):
     language: str = Field(default="english", description="Language of the words that are compared (Snowball).")
     tenant_key: str | None = Field(default=None, description="Payload key that names a document's tenant.")
     late_interaction: bool | None = Field(default=None, description="Whether to store token states for maxsim.")
-    quantization: Literal["none", "int8", "binary", "turbo"] | None = Field(
-        default=None, description="Number format of the small copies of vectors that the index searches."
-    )
-    payload_indexes: dict[str, str | Literal[False]] | None = Field(
-        default=None, description='Types of indexes of payload keys, or false for none; "*" stands for other keys.'
-    )
+    quantization: Quantization = Field(default=None, description=_QUANTIZATION)
+    payload_indexes: PayloadIndexTypes = Field(default=None, description=_PAYLOAD_INDEXES)
 
     @field_validator("name")
     @classmethod
@@ -198,6 +199,67 @@ class Verified(BaseModel):
     forgotten: list[str] = Field(description="Documents with chunks but without a record; searches do not show them.")
     stray: int = Field(description="Chunks of no document, which a writer left that died; searches do not show them.")
     repaired: bool = Field(description="Always false: twinvec verify --repair repairs, when no server has the store.")
+
+
+class Migration(BaseModel):
+    """A migration to a model of this server, or the end of the way back from one."""
+
+    model_config = _STRICT
+
+    model: str | None = Field(default=None, description="The new model: one that the server was started with.")
+    rate: float | None = Field(
+        default=None, ge=1, allow_inf_nan=False, description="Largest number of chunks to encode per second."
+    )
+    allow_truncation: bool = Field(
+        default=False, description="Migrate even if the new model truncates some of the chunks."
+    )
+    drop_others: bool = Field(
+        default=False,
+        description="Instead of model: delete the vectors of every model but the current one, and give up a migration.",
+    )
+
+
+class Migrated(BaseModel):
+    """What a migration did."""
+
+    model: str = Field(description="Name of the new model, as the collection records it.")
+    encoded: int = Field(description="Chunks encoded; an earlier, unfinished migration may have encoded others.")
+    truncated: int = Field(description="Encoded chunks that are longer than the new model reads.")
+    switched: bool = Field(description="Whether the collection now uses the new model.")
+
+
+class OthersDropped(BaseModel):
+    """The models whose vectors were deleted."""
+
+    dropped: list[str] = Field(description="Names of the models.")
+
+
+class Reindexing(BaseModel):
+    """New settings; all that are left out stay as they are."""
+
+    model_config = _STRICT
+
+    quantization: Quantization = Field(default=None, description=_QUANTIZATION)
+    payload_indexes: PayloadIndexTypes = Field(default=None, description=_PAYLOAD_INDEXES)
+    cut_code: bool | None = Field(
+        default=None, description="From the next ingest: cut code at functions and classes, in all languages."
+    )
+    pages: bool | None = Field(default=None, description="From the next ingest: keep the page of each chunk of a PDF.")
+    surroundings: int | None = Field(
+        default=None, ge=0, description="From the next ingest: tokens of text around a chunk that are embedded with it."
+    )
+
+
+class Reindexed(BaseModel):
+    """The state of the indexes."""
+
+    settings: str = Field(description="The settings of the vectors' index, in words.")
+    chunks: int = Field(description="Chunks in the collection.")
+    indexed: int = Field(description="About how many of them are in the index; the others are compared one by one.")
+    recall: float | None = Field(
+        description="Share of the exact ten nearest chunks that searches find, for a sample; null without chunks."
+    )
+    payload_indexes: dict[str, str] = Field(description="Type of the index of every payload key that has one.")
 
 
 class Dropped(BaseModel):

@@ -1,4 +1,4 @@
-"""The routes of collections: list, describe, create, drop, back up, search."""
+"""The routes of collections: list, describe, create, drop, back up, migrate, reindex, search."""
 
 from __future__ import annotations
 
@@ -20,11 +20,17 @@ from twinvec_serve.routes.collection_forms import (
     CollectionList,
     Dropped,
     Found,
+    Migrated,
+    Migration,
     NewCollection,
+    OthersDropped,
+    Reindexed,
+    Reindexing,
     Search,
     Verified,
 )
 from twinvec_serve.routes.presence import WhileConnected
+from twinvec_serve.routes.progress import PROGRESS, work_answer
 from twinvec_serve.routes.query_parameters import known_query
 from twinvec_serve.routes.sizes import check_sizes
 from twinvec_serve.safety.keys import reads, writes
@@ -87,6 +93,43 @@ async def back_up(name: str, request: Request, shared: Served) -> Response:
     return ArchiveAnswer(pieces, stack)
 
 
+@router.post(
+    "/collections/{name}/migrate",
+    dependencies=[Depends(writes)],
+    responses={**ERRORS, **PROGRESS},
+    response_model=Migrated | OthersDropped,
+    summary="Migrate a collection",
+)
+async def migrate(name: str, wanted: Migration, request: Request, shared: Served) -> Response:
+    """Move a collection to another model of this server, while its searches and ingests go on.
+
+    The migration goes on if the client goes away. If it is interrupted, the next one continues. With ``Accept:
+    text/event-stream``, events tell the progress, and the last one is the report or the error.
+    """
+    if (wanted.model is not None) is wanted.drop_others:
+        raise RequestError("give one of model and drop_others", code="invalid_request")
+    if wanted.model is None:
+        return json_answer({"dropped": await shared.maintenance.drop_others(name)})
+    options = {"chunks_per_second": wanted.rate, "allow_truncation": wanted.allow_truncation}
+    return await work_answer(await shared.maintenance.migrate(name, wanted.model, **options), request, shared)
+
+
+@router.post(
+    "/collections/{name}/reindex",
+    dependencies=[Depends(writes)],
+    responses={**ERRORS, **PROGRESS},
+    response_model=Reindexed,
+    summary="Rebuild the indexes of a collection",
+)
+async def reindex(name: str, wanted: Reindexing, request: Request, shared: Served) -> Response:
+    """Rebuild the indexes, with other settings if they are given; searches go on meanwhile, and ingests wait.
+
+    The work goes on if the client goes away. With ``Accept: text/event-stream``, events tell that it goes on, and the
+    last one is the report or the error.
+    """
+    return await work_answer(await shared.maintenance.reindex(name, **wanted.model_dump()), request, shared)
+
+
 @router.delete(
     "/collections/{name}",
     dependencies=[Depends(writes)],
@@ -117,7 +160,7 @@ async def create(wanted: NewCollection, shared: Served, response: Response) -> d
         "language": wanted.language,
         "payload_indexes": wanted.payload_indexes,
     }
-    model = None if wanted.model is None else shared.collections.served_model(wanted.model)
+    model = None if wanted.model is None else shared.models.served_name(wanted.model)
     if wanted.exists_ok and wanted.name in await shared.collections.names():
         await shared.collections.check(wanted.name, None if wanted.keep_model else model, given)
         response.status_code = 200

@@ -29,6 +29,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "/v2/rerank": {"model": "maxsim", "query": "time off", "documents": ["The VPN client.", "Holidays."], "top_n": 1},
     "/v1/collections": {"name": "handbook"},
     "/v1/collections/{name}/search": {"query": "How do I request holidays?", "limit": 3, "filter": {"team": "hr"}},
+    "/v1/collections/{name}/migrate": {"drop_others": True},
+    "/v1/collections/{name}/reindex": {"quantization": "int8"},
     "/v1/search": {"query": "How do I request holidays?", "limit": 3, "mode": "hybrid"},
     "/v1/collections/{name}/documents": {
         "documents": [{"id": "leave.md", "text": "Holidays are requested two weeks ahead.", "team": "hr"}]

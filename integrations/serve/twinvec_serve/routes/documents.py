@@ -7,7 +7,6 @@ ingest; one that goes away or falls silent before ends it, and what was committe
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -30,11 +29,10 @@ from twinvec_serve.routes.collection_forms import (
     StoredDocuments,
 )
 from twinvec_serve.routes.ingest_bodies import BODY, check_number, given_documents
-from twinvec_serve.routes.progress import EVENTS, ProgressAnswer
+from twinvec_serve.routes.progress import PROGRESS, work_answer
 from twinvec_serve.routes.query_parameters import known_query
 from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served
-from twinvec_serve.settings import LAST_ANSWERS_SECONDS
 
 router = APIRouter(
     route_class=JsonRoute, prefix="/v1/collections", tags=["documents"], dependencies=[Depends(known_query)]
@@ -42,8 +40,8 @@ router = APIRouter(
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **ERRORS,
+    **PROGRESS,
     408: {"model": ErrorAnswer, "description": "The client was silent for a minute before the end of the body."},
-    200: {"content": {EVENTS: {"schema": {"type": "string", "description": "progress, and report or error."}}}},
 }
 
 
@@ -83,9 +81,7 @@ async def ingest(name: str, options: Annotated[Options, Depends()], request: Req
         await stack.aclose()
         raise
     begun.done.add_done_callback(lambda _: shared.collections.ingests.start(stack.aclose()))
-    if EVENTS in request.headers.get("accept", ""):
-        return ProgressAnswer(begun, ended, shared.settings.stop_seconds + LAST_ANSWERS_SECONDS)
-    return json_answer(asdict(await asyncio.shield(begun.done)))
+    return await work_answer(begun, request, shared, ended)
 
 
 @router.post(

@@ -1,8 +1,8 @@
-"""The progress of an ingest as server-sent events: any number of ``progress``, then one ``report`` or ``error``.
+"""The progress of work as server-sent events: any number of ``progress``, then one ``report`` or ``error``.
 
-``progress`` has ``waiting`` (true) while the ingest waits for others of the same collection, if that takes long, and
-``received`` (true) once the whole body has been read: from then on, the ingest goes on without its client. The
-field ``report`` has the counts of the report so far, for a client that loses the connection.
+``progress`` has ``waiting`` (true) while the work waits for other work on the same collection, if that takes long, and
+``received`` (true) once the whole body has been read: from then on, the work goes on without its client. Of an ingest,
+the field ``report`` has the counts of the report so far, for a client that loses the connection.
 """
 
 from __future__ import annotations
@@ -14,13 +14,22 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any
 
+from fastapi import Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Message, Receive, Scope, Send
 
-from twinvec_serve.collections.ingests import Ingest
+from twinvec_serve.collections.work import Work
 from twinvec_serve.errors import error_answer
+from twinvec_serve.routes.answers import json_answer
+from twinvec_serve.services import Services
+from twinvec_serve.settings import LAST_ANSWERS_SECONDS
 
 EVENTS = "text/event-stream"
+
+PROGRESS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {EVENTS: {"schema": {"type": "string", "description": "progress, and report or error."}}}}
+}
+"""An answer in events, as OpenAPI describes it."""
 
 _EVERY_SECONDS = 0.25
 _PING_SECONDS = 10
@@ -28,14 +37,14 @@ _SILENT_SECONDS = 1.0  # a longer wait for other ingests is told
 
 
 class ProgressAnswer(EventSourceResponse):
-    """Tells the progress of an ingest; when the client goes away, the ingest goes on.
+    """Tells the progress of work; when the client goes away, the work goes on.
 
-    ``ended`` is set when the request's body has been read; until then, only the ingest receives from the client. The
+    ``ended`` is set when the request's body has been read; until then, only the work receives from the client. The
     answer may go on for ``stop_seconds`` after the signal to stop.
     """
 
-    def __init__(self, ingest: Ingest, ended: asyncio.Event, stop_seconds: float) -> None:
-        super().__init__(_events(ingest, ended), ping=_PING_SECONDS, shutdown_grace_period=stop_seconds)
+    def __init__(self, work: Work[Any], ended: asyncio.Event, stop_seconds: float) -> None:
+        super().__init__(_events(work, ended), ping=_PING_SECONDS, shutdown_grace_period=stop_seconds)
         self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,30 +55,38 @@ class ProgressAnswer(EventSourceResponse):
         await super().__call__(scope, after_the_body, send)
 
 
-async def _events(ingest: Ingest, ended: asyncio.Event) -> AsyncIterator[ServerSentEvent]:
+async def work_answer(
+    work: Work[Any], request: Request, shared: Services, ended: asyncio.Event | None = None
+) -> Response:
+    """Return the report of work as JSON when it is done, or at once the events that tell its progress.
+
+    ``ended`` is set when the request's body has been read; default: it has been.
+    """
+    if EVENTS not in request.headers.get("accept", ""):
+        return json_answer(asdict(await asyncio.shield(work.done)))
+    if ended is None:
+        ended = asyncio.Event()
+        ended.set()
+    return ProgressAnswer(work, ended, shared.settings.stop_seconds + LAST_ANSWERS_SECONDS)
+
+
+async def _events(work: Work[Any], ended: asyncio.Event) -> AsyncIterator[ServerSentEvent]:
     told: dict[str, Any] = {}
     begun = time.monotonic()
     while True:
-        await asyncio.wait([ingest.done], timeout=_EVERY_SECONDS if told else 0)
-        waiting = (ingest.waits and time.monotonic() >= begun + _SILENT_SECONDS) or None
-        now: dict[str, Any] = {
-            "done": ingest.counted,
-            "total": ingest.total,
-            "file": ingest.current,
-            "waiting": waiting,
-        }
-        now["received"] = ended.is_set() or None
-        now["report"] = ingest.counts
+        await asyncio.wait([work.done], timeout=_EVERY_SECONDS if told else 0)
+        waiting = (work.waits and time.monotonic() >= begun + _SILENT_SECONDS) or None
+        now = {**work.progress, "waiting": waiting, "received": ended.is_set() or None}
         if now != told:
             told = now
             yield _event("progress", {name: value for name, value in now.items() if value is not None})
-        if ingest.done.done():
+        if work.done.done():
             break
-    error = ingest.done.exception()
+    error = work.done.exception()
     if error is None:
-        yield _event("report", asdict(ingest.done.result()))
+        yield _event("report", asdict(work.done.result()))
     elif isinstance(error, Exception):
-        yield _event("error", {**json.loads(bytes(error_answer(error).body)), "report": asdict(ingest.report)})
+        yield _event("error", {**json.loads(bytes(error_answer(error).body)), **work.so_far})
     else:
         raise error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ class OnnxOperations:
         self._nodes: list[Any] = []
         self._inputs: list[Any] = []
         self._constants: list[Any] = []
+        self.add = partial(self._node, "Add")
+        self.multiply = partial(self._node, "Mul")
+        self.divide = partial(self._node, "Div")
+        self.maximum = partial(self._node, "Max")
+        self.square_root = partial(self._node, "Sqrt")
 
     def save(self, outputs: dict[str, str], axes: dict[str, list[str | int]], path: Path) -> None:
         """Write the graph with the named outputs, whose axes have names or sizes; scalar inputs default to 0."""
@@ -55,18 +61,6 @@ class OnnxOperations:
         self._constants.append(self._onnx.numpy_helper.from_array(np.array(values, order="C"), name))
         return name
 
-    def add(self, first: str, second: str) -> str:
-        return self._node("Add", first, second)
-
-    def multiply(self, first: str, second: str) -> str:
-        return self._node("Mul", first, second)
-
-    def divide(self, first: str, second: str) -> str:
-        return self._node("Div", first, second)
-
-    def maximum(self, first: str, second: str) -> str:
-        return self._node("Max", first, second)
-
     def equal(self, first: str, second: str) -> str:
         return self._integers(self._node("Equal", first, second))
 
@@ -88,9 +82,6 @@ class OnnxOperations:
 
     def largest(self, node: str, axis: int, *, keep: bool = False) -> str:
         return self._node("ReduceMax", node, self._int64([axis]), keepdims=int(keep))
-
-    def square_root(self, node: str) -> str:
-        return self._node("Sqrt", node)
 
     def rows(self, table: str, indices: str) -> str:
         return self._node("Gather", table, indices, axis=0)

@@ -81,24 +81,15 @@ def _combines(key: str, wanted: object) -> bool:
     """Return whether the key is ``and``, ``or`` or ``not`` and no payload key of that name."""
     if key.startswith("$"):
         return key in ("$and", "$or", "$not")
-    if key == "not":
-        ranged = isinstance(wanted, Mapping) and wanted and set(wanted) <= set(_BOUNDS)
-        return _holds_filters(wanted) and not ranged
-    return key in ("and", "or") and (_is_empty_list(wanted) or _holds_filters(wanted)) and not _is_operators(wanted)
-
-
-def _holds_filters(wanted: object) -> bool:
+    if key not in ("and", "or", "not"):
+        return False
     if isinstance(wanted, (list, tuple)):
-        return any(isinstance(each, Mapping) for each in wanted)
-    return isinstance(wanted, Mapping)
-
-
-def _is_empty_list(wanted: object) -> bool:
-    return isinstance(wanted, (list, tuple)) and not wanted
-
-
-def _is_operators(wanted: object) -> bool:
-    return isinstance(wanted, Mapping) and all(_operator(name) in _OPERATORS for name in wanted)
+        return any(isinstance(each, Mapping) for each in wanted) or (not wanted and key != "not")
+    if not isinstance(wanted, Mapping):
+        return False
+    if key == "not":
+        return not wanted or not set(wanted) <= set(_BOUNDS)
+    return any(_operator(name) not in _OPERATORS for name in wanted)
 
 
 def _inner(key: str, filter: object, depth: int) -> list[Condition]:

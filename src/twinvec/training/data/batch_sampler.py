@@ -181,10 +181,4 @@ class _Stream:
             rows = np.fromiter(islice(self._waiting, most), dtype=np.int64)
         fresh = ~np.isin(hashes[rows], list(seen)).any(axis=1)
         count = int(fresh.argmax()) if fresh.any() else len(rows)
-        if self._waiting:
-            for _ in range(count):
-                self._waiting.popleft()
-        else:
-            self._next += count
-        popped: list[int] = rows[:count].tolist()
-        return popped
+        return [self._pop() for _ in range(count)]

@@ -51,7 +51,11 @@ def open_table(path: Path, cache: Path) -> Any:
                 case ".csv" | ".tsv":
                     return datasets.Dataset.from_csv(str(path), **_as_text(path, *_DIALECTS[suffix]), **options)
                 case _:
-                    return _parquet(path, options)
+                    from pyarrow import parquet
+
+                    if not parquet.read_metadata(path).num_rows:
+                        raise DocumentError(f"{path}: has no rows")
+                    return datasets.Dataset.from_parquet(str(path), **options)
     except DocumentError:
         raise
     except Exception as error:  # the library passes on errors of arrow, pandas and the decoder
@@ -118,15 +122,6 @@ def _fields(file: IO[str], path: Path, separator: str, quoting: Literal[0, 3]) -
                 raise DocumentError(f"{path}, {place}: has bytes that are not UTF-8 ({raw!r}); save the file as UTF-8")
         yield fields
         number += 1
-
-
-def _parquet(path: Path, options: dict[str, Any]) -> Any:
-    import datasets
-    from pyarrow import parquet
-
-    if not parquet.read_metadata(path).num_rows:
-        raise DocumentError(f"{path}: has no rows")
-    return datasets.Dataset.from_parquet(str(path), **options)
 
 
 def _json_lines(path: Path, cache: Path) -> Any:

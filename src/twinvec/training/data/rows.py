@@ -151,15 +151,15 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     if own:
         _warn_of_own_negatives(own, source.path)
     return Rows(
-        source.name or source.path.stem,
-        source.path,
-        np.frombuffer(hashes, dtype=np.int64).reshape(-1, len(texts)),
-        np.frombuffer(negatives, dtype=np.int64),
-        np.frombuffer(negative_hashes, dtype=np.int64),
-        tuple(sorted(classes)),
-        dict(sorted(classes.items())),
-        table,
-        reader,
+        name=source.name or source.path.stem,
+        path=source.path,
+        hashes=np.frombuffer(hashes, dtype=np.int64).reshape(-1, len(texts)),
+        negatives=np.frombuffer(negatives, dtype=np.int64),
+        negative_hashes=np.frombuffer(negative_hashes, dtype=np.int64),
+        labels=tuple(sorted(classes)),
+        classes=dict(sorted(classes.items())),
+        _table=table,
+        _reader=reader,
     )
 
 

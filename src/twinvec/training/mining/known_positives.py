@@ -59,11 +59,7 @@ def overlaps(variants: Sequence[str], positive: str) -> bool:
     They are if at least half of the shorter text's sequences of four words occur in the other text.
     """
     wanted = _sequences(positive)
-    for variant in variants:
-        there = _sequences(variant)
-        if 2 * len(wanted & there) >= min(len(wanted), len(there)) > 0:
-            return True
-    return False
+    return any(2 * len(wanted & there) >= min(len(wanted), len(there)) > 0 for there in map(_sequences, variants))
 
 
 def _sequences(text: str) -> set[tuple[str, ...]]:

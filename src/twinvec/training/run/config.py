@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from twinvec.errors import ConfigurationError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
-from twinvec.support.checks import field_fault
+from twinvec.support.checks import field_fault, file_path
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
 from twinvec.training.data.row_files import FORMATS
@@ -70,7 +70,7 @@ class TrainConfig(settings.Section):
 
     def _fits_batches(self) -> None:
         weights = [source.weight for source in self.data]
-        if any(weight is None for weight in weights) and any(weight is not None for weight in weights):
+        if None in weights and any(weights):
             raise ValueError("data: give all datasets a weight, or none of them")
         if self.batches.datasets > len(self.data):
             raise ValueError(f"batches.datasets is {self.batches.datasets}, but there are {len(self.data)} datasets")
@@ -81,10 +81,9 @@ class TrainConfig(settings.Section):
                 "batches.size: info_nce takes negatives from the other rows of a batch, which needs at least 2 rows"
             )
         given = self.batches.model_fields_set
-        if weights[0] is not None and (unused := sorted(given & {"power", "cap"})):
-            raise ValueError(f"batches.{unused[0]} draws datasets by size, but the datasets have weights")
-        if len(self.data) == 1 and (unused := sorted(given & {"power", "cap"})):
-            raise ValueError(f"batches.{unused[0]} draws datasets by size, but there is one dataset")
+        if (unused := sorted(given & {"power", "cap"})) and (any(weights) or len(self.data) == 1):
+            reason = "the datasets have weights" if any(weights) else "there is one dataset"
+            raise ValueError(f"batches.{unused[0]} draws datasets by size, but {reason}")
         if self.objective.name != "info_nce" and "unique_texts" in given:
             raise ValueError("batches.unique_texts is for info_nce only")
 
@@ -163,11 +162,10 @@ _LOSSES = {
 
 _HINTS = {
     ("info_nce", "temperature"): "scale is 1 / temperature",
-    (
-        "data",
-        "objective",
-    ): "all datasets of a run share its objective; train on the others in a second run, whose 'model' "
-    "is the folder of the first",
+    ("data", "objective"): (
+        "all datasets of a run share its objective; train on the others in a second run, whose 'model' is the folder "
+        "of the first"
+    ),
 }
 """Section and name of a field that is not known -> what there is in its place."""
 
@@ -178,6 +176,7 @@ def read_config(path: Path) -> TrainConfig:
     Raises:
         ConfigurationError: the message names the file and the field.
     """
+    path = file_path(path, "path")  # which may be a str, too
     if path.suffix == ".toml":
         raise ConfigurationError(f"{path}: a training configuration is YAML or JSON, not TOML")
     import_extra("yaml", "train", "reading a training configuration")

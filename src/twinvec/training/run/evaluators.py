@@ -38,7 +38,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
     """Measure a bi-encoder by cosine: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``."""
     parts: list[_Part] = []
     if evaluation.pairs is not None:
-        rows = _all_rows(Source(path=evaluation.pairs, columns=evaluation.columns), "pairs", cache)
+        rows = _all_rows(evaluation.pairs, "pairs", evaluation, cache)
         passages = {text: str(number) for number, text in enumerate(dict.fromkeys(row["positive"] for row in rows))}
         wanted: dict[str, set[str]] = {}
         for row in rows:
@@ -109,7 +109,7 @@ def _candidates(path: Path, evaluation: Evaluation, cache: Path) -> list[dict[st
     """Return the positives and negatives of anchors with negatives; DocumentError if no anchor has any."""
     positives: dict[str, dict[str, None]] = {}
     negatives: dict[str, dict[str, None]] = {}
-    for row in _all_rows(Source(path=path, columns=evaluation.columns), "binary", cache):
+    for row in _all_rows(path, "binary", evaluation, cache):
         positives.setdefault(row["anchor"], {})[row["positive"]] = None
         negatives.setdefault(row["anchor"], {}).update(dict.fromkeys(row.get("negatives", ())))
     samples = []
@@ -126,12 +126,12 @@ def _candidates(path: Path, evaluation: Evaluation, cache: Path) -> list[dict[st
 
 
 def _scored(path: Path, evaluation: Evaluation, cache: Path) -> tuple[list[str], list[str], list[float]]:
-    rows = _all_rows(Source(path=path, columns=evaluation.columns, score_range=None), "sts", cache)
+    rows = _all_rows(path, "sts", evaluation, cache)
     if len(rows) < 2:
         raise DocumentError(f"{path}: has one row, but a correlation of scores needs at least two")
     return [row["sentence1"] for row in rows], [row["sentence2"] for row in rows], [row["score"] for row in rows]
 
 
-def _all_rows(source: Source, objective: str, cache: Path) -> list[Row]:
-    rows = open_rows(source, objective, cache)
+def _all_rows(path: Path, objective: str, evaluation: Evaluation, cache: Path) -> list[Row]:
+    rows = open_rows(Source(path=path, columns=evaluation.columns, score_range=None), objective, cache)
     return rows.rows(range(len(rows)))

@@ -35,13 +35,13 @@ _SHOWN_VALUE = 80  # characters
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 
-def run_fingerprint(config: TrainConfig, files: dict[str, str] | None = None) -> str:
+def run_fingerprint(config: TrainConfig, files: dict[str, str]) -> str:
     """Return the digest that identifies a run: of its settings and ``files`` (``file_digests``), wherever they lie."""
     places: Any = {"model": True, "data": {"__all__": {"path"}}, "evaluation": {"pairs", "sts"}}
     digest = hashlib.sha256(config.model_dump_json(exclude=places).encode())
     if not Path(config.model).is_dir():
         digest.update(config.model.encode())
-    for name, each in (files if files is not None else file_digests(config)).items():
+    for name, each in files.items():
         digest.update(name.encode() + bytes.fromhex(each))
     return digest.hexdigest()
 
@@ -65,16 +65,15 @@ def file_digests(config: TrainConfig) -> dict[str, str]:
 
 
 class RunFolder:
-    """The folder of one run; raise ConfigurationError if it holds something else, or a run with another ``digest``.
+    """The folder of one run, which ``config`` and ``files`` (``file_digests``) identify.
 
-    The error says in what ``config`` and ``files`` (``file_digests``) differ from those that the folder's record holds.
+    Raise ConfigurationError if it holds something else, or another run; the error says in what the two differ.
     """
 
-    def __init__(
-        self, path: Path, digest: str, config: TrainConfig | None = None, files: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, path: Path, config: TrainConfig, files: dict[str, str]) -> None:
         self.path = path
         self._record_path = path / RUN_FILE
+        digest = run_fingerprint(config, files)
         if path.exists() and not path.is_dir():
             raise ConfigurationError(f"{path}: is a file; choose another folder")
         if self._record_path.is_file():
@@ -169,9 +168,9 @@ class RunFolder:
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
 
-def _changed_files(stored: Any, files: dict[str, str] | None, config: TrainConfig | None) -> list[str]:
+def _changed_files(stored: Any, files: dict[str, str], config: TrainConfig) -> list[str]:
     """Return the files whose digests are not those that a run recorded; earlier versions recorded none."""
-    if not isinstance(stored, dict) or files is None or config is None:
+    if not isinstance(stored, dict):
         return []
     changed = [name for name in {**stored, **files} if stored.get(name) != files.get(name)]
     places = {f"data {number}": f"{source.path} (data.{number}.path)" for number, source in enumerate(config.data)}
@@ -180,9 +179,9 @@ def _changed_files(stored: Any, files: dict[str, str] | None, config: TrainConfi
     return [places.get(name) or f"{Path(config.model, name)} (model)" for name in changed]
 
 
-def _difference(stored: Any, config: TrainConfig | None, changed: list[str]) -> tuple[str, str]:
+def _difference(stored: Any, config: TrainConfig, changed: list[str]) -> tuple[str, str]:
     """Say how the run of a stored configuration differs from this one, and what would undo that (perhaps nothing)."""
-    if not isinstance(stored, dict) or config is None:
+    if not isinstance(stored, dict):
         return "a run with another configuration or other data", ""
     changes = list(_changes(stored, config.model_dump(mode="json")))
     if not changes and changed:
@@ -205,12 +204,8 @@ def _difference(stored: Any, config: TrainConfig | None, changed: list[str]) -> 
 def _changes(old: Any, new: Any, field: str = "") -> Iterator[str]:
     """Yield each field of a configuration that differs; of paths only the last part counts, since they may move."""
     if isinstance(old, dict) and isinstance(new, dict):
-        names = (
-            ["name"]
-            if field == "objective" and old.get("name") != new.get("name")
-            else [*new, *(name for name in old if name not in new)]
-        )
-        for name in names:
+        another = field == "objective" and old.get("name") != new.get("name")  # whose other fields tell nothing
+        for name in ["name"] if another else {**new, **old}:
             yield from _changes(old.get(name), new.get(name), f"{field}.{name}".removeprefix("."))
     elif field == "data" and isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new):

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from twinvec.errors import ConfigurationError
+from twinvec.support.checks import file_path, shown
 from twinvec.support.extras import import_extra
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
@@ -21,7 +23,7 @@ from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
 from twinvec.training.run.config import FieldError, TrainConfig
 from twinvec.training.run.model_card import Scores, TrainReport, figures_by_step, write_card
-from twinvec.training.run.run_folder import RunFolder, file_digests, run_fingerprint
+from twinvec.training.run.run_folder import RunFolder, file_digests
 from twinvec.training.run.softmax_head import save_head
 from twinvec.training.settings import Contrastive, InfoNCE
 from twinvec.version import __version__
@@ -43,9 +45,14 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     """
     for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws the model card's plot
         import_extra(package, "train", "training")
-    folder = Path(folder)  # which may be a str, too
+    if not isinstance(config, TrainConfig):
+        raise ConfigurationError(
+            f"config: expected a TrainConfig, got {shown(config)}; read_config reads one from a file, and check_config "
+            "makes one of a mapping"
+        )
+    folder = file_path(folder, "folder")
     files = file_digests(config)
-    run = RunFolder(folder, run_fingerprint(config, files), config, files)
+    run = RunFolder(folder, config, files)
     if run.finished:
         logger.warning("%s: this run has finished already", folder)
         return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # it may have been moved

@@ -192,14 +192,16 @@ def test_dry_run_counts_and_writes_nothing(theirs, words):
     assert (report.adopted, report.compared) == (50, 32)
     assert theirs.client.scroll(NAME, limit=99)[0] == before
     with pytest.raises(
-        ConfigurationError, match=r"not a collection of twinvec: adopt it.*twinvec adopt, adopt_collection"
+        ConfigurationError, match=r"not a collection of twinvec; adopt it.*twinvec adopt, adopt_collection"
     ):
         theirs.opened()
 
 
 def test_wrong_layout_and_arguments_are_errors(theirs, words):
     fill_langchain(langchain_store(theirs.client, words))
-    with pytest.raises(ConfigurationError, match=r"none of the first 50 points .* 'llama_index' .* another layout"):
+    with pytest.raises(
+        ConfigurationError, match=r"none of the first 50 points .* layout 'llama_index' .* right layout"
+    ):
         theirs.adopt("llama_index", words)
     with pytest.raises(ConfigurationError, match="none of the first 50 points"):
         theirs.adopt("langchain", words, text_key="body")
@@ -221,7 +223,7 @@ def test_settings_other_than_those_of_the_adoption_are_refused(theirs, words, mo
         with nullcontext() if finished else pytest.raises(StoreError, match="the disk is full"):
             theirs.adopt("langchain", words, language="german", payload_indexes=indexes)
     for options, said in (
-        ({"language": "french"}, "its language is 'german', not 'french', which only a new collection can change"),
+        ({"language": "french"}, "its language is 'german', not 'french', and cannot change"),
         ({"payload_indexes": False}, "its payload indexes are source keyword, no others, not no others"),
         ({"chunking": ChunkSettings(max_tokens=64)}, "leave chunking out"),
     ):

@@ -181,7 +181,7 @@ def test_an_unfinished_adoption_is_not_opened_and_keeps_to_its_model(theirs, wor
         patched.setattr(ServerBackend, "commit", fails)
         with pytest.raises(StoreError, match="the disk is full"):
             theirs.adopt("langchain", words)
-    with pytest.raises(ConfigurationError, match="an adoption was begun and is not finished"):
+    with pytest.raises(ConfigurationError, match="adoption of this collection is not finished"):
         theirs.opened()
     with pytest.raises(ConfigurationError, match="its layout is 'langchain', not 'llama_index'"):
         theirs.adopt("llama_index", words)

@@ -102,9 +102,9 @@ def test_a_folder_without_documents_makes_no_collection(twinvec, folder, place, 
     (empty / ".hidden" / "note.md").write_text("hidden")
     done = twinvec("ingest", empty, *place, *tiny, "--include", "*.md", "--exclude", "drafts/")
     assert done.code == 0
-    assert f"no documents found in {empty}: looked for files that match *.md, and left out hidden files" in done.err
-    assert "what matches drafts/" in done.err
-    assert "is there" not in done.err
+    assert f"no documents found in {empty}; looked for files that match *.md, and skipped hidden files" in done.err
+    assert "files that match drafts/" in done.err
+    assert "is empty" not in done.err
     assert not (tmp_path / "store").exists()
     for name, text in (("rows.jsonl", ""), ("rows.csv", "id,text\n"), ("rows.jsonl", "\n\n")):
         (empty / name).write_text(text)
@@ -296,7 +296,7 @@ def test_an_ingest_without_documents_says_that_the_collection_is_there(twinvec, 
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
         done = twinvec("ingest", "-", *place, *tiny, *more)
         assert done.code == (given == b"not json\n")
-        told = "the collection 'notes' is there and empty"
+        told = "the collection 'notes' exists, and is empty"
         assert (told in done.err) == (more != ["--dry-run"])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"id": "a", "text": "tea"}\n'), encoding="utf-8"))
     assert "is there" not in twinvec("ingest", "-", *place, *tiny).err

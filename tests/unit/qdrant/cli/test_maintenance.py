@@ -63,7 +63,7 @@ def test_a_repair_tells_of_lost_sources_and_ends_with_1_where_documents_left_no_
     assert "perhaps the list of its sources" in done.err
     done = twinvec("update", *place)
     assert done.code == 0
-    assert "notes: knows no source, so that nothing is updated" in done.err
+    assert "notes: no source is recorded, so nothing is updated" in done.err
     (page,) = (tmp_path / "store").rglob("payload_storage/page_0.dat")
     page.write_bytes(bytes(len(page.read_bytes())))
     done = twinvec("verify", *place, "--repair", "--json")
@@ -143,7 +143,7 @@ def test_a_model_that_finds_worse_does_not_come_in_force(twinvec, notes, place, 
     assert report["ndcg@10_difference_interval"][1] < 0
     (judged / "corpus.jsonl").unlink()  # the collection holds the documents
     done = twinvec(*worse)
-    assert "finds worse" in done.out
+    assert "is worse" in done.out
     low, high = report["ndcg@10_difference_interval"]
     difference = report["ndcg@10_after"] - report["ndcg@10_before"]
     assert f"ndcg@10 difference           {difference:+.2f} ({low:+.2f} to {high:+.2f})" in re.sub(
@@ -212,8 +212,10 @@ def test_reindex_keeps_or_changes_the_quantization(twinvec, notes, place):
     assert quantization() == "none"
     assert json.loads(twinvec("reindex", *place, "--quantization", "int8", "--json").out)["recall"] == 1.0
     assert quantization() == "int8"
-    assert "int8" in twinvec("reindex", *place).out
+    assert "int8" in (shown := twinvec("reindex", *place).out)
     assert quantization() == "int8", "no option keeps the quantization"
+    assert "erased from the files" in shown
+    assert "erased" not in twinvec("reindex", *place, "--payload-index", "team:keyword").out
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def test_a_refusal_ends_the_command(twinvec, store, chat, tmp_path, monkeypatch)
     ("more", "told"),
     [
         (("--llm-url", "localhost:11434"), "the address of the language model is"),
-        (("--llm-url", "https://api.openai.com/v1"), "OpenAI wants a key"),
+        (("--llm-url", "https://api.openai.com/v1"), "OpenAI needs a key"),
         (("--share", "0.2"), "--share needs --judged"),
         (("--judged", "judged", "--share", "1.5"), "share must lie between 0 and 1"),
         (("--judged", "judged", "--share", "0"), "share must lie between 0 and 1"),

@@ -151,7 +151,7 @@ def test_a_query_that_is_an_id_is_told_how_to_print_its_document(twinvec, filled
         done = twinvec("search", name, "--mode", "sparse", *options, *filled)
         place = shlex.join(map(str, (*options, *filled)))
         line = f"twinvec show {shlex.quote(name)} {place}"
-        assert done.err == f"twinvec: the query names a document: {line} prints it\n"
+        assert done.err == f"twinvec: the query names a document; show it with: {line}\n"
         assert twinvec(*shlex.split(line)[1:]).code == 0
         printed = twinvec("search", name, "--mode", "sparse", *options, *filled, "--json")
         assert (printed.err, figures(printed)["named"]) == ("", [name])
@@ -230,6 +230,15 @@ def test_a_passage_keeps_its_lines_and_sheds_their_common_indentation():
     assert shown(start, len(text)) == ["-c, --count", prose, "class A:", "    x = 1"]
     within = text.index("that occur")
     assert shown(within, text.index("class")) == ["that occur here, and of those that do not"]
+
+
+@pytest.mark.parametrize("source", ["a/values.yaml", "main.go", "Dockerfile", "ci/Dockerfile.prod", "x.SQL"])
+def test_lines_of_a_file_that_is_no_prose_stay_lines(source):
+    text = "Adds the flag of orders.\nALTER TABLE orders"
+    hit = Hit(source, text, 1.0, passage=Passage(text, 0, len(text), ((0, 4),)))
+    for name, expected in ((source, text.split("\n")), ("plan.md", [text.replace("\n", " ")])):
+        shown = rendered(1, ShownHit(FoundHit(hit, name)), full=True, explain=False)
+        assert [line[4:] for line in "\n".join(each.plain for each in shown).split("\n")[1:-1]] == expected
 
 
 def test_a_long_name_is_folded_as_its_passage_is(monkeypatch):
@@ -350,7 +359,7 @@ def test_a_document_is_opened(twinvec, filled, folder, monkeypatch):
     assert "no program" in done.err
     done = twinvec("show", "r1", "--open", *filled)
     assert "Late fees" in done.out
-    assert "no file on this machine" in done.err
+    assert "not a file on this machine" in done.err
     assert len(opened) == 2
 
 
@@ -497,7 +506,10 @@ def test_a_query_that_the_model_does_not_know_has_passages_by_words(tmp_path, ti
         slow("zip=80331", "'zip' holds texts: write --filter 'zip=\"80331\"'"),
         slow("year=abc", "'year' holds numbers"),
         slow("flag=1", "'flag' holds true or false"),
-        ("nosuchkey=1", "the collection indexes no key 'nosuchkey'; it indexes flag, ok, who.name, year, zip"),
+        (
+            "nosuchkey=1",
+            "the collection has no index of the key 'nosuchkey'; it has indexes of flag, ok, who.name, year, zip",
+        ),
         slow("nosuchkey!=1", ""),  # which all documents satisfy
         slow('zip="1"', ""),
         slow("year>=3000", ""),

@@ -248,7 +248,7 @@ def test_a_collection_is_verified_by_the_process(tiny, folder, tmp_path):
         assert done.returncode == 0, done.stderr
         by_process = json.loads(done.stdout)
         assert (by_process["sources"], by_process["chunks"], by_process["sound"]) == (2, 3, True)
-        for command in (("verify", *place, "--repair"), ("migrate", *place, "--to", str(tiny))):
+        for command in (("verify", *place, "--repair"), ("push", *place, "--to-path", "other")):
             refused = twinvec(tmp_path, *command)
             assert refused.returncode == 1
             assert f"process {server.process.pid} at {server.address}" in refused.stderr
@@ -290,7 +290,7 @@ def test_an_ingest_whose_process_dies_says_what_stays(tiny, tmp_path):
             output, errors = process.communicate(lines)
         assert process.returncode == 1
     assert f"process {server.process.pid} at {server.address}" in errors
-    assert "what the process had stored before is kept; run the same command again: it does the rest" in errors
+    assert "documents that the process has stored are kept; run the same command again to ingest the rest" in errors
     told, stored = json.loads(output), json.loads(twinvec(tmp_path, "info", *place, "--json").stdout)["sources"]
     assert told["new"] <= stored
     assert 0 < stored < 2 * rows
@@ -366,7 +366,7 @@ def test_an_ingest_that_waits_for_another_says_so(tiny, folder, tmp_path):
         (tmp_path / "docs" / "new.md").write_text("# New\n\nA new page.\n")
         with interruptible(tmp_path, "ingest", "docs", *place) as process:
             told = process.stderr.readline()
-            assert "waiting for other ingests, which the process carries out first" in told
+            assert "waiting for other ingests, which the process finishes first" in told
             before.send(b"0\r\n\r\n")
             answer.read()
             before.close()
@@ -386,7 +386,9 @@ def test_an_ingest_that_is_interrupted_while_it_reads_says_what_stays(tiny, tmp_
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=120)
         assert process.returncode == 130
-        assert "the process that serves the store keeps what it has stored, and may lack the other documents" in errors
+        assert (
+            "the process that serves the store keeps stored documents, and may not have received the others" in errors
+        )
 
 
 def test_an_ingest_that_is_interrupted_when_all_is_sent_goes_on(folder, capsys):
@@ -402,10 +404,8 @@ def test_an_ingest_that_is_interrupted_when_all_is_sent_goes_on(folder, capsys):
     report = IngestReport()
     with pytest.raises(KeyboardInterrupt):
         collection.ingest(Root(str(folder / "docs")), report=report, source=None, progress=False, allow_all_failed=True)
-    told = (
-        "twinvec: the process that serves the store has all documents of this source, and goes on with their ingest\n"
-    )
-    assert capsys.readouterr().err == told
+    told = "the process that serves the store has received all documents of this source, and goes on to ingest them"
+    assert capsys.readouterr().err == f"twinvec: {told}\n"
 
 
 def documents_of(server, name):

@@ -127,8 +127,8 @@ def test_patterns_and_columns(twinvec, tree, place, tiny):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("guides", "minutes", "--source", "both"), "are about one SOURCE"),
-        (("guides", "minutes", "--describe", "both"), "are about one SOURCE"),
+        (("guides", "minutes", "--source", "both"), "need a single SOURCE"),
+        (("guides", "minutes", "--describe", "both"), "need a single SOURCE"),
         (("guides", "--describe", "2024=old"), "has no '2024'"),
     ],
 )
@@ -184,7 +184,7 @@ def test_update_tells_of_sources_that_are_gone(twinvec, tree, filled):
     assert done.code == 3
     assert "not updated: guides: the ingest got no documents" in done.err
     assert "(twinvec ingest --prune --allow-empty)" in done.err, "update has no such option"
-    assert "if it has moved: twinvec ingest NEWPLACE -c notes --source guides; to remove it:" in done.err
+    assert "if it has moved, run twinvec ingest NEWPATH -c notes --source guides; to remove it," in done.err
     (tree / "minutes").rename(tree / "moved")
     assert twinvec("update", *filled).code == 1
     assert len(figures(twinvec("search", "tea", *filled, "--json"))["hits"]) == 3
@@ -262,11 +262,11 @@ def test_delete_by_filter_asks_first(twinvec, filled, monkeypatch):
 def test_delete_needs_ids_or_a_filter(twinvec, filled):
     neither = twinvec("delete", *filled)
     assert neither.code == 2
-    assert "give one of ids, --filter and --source" in neither.err
+    assert "give one of ID, --filter and --source" in neither.err
     for two in (("README.md", "--filter", "lang=en"), ("README.md", "--source", "guides")):
         both = twinvec("delete", *two, *filled)
         assert both.code == 2
-        assert "give one of ids, --filter and --source" in both.err
+        assert "give one of ID, --filter and --source" in both.err
 
 
 def test_delete_a_source_asks_first(twinvec, filled, monkeypatch):
@@ -299,7 +299,7 @@ def test_a_renamed_folder_is_taken_from_its_new_place_or_removed(twinvec, tree, 
     assert told.code == 3
     moved, removed = re.findall(r"twinvec (?:ingest|delete) [^;\n]*", told.err)
     assert (moved, removed) == (
-        "twinvec ingest NEWPLACE -c notes --source guides",
+        "twinvec ingest NEWPATH -c notes --source guides",
         "twinvec delete -c notes --source guides",
     )
     assert twinvec(*removed.split()[1:], *filled[2:], "--yes").code == 0
@@ -326,7 +326,7 @@ def test_a_program_is_asked_nothing(twinvec, filled, monkeypatch, command):
     monkeypatch.setattr("typer.confirm", lambda *given, **options: pytest.fail("asked"))
     done = twinvec(*command, *filled, "--json")
     assert (done.code, done.out) == (2, "")
-    assert "--json asks no question: add --yes to confirm" in done.err
+    assert "--json cannot ask for confirmation: add --yes" in done.err
     assert figures(twinvec("info", *filled, "--json"))["sources"] == 3
 
 

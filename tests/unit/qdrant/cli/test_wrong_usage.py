@@ -82,7 +82,7 @@ def test_a_restored_collection_has_a_name_that_can_be_served(refused):
 
 def test_a_payload_key_may_be_named_like_a_combination():
     indexes = {"payload_indexes": {"lang": "keyword"}}
-    unknown = "the collection indexes no key 'team'; it indexes lang"
+    unknown = "the collection has no index of the key 'team'; it has indexes of lang"
     for key in ("and", "or", "not"):
         for wanted in (3, "x", [1], ["x"], {"gte": 3}):
             assert list(filter_hints({key: wanted, "team": "hr"}, indexes)) == [unknown]

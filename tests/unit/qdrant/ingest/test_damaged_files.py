@@ -121,7 +121,7 @@ def test_a_workbook_whose_sectors_are_a_circle_fails(tmp_path):
     table = 512 + 512 * struct.unpack_from("<I", data, 60)[0]  # of the small sectors
     struct.pack_into("<I", data, table, 0)  # the first one is followed by itself
     path.write_bytes(data)
-    assert failure(path) == "damaged: its sectors are chained in a circle; get the file again"
+    assert failure(path) == "damaged file: its sectors are chained in a circle; get the file again"
 
 
 def test_what_a_library_says_of_a_workbook_is_not_printed(tmp_path):
@@ -160,7 +160,7 @@ def test_a_message_that_says_more_sectors_than_it_has_fails(place, tmp_path):
     data = bytearray(path.read_bytes())
     struct.pack_into("<I", data, place, 2_000_000)
     path.write_bytes(data)
-    assert failure(path) == "damaged: it is smaller than it says; get the file again"
+    assert failure(path) == "damaged file: it states sizes that exceed its own; get the file again"
 
 
 def test_a_message_of_a_part_larger_than_the_file_fails(tmp_path):
@@ -169,7 +169,7 @@ def test_a_message_of_a_part_larger_than_the_file_fails(tmp_path):
     data = bytearray(path.read_bytes())
     struct.pack_into("<I", data, data.index("__substg1.0_1000001F".encode("utf-16-le")) + 120, 2**30)
     path.write_bytes(data)
-    assert failure(path) == "damaged: it is smaller than it says; get the file again"
+    assert failure(path) == "damaged file: it states sizes that exceed its own; get the file again"
 
 
 def raising(error: Exception):

@@ -133,7 +133,7 @@ def test_the_same_document_again_is_a_repeat_and_another_one_with_its_id_fails()
         Document("rain", "grey"),
     ]
     assert gate.repeats == 2
-    assert gate.failures == [("tea", "an earlier document has the same id; that one was kept")]
+    assert gate.failures == [("tea", "an earlier document has the same id; the earlier document was kept")]
     assert gate.seen == {"tea": version_of(tea), "rain": version_of(("rain", "grey"))}
     assert not gate.hidden
     assert gate.let_in(tea) == [], "the documents of one ingest may come in several calls"
@@ -207,7 +207,7 @@ def test_every_document_of_many_tenants_names_its_own():
     assert [each.id for each in gate.let_in(ada, *broken, bo, ada)] == ["ada", "bo"]
     assert gate.tenants == {"ada", "bo"}
     assert gate.failures[:2] == [
-        (name, f"document {name!r}: its payload has to name its tenant, a string under 'owner'") for name in "cd"
+        (name, f"document {name!r}: the payload must name the tenant, a string under 'owner'") for name in "cd"
     ]
     assert "no 'text'" in gate.failures[2][1]
     assert (len(gate.failures), gate.hidden, gate.repeats) == (3, {}, 1)

@@ -142,6 +142,24 @@ def test_nothing_is_pruned_when_a_failure_may_hide_documents(collection, hiding,
     assert report.warnings == [told]
 
 
+def test_failures_are_logged_once_unless_the_caller_gives_a_report(collection, caplog):
+    with caplog.at_level(logging.WARNING):
+        collection.ingest([("a", "tea"), ("b", None), ("c", None)])
+        collection.ingest([("a", "tea"), ("b", None)], dry_run=True)
+        collection.ingest([("b", None)], allow_all_failed=True)
+        first = [record.getMessage() for record in caplog.records]
+        assert [message.split(": document")[0] for message in first] == [
+            "notes: 2 documents failed: the first: b",
+            "notes: 1 document would fail: b",
+            "notes: 1 document failed: b",
+        ]
+        caplog.clear()
+        assert collection.ingest([("a", "tea"), ("b", None)], report=IngestReport()).failed == 1
+        with pytest.raises(IngestError):
+            collection.ingest([("b", None)])
+    assert caplog.records == []
+
+
 def test_texts_without_ids_that_replace_others_are_warned_of(collection, caplog):
     told = "texts without ids replace another text that is stored"
     with caplog.at_level(logging.WARNING):

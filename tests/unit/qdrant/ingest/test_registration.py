@@ -157,7 +157,7 @@ def test_fewer_files_of_the_same_folder_are_no_silent_change(collection, folders
 def test_documents_of_an_old_collection_are_pruned_only_by_the_source_that_claims_them(collection, folders, caplog):
     collection.ingest([("README.md", "old"), ("other.md", "of another folder")])
     for folder in folders:
-        with pytest.raises(ConfigurationError, match="nobody has said yet which source"):
+        with pytest.raises(ConfigurationError, match="were ingested without a source"):
             collection.ingest(root(folder), prune=True)
     assert (names(collection), sorted(collection.find())) == ([], ["README.md", "other.md"])
     for dry_run, told in ((True, "would be"), (False, "is")):

@@ -85,6 +85,14 @@ def test_after_a_migration_the_new_model_answers_and_the_old_one_is_refused(fill
         )
 
 
+def test_the_progress_is_told(filled, new):
+    told = []
+    filled.migrate(new, on_progress=lambda *each: told.append(each))
+    assert (told[0], told[-1]) == (("measuring", 0, 8), ("migrating", 8, 8))
+    assert ("measuring", 8, 8) in told
+    assert ("migrating", 0, 8) in told
+
+
 def test_the_way_back_encodes_only_what_is_new(filled, place, words, new):
     filled.migrate(new)
     words.encoded.clear()
@@ -174,7 +182,7 @@ def test_an_index_that_finds_little_does_not_stop_a_migration(filled, place, new
 
 def test_vectors_that_no_search_finds_leave_the_old_model_in_force(filled, words, new, monkeypatch):
     monkeypatch.setattr(filled._backend, "search", lambda queries: [[] for _ in queries])
-    with pytest.raises(BadVectorError, match="is not found; the collection keeps its old model"):
+    with pytest.raises(BadVectorError, match="searches do not find it; the collection keeps its old model"):
         filled.migrate(new)
     monkeypatch.undo()
     assert answers(filled) == expected(words)

@@ -170,7 +170,7 @@ def test_what_does_not_belong_there_is_refused(guides, other, place, tmp_path):
         guides.push(name="whole", **other)
     with pytest.raises(ConfigurationError, match="onto itself"):
         guides.push(**place)
-    with pytest.raises(ConfigurationError, match="where is the other store"):
+    with pytest.raises(ConfigurationError, match="push needs the other store"):
         guides.push()
 
 

@@ -203,7 +203,7 @@ def test_no_document_set_apart_is_told(filled, tmp_path, caplog):
     options = QuestionOptions(share=0.001)
     report = write_questions(filled, Model(), tmp_path / "pairs.jsonl", judged=tmp_path / "judged", options=options)
     assert report.judged == 0
-    assert "no question is set apart: raise --share" in caplog.text
+    assert "there is no judged query: raise --share" in caplog.text
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ModelError])

@@ -56,7 +56,7 @@ def test_a_new_collection_finds_accents_and_identifiers(place):
     with opened(place) as collection:
         assert recorded(collection) is None  # the description of an empty collection is that of older versions
         collection.ingest(DOCUMENTS)
-        assert recorded(collection) == 2
+        assert recorded(collection) == analysis.NEWEST_ANALYSIS
     with opened(place) as collection:
         for query in ("pokemon", "POKÉMON", "jeux video"):
             assert first(collection, query) == "games"
@@ -96,7 +96,7 @@ def test_a_change_of_the_index_or_model_brings_the_newest_analysis(old, change, 
             collection.reindex()
         else:
             collection.migrate(WordEncoder(1))
-        assert recorded(collection) == 2
+        assert recorded(collection) == analysis.NEWEST_ANALYSIS
         assert first(collection, "pokemon") == "games"
         assert first(collection, "environment variable") == "code"
         renewed = [(hit.id, hit.scores) for hit in collection.search("Pokémon union what", mode="sparse")]
@@ -112,3 +112,18 @@ def test_a_change_of_the_index_or_model_brings_the_newest_analysis(old, change, 
     with opened(old, seed=1 if change == "migrate" else 0) as collection:
         again = collection._catalog.records([each.id for each in DOCUMENTS]).values()
         assert {each.source: each.terms for each in again} == terms
+
+
+def test_a_collection_of_the_second_version_finds_kana_after_reindex(place, monkeypatch):
+    texts = [Document("filter", "ルーを小さく割る。"), *DOCUMENTS]
+    with monkeypatch.context() as past:
+        past.setattr(analysis, "NEWEST_ANALYSIS", 2)
+        with opened(place) as collection:
+            collection.ingest(texts)
+    with opened(place) as collection:
+        assert collection.ingest(texts).unchanged == len(texts)
+        assert (recorded(collection), first(collection, "ルー")) == (2, None)
+        assert first(collection, "pokemon") == "games"
+        collection.reindex()
+        assert (recorded(collection), first(collection, "ルー")) == (3, "filter")
+        assert first(collection, "pokemon") == "games"

@@ -97,7 +97,7 @@ def test_no_other_keys(opened, setting, found):
         (True, "False or a mapping"),
         ({"a.b.c.d.e.f": "keyword"}, "5 levels"),
         ({"id": "keyword"}, "'id' has an index"),
-        ({f"a.b.c.d.e{row}": "keyword" for row in range(5)}, f"80 paths(?s:.*){MAX_PATHS}"),
+        ({f"a.b.c.d.e{row}": "keyword" for row in range(5)}, f"80 indexes(?s:.*){MAX_PATHS}"),
     ],
 )
 def test_what_cannot_be_requested(opened, tmp_path, setting, message):

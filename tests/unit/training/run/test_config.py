@@ -37,6 +37,15 @@ def test_the_folder_may_be_a_str(folder):
     assert check_config(changed(), str(folder), "mine") == check_config(changed(), folder, "mine")
 
 
+def test_what_is_no_configuration_is_refused(folder):
+    with pytest.raises(ConfigurationError, match=r"config: expected a TrainConfig, got .*check_config makes one"):
+        train(changed(), folder / "out")
+    with pytest.raises(ConfigurationError, match="path must be a path, got None"):
+        read_config(None)
+    (folder / "run.json").write_text(json.dumps(changed()))
+    assert read_config(str(folder / "run.json")) == read_config(folder / "run.json")
+
+
 def test_paths_count_from_the_folder_of_the_file(folder):
     (folder / "model").mkdir()
     values = changed(model="model", evaluation={"pairs": "dev.jsonl"})

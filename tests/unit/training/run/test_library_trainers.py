@@ -54,6 +54,6 @@ def test_one_process_trains_on_one_gpu_however_many_there_are(config, tmp_path):
     parts = build_parts(config, sources, tmp_path / "cache")
     object.__setattr__(parts, "trainer_class", Trainer)
     plan = BatchPlan([rows.hashes for rows in sources], 4, weights=dataset_weights([4]))
-    trainer = build_trainer(parts, config, RunFolder(tmp_path / "model", "digest"), plan)
+    trainer = build_trainer(parts, config, RunFolder(tmp_path / "model", config, {}), plan)
     assert trainer.args.n_gpu < 2
     assert trainer.args.train_batch_size == 4

@@ -10,8 +10,13 @@ import pytest
 from safetensors.numpy import save_file
 
 from twinvec.errors import ConfigurationError
-from twinvec.training.run.config import check_config
+from twinvec.training.run.config import TrainConfig, check_config
 from twinvec.training.run.run_folder import RunFolder, file_digests, mark_complete, run_fingerprint
+
+
+def run_folder(path, seed=0):
+    settings = {"objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}], "schedule": {"seed": seed}}
+    return RunFolder(path, TrainConfig.model_validate(settings), {})
 
 
 def checkpoint(run, step, *, complete):
@@ -24,7 +29,7 @@ def checkpoint(run, step, *, complete):
 
 
 def test_the_newest_complete_checkpoint_counts_and_half_written_ones_go(tmp_path):
-    run = RunFolder(tmp_path / "run", "digest")
+    run = run_folder(tmp_path / "run")
     checkpoint(run, 9, complete=True)
     newest = checkpoint(run, 10, complete=True)
     torn = checkpoint(run, 11, complete=False)
@@ -38,26 +43,28 @@ def test_other_columns_to_measure_on_make_another_run(tmp_path, tiny_model):
     (tmp_path / "rows.jsonl").write_text('{"anchor": "a", "positive": "b"}\n')
     values = {"model": str(tiny_model("bert")), "objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}]}
     digests = {
-        run_fingerprint(check_config(values | {"evaluation": {"pairs": "rows.jsonl"} | columns}, tmp_path, "run.yaml"))
+        run_fingerprint(
+            check_config(values | {"evaluation": {"pairs": "rows.jsonl"} | columns}, tmp_path, "run.yaml"), {}
+        )
         for columns in ({}, {"columns": {}}, {"columns": {"anchor": "positive"}}, {"columns": {"positive": "anchor"}})
     }
     assert len(digests) == 3
 
 
 def test_a_new_run_has_no_checkpoint(tmp_path):
-    assert RunFolder(tmp_path / "run", "digest").last_checkpoint() is None
+    assert run_folder(tmp_path / "run").last_checkpoint() is None
 
 
 def test_what_is_remembered_is_there_for_the_next_process(tmp_path):
-    RunFolder(tmp_path / "run", "digest").remember("before", {"pairs.mrr@10": 1.5})
-    assert RunFolder(tmp_path / "run", "digest").recall("before") == {"pairs.mrr@10": 1.5}
-    assert RunFolder(tmp_path / "run", "digest").recall("after") is None
+    run_folder(tmp_path / "run").remember("before", {"pairs.mrr@10": 1.5})
+    assert run_folder(tmp_path / "run").recall("before") == {"pairs.mrr@10": 1.5}
+    assert run_folder(tmp_path / "run").recall("after") is None
 
 
 def test_a_run_with_other_settings_is_refused(tmp_path):
-    RunFolder(tmp_path / "run", "digest").remember("before", {})
+    run_folder(tmp_path / "run").remember("before", {})
     with pytest.raises(ConfigurationError, match="another configuration or other data"):
-        RunFolder(tmp_path / "run", "another")
+        run_folder(tmp_path / "run", seed=1)
 
 
 @pytest.fixture(params=["files", "an earlier version"])
@@ -67,16 +74,16 @@ def refusal(request, tmp_path):
         (tmp_path / name).write_text(json.dumps({"anchor": "a", "positive": name}) + "\n")
     base = {"objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}], "evaluation": {"pairs": "dev.jsonl"}}
     config = check_config(base, tmp_path, "run.yaml")
-    begun = RunFolder(tmp_path / "run", run_fingerprint(config))
+    files = file_digests(config)
+    begun = RunFolder(tmp_path / "run", config, files)
     begun.remember("config", config.model_dump(mode="json"))
     if request.param == "files":
-        begun.remember("files", file_digests(config))
+        begun.remember("files", files)
 
     def refuse(**settings):
         other = check_config({**base, **settings}, tmp_path, "run.yaml")
-        files = file_digests(other)
         with pytest.raises(ConfigurationError) as caught:
-            RunFolder(tmp_path / "run", run_fingerprint(other, files), other, files)
+            RunFolder(tmp_path / "run", other, file_digests(other))
         return str(caught.value).removeprefix(f"{tmp_path / 'run'}: holds a run ")
 
     return refuse
@@ -144,11 +151,11 @@ def test_what_holds_something_else_is_refused(tmp_path, kind):
         path.mkdir()
         (path / ("notes.txt" if kind == "a folder with other things" else "training.json")).write_text("mine")
     with pytest.raises(ConfigurationError, match="choose another folder"):
-        RunFolder(path, "digest")
+        run_folder(path)
 
 
 def test_a_finished_model_takes_the_place_of_a_half_finished_one(tmp_path):
-    run = RunFolder(tmp_path / "run", "digest")
+    run = run_folder(tmp_path / "run")
     checkpoint(run, 1, complete=True)
     (run.path / "1_Pooling").mkdir()
     (run.path / "1_Pooling" / "config.json").write_text('{"is": "old"}')
@@ -174,22 +181,22 @@ def test_a_run_killed_in_its_first_moments_begins_again(tmp_path):
     for name in ("training.lock", "training.json.partial"):
         (tmp_path / name).write_text("")
     (tmp_path / "checkpoints").mkdir()
-    run = RunFolder(tmp_path, "digest")
+    run = run_folder(tmp_path)
     run.remember("before", {})
-    assert RunFolder(tmp_path, "digest").recall("before") == {}
+    assert run_folder(tmp_path).recall("before") == {}
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(ConfigurationError, match=r"file/run: no folder can be made there"),
-        RunFolder(tmp_path / "file" / "run", "digest").locked(),
+        run_folder(tmp_path / "file" / "run").locked(),
     ):
         pass
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path):
-    first, second = RunFolder(tmp_path / "run", "digest"), RunFolder(tmp_path / "run", "digest")
+    first, second = run_folder(tmp_path / "run"), run_folder(tmp_path / "run")
     with (
         first.locked(),
         pytest.raises(ConfigurationError, match="another process is training into it"),
@@ -211,7 +218,7 @@ def test_whoever_may_read_the_folder_may_read_the_model(tmp_path):
 
     before = os.umask(0o027)
     try:
-        RunFolder(tmp_path / "run", "digest").finish(write, {})
+        run_folder(tmp_path / "run").finish(write, {})
     finally:
         os.umask(before)
     found = {path.stat().st_mode & 0o777 for path in (tmp_path / "run").rglob("*") if path.is_file()}

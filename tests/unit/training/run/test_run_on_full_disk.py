@@ -9,6 +9,7 @@ import pytest
 
 from small_disks import on_small_disk
 from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.training.run.config import TrainConfig
 from twinvec.training.run.run_folder import RunFolder
 
 
@@ -48,7 +49,8 @@ def test_a_training_says_that_the_disk_is_full_and_continues_with_more_room(tiny
 
 
 def test_only_a_full_disk_is_called_one(tmp_path):
-    run = RunFolder(tmp_path / "run", "digest")
+    settings = {"objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}]}
+    run = RunFolder(tmp_path / "run", TrainConfig.model_validate(settings), {})
     run.path.mkdir()
 
     def fail(error: Exception, cause: Exception | None = None) -> None:

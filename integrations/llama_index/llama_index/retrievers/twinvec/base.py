@@ -67,11 +67,12 @@ class TwinvecRetriever(BaseRetriever):
         super().__init__(callback_manager=callback_manager, objects=objects, verbose=verbose)
         check_limit(similarity_top_k, "similarity_top_k")
         _check_retriever(retriever)
+        options = search_options or {}
         self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)
-        _check_options(search_options or {}, retriever, reranks=reranker is not None)
+        _check_options(options, retriever, reranks=reranker is not None)
         self._options = {
             **without_passages(retriever),  # nodes have none
-            **(search_options or {}),
+            **options,
             "limit": similarity_top_k,
             "filter": None if filter is None else as_filter(filter),
         }

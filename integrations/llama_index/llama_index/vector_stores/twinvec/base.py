@@ -362,7 +362,8 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         limit = _limit(query)
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
         if _is_blank(query):
-            return self._filtered(conditions, limit)
+            self._collection.search("", limit, "sparse", conditions, passages=False)  # finds nothing; checks the tenant
+            return filtered(self._collection, conditions, limit)
         if mode in _SPARSE:
             return self._collection.search(query.query_str or "", limit, "sparse", conditions, passages=False)
         if mode is VectorStoreQueryMode.MMR:
@@ -370,11 +371,6 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             relevance = 0.5 if wanted is None else number(wanted, "mmr_threshold", 0, 1)
             return self._diverse(query, conditions, _candidates(limit, mmr_prefetch_factor, mmr_prefetch_k), relevance)
         return self._nearest(query, limit, mode in _HYBRID, conditions, exact=exact)
-
-    def _filtered(self, conditions: Filter, limit: int) -> list[Hit]:
-        """Return nodes for a query without text and vector; the search, which finds nothing, checks the tenant."""
-        self._collection.search("", limit, "sparse", conditions, passages=False)
-        return filtered(self._collection, conditions, limit)
 
     def _diverse(self, query: VectorStoreQuery, conditions: Filter, candidates: int, relevance: float) -> list[Hit]:
         text, vector = query.query_str or "", query.query_embedding

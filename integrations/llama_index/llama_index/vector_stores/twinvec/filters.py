@@ -40,17 +40,13 @@ def as_filter(filters: object) -> Filter:
     if not isinstance(filters, MetadataFilters):
         return understood_filter(filters) or {}
     parts = [as_filter(each) if isinstance(each, MetadataFilters) else _condition(each) for each in filters.filters]
-    if filters.condition is FilterCondition.NOT:
-        return _none_of(parts)
-    if filters.condition is FilterCondition.OR:
-        return {"$or": parts} if all(parts) and parts else {}
-    return all_of(parts)
-
-
-def _none_of(parts: list[Filter]) -> Filter:
     if not parts:
         return {}
-    return {"$not": {"$or": parts}} if all(parts) else NOTHING
+    if filters.condition is FilterCondition.NOT:
+        return {"$not": {"$or": parts}} if all(parts) else NOTHING
+    if filters.condition is FilterCondition.OR:
+        return {"$or": parts} if all(parts) else {}
+    return all_of(parts)
 
 
 def _condition(each: MetadataFilter) -> Filter:

@@ -1,1 +1,1 @@
-"""What the commands that find documents print: hits, their places, and documents."""
+"""The output of commands that find documents: hits, their files, lines and pages, and whole documents."""

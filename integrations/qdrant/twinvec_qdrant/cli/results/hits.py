@@ -1,4 +1,4 @@
-"""Hits as a terminal shows them: what was found, where it stands, and the passage with the query's words marked."""
+"""Hits as a terminal shows them: title, file, lines or pages, and the passage with the query's words marked."""
 
 from __future__ import annotations
 
@@ -11,26 +11,33 @@ from typing import TYPE_CHECKING
 from twinvec.cli.terminal import indented
 from twinvec.escaping import CONTROL
 from twinvec.retrieval.base import Hit, Passage, body_start
-from twinvec.retrieval.windows import blocks
+from twinvec.retrieval.windows import Block, blocks
 from twinvec_qdrant.asking import FoundHit
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-_WIDEST = 100  # columns of text: longer lines are hard to read
+_WIDEST = 100  # columns, because longer lines are hard to read
 _INDENT = 4
 _MATCH = "bold yellow"
 _WORD = re.compile(r"\S+")
-_HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # a space instead of a joiner or a soft hyphen tears a word
+_HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # replacing joiners and soft hyphens would split words
+_LINE = re.compile(r"[^\n]*\S[^\n]*")
+# files of code, settings or records, in which every line stands alone
+_OF_LINES = re.compile(
+    r"(?:^|/)(?:docker|make)file[^/]*$|\.(?:bash|bat|cc?|cfg|cmd|conf|cpp|css?|cts|diff|env|go|gradle|h|hpp|ini|java|jsx?|json|"
+    r"kt|log|lua|mjs|mts|patch|php|pl|properties|ps1|py|rb?|rs|scala|sh|sql|srt|swift|tf|toml|tsx?|vue|xml|ya?ml|zsh)$",
+    re.IGNORECASE,
+)
 _ESCAPES = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 
 
 @dataclass(frozen=True, slots=True)
 class ShownHit:
-    """A hit with all that a terminal says of it: the first and the last line and page of its passage, if known."""
+    """A hit with its file, and the first and last line and page of its passage, if they are known."""
 
     found: FoundHit
-    file: Path | None = None  # of the document, if it is one on this machine
+    file: Path | None = None  # the document's file, if this machine has it
     lines: tuple[int, int] | None = None
     pages: tuple[int, int] | None = None
 
@@ -40,7 +47,7 @@ class ShownHit:
 
 
 def rendered(rank: int, shown: ShownHit, *, full: bool, explain: bool) -> Iterator[Text]:
-    """Yield the lines of one hit: its name, its place, the passage (``full``: all its text), and perhaps its scores."""
+    """Yield the lines of one hit: name, location, passage (or the whole text if ``full``), scores if ``explain``."""
     from rich.text import Text
 
     name = linked(_name(shown), shown.file)
@@ -53,15 +60,15 @@ def rendered(rank: int, shown: ShownHit, *, full: bool, explain: bool) -> Iterat
         passage = _whole(shown.hit, body)
     scores = "  ".join(f"{stage} {value:.3f}" for stage, value in shown.hit.scores.items())
     if explain and list(shown.hit.scores.values())[-1:] != [shown.hit.score]:
-        scores += f"  score {shown.hit.score:.3f}"  # a reranker may mix its score with the score before
-    text = _marked(shown.hit.text, passage)
+        scores += f"  score {shown.hit.score:.3f}"  # a reranker may have mixed two scores
+    text = _marked(shown.hit.text, passage, prose=not _OF_LINES.search(shown.found.source))
     below = [Text(" · ".join(_place(shown)), "dim"), text, Text(scores if explain else "", "dim")]
     yield from (indented(part, _INDENT, _WIDEST) for part in below if part.plain)
     yield Text()
 
 
 def linked(name: str, file: Path | None) -> Text:
-    """Return a name; a terminal that shows links gets it as a link to its file."""
+    """Return a name with a link to its file, for terminals that show links."""
     from rich.style import Style
     from rich.text import Text
 
@@ -69,7 +76,7 @@ def linked(name: str, file: Path | None) -> Text:
 
 
 def place(shown: ShownHit) -> str:
-    """Return where a hit is, for scripts: a path with the first line of the passage if that is known, or an id."""
+    """Return the location of a hit, for scripts: PATH:LINE, PATH if the line is unknown, or an id without a file."""
     if shown.file is None:
         return copyable(shown.hit.id)
     folder = Path.cwd()
@@ -78,13 +85,13 @@ def place(shown: ShownHit) -> str:
 
 
 def _name(shown: ShownHit) -> str:
-    """Return the title of the document, or else its id."""
+    """Return the title of the document, or its id without a title."""
     title = shown.hit.payload.get("title")
     return printable(title) if isinstance(title, str) and title.strip() else copyable(shown.hit.id)
 
 
 def _place(shown: ShownHit) -> Iterator[str]:
-    """Yield what is known of where the passage stands."""
+    """Yield the parts of the passage's location that are known, such as id, heading, page and line."""
     name, payload = _name(shown), shown.hit.payload
     if shown.found.collection:
         yield shown.found.collection
@@ -110,20 +117,21 @@ def _range(what: str, first: int, last: int) -> str:
 
 
 def _whole(hit: Hit, body: int) -> Passage:
-    """Return the whole text of a hit, with the matches of its passage."""
+    """Return a passage of the whole text of a hit, with the matches of the hit's passage."""
     found = hit.passage
     matches = () if found is None else tuple((found.start + a - body, found.start + b - body) for a, b in found.matches)
     return Passage(hit.text[body:], body, len(hit.text), matches)
 
 
-def _marked(text: str, passage: Passage) -> Text:
-    """Return a passage of a text with its matches marked; prose flows, lines of lists, tables and code stay lines.
+def _marked(text: str, passage: Passage, *, prose: bool) -> Text:
+    """Return a passage of a text with its matches marked.
 
-    The lines that stay keep their indentation, except what all of them have.
+    If the text has ``prose``, its paragraphs are joined into one line each. Lists, tables and code keep their lines,
+    without their common indentation.
     """
     from rich.text import Text
 
-    first = text.rfind("\n", 0, passage.start) + 1  # of the line: its indentation and length tell what it is
+    first = text.rfind("\n", 0, passage.start) + 1  # start of the line, whose type depends on all of it
     before = passage.start - first
     begin = before if text[first : passage.start].strip() else 0
     whole = text[first : passage.end]
@@ -131,7 +139,7 @@ def _marked(text: str, passage: Passage) -> Text:
     for start, end in passage.matches:
         marked.stylize(_MATCH, before + start, before + end)
     lines: list[tuple[Text, bool]] = []
-    for block in blocks(whole):
+    for block in blocks(whole) if prose else _lines(whole):
         line = marked[max(block.start, begin) : block.end]
         if block.prose:
             line = Text(" ").join(line[word.start() : word.end()] for word in _WORD.finditer(line.plain))
@@ -141,8 +149,13 @@ def _marked(text: str, passage: Passage) -> Text:
     return Text("\n").join(line if prose else line[common:] for line, prose in lines)
 
 
+def _lines(text: str) -> Iterator[Block]:
+    """Yield each line that is not empty as a block of its own."""
+    return (Block(*line.span(), prose=False) for line in _LINE.finditer(text))
+
+
 def copyable(name: str) -> str:
-    """Return an id or a path in one line; one with control characters is quoted as a shell reads it: $'a\\tb'."""
+    """Return an id or a path in one line; with control characters, quoted for a shell as in $'a\\tb'."""
     if not CONTROL.search(name):
         return name
     return "$'" + CONTROL.sub(_escape, re.sub(r"(['\\])", r"\\\1", name)) + "'"
@@ -154,10 +167,10 @@ def _escape(character: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text in one line, without characters that control a terminal."""
+    """Return a text in one line, without control characters."""
     return " ".join(safe(text).split())
 
 
 def safe(text: str) -> str:
-    """Return a text of the same length, with spaces in place of characters that control a terminal."""
+    """Replace control characters by spaces, so that the length of the text stays the same."""
     return "".join(c if c.isprintable() or c in _HARMLESS else " " for c in text)

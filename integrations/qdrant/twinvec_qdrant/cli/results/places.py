@@ -1,4 +1,4 @@
-"""Places: where the documents of hits are, as far as this machine can tell: files, and lines or pages in them."""
+"""Places of hits: the documents' files on this machine, and the lines or pages in them."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from twinvec_qdrant.cli.results.hits import ShownHit
 from twinvec_qdrant.ingest.cutting.markdown import is_markdown, located_sections, with_line_feeds
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
-from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES
+from twinvec_qdrant.ingest.reading.web.page_files import ARCHIVES
 from twinvec_qdrant.stored_roots import StoredRoot, owner
 
 RootsOf = Mapping[str, Iterable[StoredRoot]]
-"""The roots of collections by name; "" is the only collection that was searched."""
+"""The roots of each searched collection, by its name, or by "" if only one collection was searched."""
 
-_LARGEST = 8 * 1024 * 1024  # bytes of a file in which lines are looked for
+_LARGEST = 8 * 1024 * 1024  # bytes of a file whose lines are numbered
 
 
 class Places:
-    """The files of a collection's documents, from its roots; a file that cannot be read is an unknown place."""
+    """Finds the files of a collection's documents by its roots; a file that cannot be read has no lines."""
 
     def __init__(self, roots: Iterable[StoredRoot]) -> None:
         self._roots = {root.name: root for root in roots}
         self._read = cache(_read)
 
     def described(self, source: str) -> str:
-        """Return what the source of a document holds, in the user's words, or ""."""
+        """Return the user's description of a document's source, or ""."""
         root = owner(self._roots, source)
         return root.description(source) if root else ""
 
     def file(self, source: str) -> Path | None:
-        """Return the file that is the document; None for a record of a file, and for what is not on this machine."""
+        """Return the document's file; None if the document is one record of a file, or not on this machine."""
         root = owner(self._roots, source)
         if root is None or root.location is None or not root.is_local():
             return None
@@ -48,14 +48,14 @@ class Places:
         try:
             path = location / name if location.is_dir() else location
             return path if path.is_file() and (path != location or name == location.name) else None
-        except (OSError, ValueError):  # an id may be no path at all
+        except (OSError, ValueError):  # the id is not a valid path
             return None
 
     def text(self, path: Path, payload: Mapping[str, Any]) -> str | None:
-        """Return the text of a document's file, with lines that end in \\n as in chunks; None if the file is no text.
+        """Return the text of a document's file, with line ends \\n as in chunks; None if it is not a text file.
 
-        What was converted when it was read, such as a PDF or a web page, is no text for people, although its bytes may
-        be. Older collections have read web archives as text.
+        Files that an ingest converts, such as PDFs and web pages, do not count as text files. Web archives do in
+        collections of older versions, which ingested them as text.
         """
         suffix = path.suffix.lower()
         if suffix in SLOW_SUFFIXES and (suffix not in ARCHIVES or payload.get("format") != "text"):
@@ -63,7 +63,7 @@ class Places:
         return self._read(path, str(payload.get("encoding") or ""))
 
     def lines(self, source: str, hit: Hit, start: int, end: int) -> tuple[int, int] | None:
-        """Return the first and the last line of ``hit.text[start:end]`` in its file, from 1; None if not found."""
+        """Return the first and the last line of ``hit.text[start:end]`` in its file, from 1; None if unknown."""
         path = self.file(source)
         text = None if path is None else self.text(path, hit.payload)
         if text is None or start == end:
@@ -71,7 +71,9 @@ class Places:
         body = body_start(hit)
         before, passage = with_line_feeds(hit.text[body:start]), with_line_feeds(hit.text[start:end])
         plain = without_escapes(text)
-        for read in dict.fromkeys((without_data_uris(plain), plain, without_data_uris(text), text)):  # of all versions
+        for read in dict.fromkeys(
+            (without_data_uris(plain), plain, without_data_uris(text), text)
+        ):  # of each reading version
             at = _only_place(read, with_line_feeds(hit.text[body:]), source, hit)
             found = _only_place(read, passage, source, hit) if at is None else at + len(before)
             if found is not None:
@@ -81,7 +83,7 @@ class Places:
 
 
 def placed(hits: Iterable[FoundHit], roots: RootsOf, *, full: bool) -> list[ShownHit]:
-    """Return hits with their places; ``full`` places the whole text instead of the passage."""
+    """Return hits with the places of their passages, or if ``full`` of their whole texts."""
     places = {name: Places(each) for name, each in roots.items()}
     return [_placed(each, places[each.collection], full) for each in hits]
 
@@ -96,10 +98,10 @@ def _placed(found: FoundHit, places: Places, full: bool) -> ShownHit:
 
 
 def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
-    """Return where a part of a hit stands in the text of its file; None if it is not there, or in several places.
+    """Return the offset of a part of a hit in the text of its file; None if it does not occur exactly once.
 
-    Whole lines count first. If they stand in several places, or if the part is only a piece of a line, the place must
-    lie below the hit's heading.
+    Occurrences as whole lines come first. If there are several, or if the part begins or ends within a line, only
+    occurrences below the hit's heading count.
     """
     found = whole_lines(text, part)
     if len(found) != 1:
@@ -110,24 +112,24 @@ def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
 
 
 def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
-    """Return the sections below the heading of a hit, in characters; all of a text that has no such section."""
+    """Return the character ranges of sections below the heading of a hit; if there is none, the whole text."""
     heading, title = (str(hit.payload.get(name) or "") for name in ("heading", "title"))
     if not is_markdown(Document(source, "", payload=hit.payload)):
         return [range(len(text))]
     starts = [0, *(each.end() for each in re.finditer("\n", text)), len(text) + 1]
     below: list[tuple[str, range]] = []
     found: list[range] = []
-    for toml in (False, True):  # older collections read a front matter of TOML as text
+    for toml in (False, True):  # older versions read TOML front matter as text
         sections = located_sections(text, [title] if title else [], toml=toml)
         below = [(" > ".join(path), range(starts[first], starts[end])) for path, first, end in sections]
         found = found or [each for whole, each in below if whole == heading]
-    if not found and heading:  # a long heading path has lost its beginning in the chunk
+    if not found and heading:  # a chunk has only the end of a long heading path
         found = [each for whole, each in below if whole.endswith(f" > {heading}")]
     return found or [range(len(text))]
 
 
 def _read(path: Path, encoding: str) -> str | None:
-    """Return the text of a file; ``encoding`` is what the collection has guessed, and "" if it had not to guess."""
+    """Return the text of a file; ``encoding`` is the one in the document's payload: guessed, or from front matter."""
     try:
         if path.stat().st_size > _LARGEST:
             return None
@@ -135,7 +137,7 @@ def _read(path: Path, encoding: str) -> str | None:
         text, guess = decode(data)
     except (OSError, DocumentError):
         return None
-    if guess != encoding:  # an older collection may have guessed differently
+    if guess and guess != encoding:  # an older version may have guessed differently
         with suppress(DocumentError):
             text, _ = decode(data, version=4)
     return with_line_feeds(text)

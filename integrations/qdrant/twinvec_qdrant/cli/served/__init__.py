@@ -1,1 +1,1 @@
-"""Commands on a store that a process serves."""
+"""Commands for a store that a ``twinvec serve`` process uses."""

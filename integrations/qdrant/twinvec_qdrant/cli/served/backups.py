@@ -1,4 +1,4 @@
-"""Backups of a store that a process serves: the process makes the backup, and the command unpacks it."""
+"""Backups of a store that a process serves: the process makes a backup, and the command unpacks it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 
 
 def back_up_served(client: ServerClient, place: CollectionPlace, to: Path, *, overwrite: bool) -> Backup:
-    """Make the folder ``to`` a backup of a served collection; checks and errors are those of ``backup_collection``."""
+    """Back up a served collection to the folder ``to``; checks and errors are those of ``backup_collection``."""
     target = to.resolve()
     check_target(target, CollectionFolder(place.path or DEFAULT_PATH, place.name).path, overwrite=overwrite)
     archive = client.download(collection_path(place.name, "/backup"))

@@ -1,4 +1,4 @@
-"""Documents by their ids for the commands: of a collection that they open, or of one that a process serves."""
+"""Get and delete documents for the commands, in a collection that they open, or through the serving process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twinvec_qdrant.serving.names import collection_path
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
 
-_IDS_AT_ONCE = 500  # of one request
+_IDS_AT_ONCE = 500  # ids in one request
 
 
 class OwnDocuments:
@@ -25,25 +25,25 @@ class OwnDocuments:
         self._opened = opened
 
     def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
-        """Return what ``asking.stored_documents`` does, and the fields of the collection's ``roots``."""
+        """Return the result of ``asking.stored_documents``, with the collection's ``roots`` as fields."""
         found = stored_documents(self._opened, ids, nearest=nearest)
         return {**found, "roots": [root.as_fields() for root in self._opened.roots()]}
 
     def delete(self, *, dry_run: bool = False, **chosen: Any) -> dict[str, Any]:
-        """Do and return what ``asking.delete_documents`` does with one of ``ids``, ``filter`` and ``source``."""
+        """Call ``asking.delete_documents`` with one of ``ids``, ``filter`` and ``source``, and return its result."""
         ids, conditions, source = (chosen.get(name) for name in ("ids", "filter", "source"))
         return delete_documents(self._opened, ids, conditions, source, dry_run=dry_run)
 
 
 class ServedDocuments:
-    """The documents of a collection of a store that a process serves; the methods are those of ``OwnDocuments``."""
+    """The documents of a collection in a served store; the methods are those of ``OwnDocuments``."""
 
     def __init__(self, client: ServerClient, name: str) -> None:
         self._client = client
         self._path = collection_path(name, "/documents")
 
     def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
-        wish = {} if nearest else {"nearest": False}  # which an older process does not know
+        wish = {} if nearest else {"nearest": False}  # unknown to older processes
         asked = [{"ids": each, **wish} for each in _slices(ids)]
         return _joined([self._client.post(f"{self._path}/get", each) for each in asked])
 
@@ -55,7 +55,7 @@ class ServedDocuments:
 
 @contextmanager
 def documents_of(place: CollectionPlace) -> Iterator[OwnDocuments | ServedDocuments]:
-    """Open the collection that the options name; a process that serves the store is asked instead.
+    """Open the collection that the options name, or connect to the process that serves its store.
 
     Raises:
         TwinvecError: as for ``Collection.open``, or the process does not answer.
@@ -69,7 +69,7 @@ def documents_of(place: CollectionPlace) -> Iterator[OwnDocuments | ServedDocume
 
 
 def nearest_hint(ids: Sequence[str]) -> str:
-    """Return what to add to a message that a document is missing: the ids nearest to it, or nothing without any."""
+    """Return the end of a message about a missing document, which lists similar ids; "" without similar ids."""
     return f"; the nearest: {', '.join(map(repr, ids))}" if ids else ""
 
 
@@ -78,7 +78,7 @@ def _slices(ids: Sequence[str]) -> list[list[str]]:
 
 
 def _joined(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return one answer for several slices of ids: counts are added up, and lists and dicts are joined."""
+    """Merge the answers for several slices of ids: counts are added up, lists and dicts are joined."""
     joined: dict[str, Any] = {}
     for answer in answers:
         for name, value in answer.items():

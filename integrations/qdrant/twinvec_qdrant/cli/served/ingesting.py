@@ -1,4 +1,4 @@
-"""Ingests into a store that a process serves: the command reads, and the process encodes and stores."""
+"""Ingests into a store that a process serves: the command reads documents, and the process encodes and stores them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from twinvec_qdrant.stored_roots import StoredRoot
 
 logger = logging.getLogger(__name__)
 
-_STORED = "what the process had stored before is kept; run the same command again: it does the rest"
-_GOES_ON = "the process that serves the store has all documents of this source, and goes on with their ingest"
-_MAY_END = "the process that serves the store keeps what it has stored, and may lack the other documents"
+_STORED = "documents that the process has stored are kept; run the same command again to ingest the rest"
+_GOES_ON = "the process that serves the store has received all documents of this source, and goes on to ingest them"
+_MAY_END = "the process that serves the store keeps stored documents, and may not have received the others"
 
 
 class ServedCollection:
-    """A collection of a store that a process serves, as ``twinvec ingest`` and ``twinvec update`` use one."""
+    """A collection of a served store, with the methods that ``twinvec ingest`` and ``twinvec update`` call."""
 
     def __init__(self, client: ServerClient, name: str) -> None:
         self.name = name
@@ -49,12 +49,12 @@ class ServedCollection:
     def made(
         cls, client: ServerClient, name: str, model: str | None, *, keep_model: bool, settings: Mapping[str, Any]
     ) -> ServedCollection:
-        """Return a collection, which is made if it does not exist, with ``settings`` for ``Collection.open``.
+        """Return a collection; if it does not exist, create it with ``settings``, arguments of ``Collection.open``.
 
-        ``model`` is one that the process serves; with ``keep_model``, an existing collection keeps its own.
+        ``model`` is a model that the process serves; with ``keep_model``, an existing collection keeps its own model.
 
         Raises:
-            ConfigurationError: the settings contradict the collection, or are for a server.
+            ConfigurationError: the settings contradict the collection, or need a Qdrant server.
             SpaceMismatchError: the collection has another model.
         """
         wanted = {"name": name, "model": model, "keep_model": keep_model, "exists_ok": True, **_wanted(settings)}
@@ -72,7 +72,7 @@ class ServedCollection:
         return int(self._client.get(self._path)["points"])
 
     def roots(self) -> list[StoredRoot]:
-        """Return the sources that the collection's documents are from, the first one first.
+        """Return the sources of the collection's documents, the first source first.
 
         Raises:
             CollectionNotFoundError: the store has no such collection.
@@ -90,10 +90,10 @@ class ServedCollection:
         describe: Mapping[str, str] = MappingProxyType({}),
         **switches: bool,
     ) -> None:
-        """Read a root, send what is read, and count in ``report`` what the process has done; see ``Collection.ingest``.
+        """Read a root, send its documents, and add the process's counts to ``report``; see ``Collection.ingest``.
 
         Raises:
-            DocumentError: the root cannot be read, or the process does not take what it holds.
+            DocumentError: the root cannot be read, or the process refuses its documents.
             TwinvecError: the process could not go on; committed documents stay.
         """
         reading = root.read()
@@ -123,30 +123,30 @@ class ServedCollection:
             raise IngestError("every document failed", report)
 
     def _reading_version(self) -> int:
-        """Return the version of the reading. A collection with documents that records none uses version 1."""
+        """Return the reading version; a collection with documents but without a recorded version has version 1."""
         info = self._client.get(self._path)
         return int(info.get("reading") or (1 if info["sources"] else NEWEST_READING))
 
 
 class _Told:
-    """What the events of an ingest have told."""
+    """The state of an ingest in the process, from its events."""
 
     def __init__(self, advance: Advance) -> None:
-        self.report: dict[str, Any] = {}  # until it has come, or if it never comes, the counts of what is committed
-        self.received = False  # whether the process has all documents
+        self.report: dict[str, Any] = {}  # until the final report, the counts of committed documents
+        self.received = False  # whether the process has received all documents
         self._advance = advance
         self._done = 0
         self._has_waited = False
 
     def event(self, name: str, values: dict[str, Any]) -> None:
-        """Take an event of the server: how far the ingest is, whether it waits, or its report."""
+        """Handle an event from the process: progress (which may be a wait), the report, or an error."""
         if name == "progress":
             self._advance(values["done"] - self._done)
             self._done = values["done"]
             self.received = values.get("received", False)
             self.report = values.get("report", {})
             if values.get("waiting") and not self._has_waited:
-                logger.warning("waiting for other ingests, which the process carries out first")
+                logger.warning("waiting for other ingests, which the process finishes first")
                 self._has_waited = True
         elif name == "report":
             self.report = values
@@ -155,10 +155,10 @@ class _Told:
 
 
 def _wanted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of a new collection as the process takes them."""
+    """Return the fields of the HTTP request for the settings of a new collection."""
     given = {name: value for name, value in settings.items() if value is not None}
     if given.pop("cluster", None) is not None:
-        raise ConfigurationError("settings of a cluster are for a server; leave --cluster out")
+        raise ConfigurationError("cluster settings need a Qdrant server; leave --cluster out")
     chunking, index = given.pop("chunking", None), given.pop("index", None)
     if chunking is False:
         given["chunking"] = False

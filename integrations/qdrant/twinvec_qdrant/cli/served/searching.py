@@ -1,4 +1,4 @@
-"""Commands on a store that a process serves: the process does the work, and the command prints it as it always does."""
+"""Searches of a store that a process serves: the process searches, and the command prints the hits as usual."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def client_of(place: CollectionPlace) -> ServerClient | None:
     """Return a client of the process that serves the store; None if no process does.
 
     Raises:
-        StoreBusyError: a process has the store, and does not answer.
+        StoreBusyError: a process serves the store, and does not answer.
     """
     check_store(place.path, place.url)
     if place.url is not None:
@@ -35,7 +35,7 @@ def client_of(place: CollectionPlace) -> ServerClient | None:
 def search_served(
     client: ServerClient, name: str, model: str | None, queries: Sequence[str], asked: Asked
 ) -> tuple[list[Answer], dict[str, list[StoredRoot]], dict[str, str]]:
-    """Search a collection, or without a name all of the store; also return roots, and why some were not searched."""
+    """Search the named collection, or all of the store; return answers, roots, and errors by collection."""
     if name and model is not None:
         _check_model(client, name, model)
     found = client.post(collection_path(name, "/search") if name else "/v1/search", _body(queries, asked))
@@ -50,12 +50,12 @@ def search_served(
 
 
 def _check_model(client: ServerClient, name: str, model: str) -> None:
-    """Refuse --model if the collection has another one: the process searches with the collection's own."""
+    """Refuse a --model that is not the collection's, because the process searches with the collection's model."""
     recorded = client.get(collection_path(name))["model"]
     if model != recorded:
         raise ConfigurationError(
-            f"the process that serves the store searches the collection {name!r} with its model, {recorded!r}; leave "
-            f"--model {model} out"
+            f"the process that serves the store can only search the collection {name!r} with its model {recorded!r}; "
+            f"leave --model {model} out"
         )
 
 
@@ -82,13 +82,13 @@ def _answer(found: Mapping[str, Any], asked: Asked, *, several: bool) -> Answer:
     hits = [FoundHit.of_fields(each, chunks=asked.chunks) for each in found["hits"]]
     if not several:
         hits = [replace(each, collection="") for each in hits]
-    unknown, named = found.get("unknown", False), tuple(found.get("named", ()))  # which older servers do not tell
+    unknown, named = found.get("unknown", False), tuple(found.get("named", ()))  # older servers send neither
     return Answer(found["query"], hits, found["seconds"], found["rerank_seconds"], unknown, named)
 
 
 def passages_for_output() -> Any:
     """Return how passages are found: on a terminal by token states, in a pipe only if words do not suffice.
 
-    Loading what computes token states takes half as long as a whole search by a process of its own.
+    Loading the code for token states takes half as long as the rest of a search in a new process.
     """
     return "states" if sys.stdout.isatty() else "auto"

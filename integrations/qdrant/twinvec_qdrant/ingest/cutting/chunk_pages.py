@@ -1,7 +1,8 @@
-"""The pages of chunks: a form feed where a page of a PDF begins, and the page on which each chunk starts.
+"""Pages of chunks: marks the page breaks of a PDF by form feeds, and finds the page on which each chunk starts.
 
-A chunk of short pages holds several of them. The form feeds in its text tell which of them a passage is on
-(``twinvec.retrieval.base.pages_of``). The text of a PDF as it is read has none; a program's text may have them.
+A chunk may hold several short pages. The form feeds in its text show on which page a passage is
+(``twinvec.retrieval.base.pages_of``). When twinvec reads a PDF, the text has no form feeds. A document that a program
+passes to an ingest may have form feeds already.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ BREAK = "\f"
 
 
 def with_breaks(text: str, starts: Sequence[int]) -> tuple[str, list[int]]:
-    """Return the text of a PDF with a form feed before each page but the first, and where its pages start now.
+    """Return the text of a PDF with a form feed before each page but the first, and the new offsets of its pages.
 
-    ``starts`` has the offset of each page's first letter in the text, which may have its form feeds already.
+    ``starts`` has the offset of each page's first letter. The text may have its form feeds already.
     """
     if BREAK in text:
         return text, [_behind_break(text, start) for start in starts]
     parts, offsets, done = [], [0] * bool(starts), 0
     for row, start in enumerate(starts[1:], 1):
-        at = max(text.rfind("\n", done, start), done)  # on the empty line between two pages
+        at = max(text.rfind("\n", done, start), done)  # the form feed goes on the empty line between two pages
         parts.append(text[done:at])
         offsets.append(at + row)
         done = at
@@ -29,7 +30,7 @@ def with_breaks(text: str, starts: Sequence[int]) -> tuple[str, list[int]]:
 
 
 def _behind_break(text: str, start: int) -> int:
-    """Return the offset behind the form feed before a page's first letter: signs and spaces belong to the page."""
+    """Return the offset after a page's form feed: signs and spaces before the first letter belong to the page."""
     found = text.rfind(BREAK, 0, start) + 1
     return start if any(map(str.isalnum, text[found:start])) else found
 
@@ -37,7 +38,7 @@ def _behind_break(text: str, start: int) -> int:
 def pages_of_pieces(pieces: Sequence[str], text: str, starts: Sequence[int]) -> list[int]:
     """Return the page on which each piece starts; ``starts`` has the offset of every page in the text.
 
-    A piece that does not stand in the text as it is, because a heading was put before it, is found by its last line.
+    If a heading was put before a piece, the text does not contain the piece, which is then found by its last line.
     """
     pages, begin = [], 0
     for piece in pieces:

@@ -1,8 +1,8 @@
-"""Chunking: a document -> chunks that fit into the model, each below the headings that it stands under.
+"""Chunking: cuts a document into chunks that fit into the model; each chunk begins with its heading path.
 
 semantic-text-splitter chooses the cuts. ``markdown`` and ``code`` make the sections and their heading paths ("Guide >
-Install", "app.py > class Server > def start"). This file reserves room for heading, prompt and special tokens. Every
-word stays: the part of a heading of Markdown that does not fit into the heading path remains in the body.
+Install", "app.py > class Server > def start"). This file reserves room for heading, prompt and special tokens. No word
+is lost: a Markdown heading that does not fit into the heading path stays in the body.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from twinvec_qdrant.ingest.reading.results import PagedDocument
 from twinvec_qdrant.settings import ChunkSettings
 
 _SMALLEST_ROOM = 8  # tokens for heading and body together; a smaller chunk would hold no useful text
-_MARGIN = 2  # heading and body may have more tokens together than each alone
+_MARGIN = 2  # heading and body joined may have more tokens than both counted separately
 _STEP = 8  # token capacities are multiples of this, so that few splitters serve all headings
 _FILL = 0.92  # share of the capacity to aim at when cutting by characters: few pieces are then too long
 _WINDOW = 32_768  # characters a splitter gets at once: its time grows faster than the text
-_SPLITTERS = ("text", "markdown")  # the kinds of text that are no code
+_SPLITTERS = ("text", "markdown")  # the kinds of text that are not code
 _FENCE = re.compile(r"\s*(?:```|~~~)[^\n]*\s*")
 _WORD = re.compile(r"\w")
-_CHARACTERS_PER_TOKEN = 16  # upper bound: a word of 10,000 letters may be one token, and is cut by characters
+_CHARACTERS_PER_TOKEN = 16  # upper limit, because a word of 10,000 letters may be one token
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,12 @@ class Chunk:
     Attributes:
         text: Heading, blank line, body.
         heading: The document's title and the headings above the piece, "Guide > Install"; may be empty.
-        position: Its place in the document, from 0.
-        truncated: Whether the model truncates it.
-        page: The page on which it starts, from 1; None if that is not known.
-        unknown: Whether it consists mostly of words that the model does not know.
-        in_context: The text, and again with what stands around it (``ChunkSettings.surroundings``); None without.
+        position: Number of the chunk in the document, from 0.
+        truncated: Whether the model truncates the chunk.
+        page: The page on which the chunk starts, from 1; None if the page is not known.
+        unknown: Whether the chunk consists mostly of words that the model does not know.
+        in_context: The text, followed by the text again with the sentences around it; None without
+            ``ChunkSettings.surroundings``.
     """
 
     text: str
@@ -61,7 +62,7 @@ class Chunk:
 
     @property
     def embedded(self) -> str:
-        """Exactly what is embedded, and of which the words are found."""
+        """The exact text that is embedded, and whose words a sparse search finds."""
         return self.text if self.in_context is None else self.in_context
 
 
@@ -102,23 +103,24 @@ class Chunker:
         model_limit = self._tokenizer.max_tokens
         self._limit = self.settings.max_tokens or model_limit
         if self._limit > model_limit:
-            raise ConfigurationError(f"chunks of {self._limit} tokens: the model reads at most {model_limit}")
+            raise ConfigurationError(f"chunks of {self._limit} tokens are too large: the model reads {model_limit}")
         self._room = self._limit - int(self._tokenizer.count([self._prompt])[0])
         if self._room < _SMALLEST_ROOM:
             raise ConfigurationError(
-                f"chunks of {self._limit} tokens: prompt and special tokens leave {self._room} for the text, "
-                f"expected at least {_SMALLEST_ROOM}"
+                f"chunks of {self._limit} tokens are too small: the text needs at least {_SMALLEST_ROOM} tokens, but "
+                f"prompt and special tokens leave {self._room}"
             )
         if self.settings.overlap > self._room // 2:
             raise ConfigurationError(
-                f"an overlap of {self.settings.overlap} tokens: expected at most {self._room // 2}, half of a chunk"
+                f"an overlap of {self.settings.overlap} tokens is too large: the limit is {self._room // 2}, half of a "
+                "chunk"
             )
         self._by_tokens = lru_cache(maxsize=64)(self._new_by_tokens)
         if self.settings.surroundings:
             self._measuring = self._tokenizer.for_chunking()
 
     def ways(self, document: Document) -> dict[str, Any]:
-        """Return what decides how this document is cut, besides its text: the language of its code, its pages."""
+        """Return the settings that decide how this document is cut: the language of its code, and its pages."""
         ways: dict[str, Any] = {}
         if self.settings.enabled:
             language = code_language(document)
@@ -132,7 +134,7 @@ class Chunker:
         """Return the chunks of a document, in order; a blank document has none.
 
         Raises:
-            DocumentError: the settings ask to cut code whose grammar is not installed.
+            DocumentError: the document is code, and the grammar of its language is not installed.
         """
         ways = self.ways(document)
         starts: list[int] = []
@@ -192,7 +194,7 @@ class Chunker:
             raise DocumentError(f"document {document.id!r}: {error}") from error
 
     def _heading(self, path: Sequence[str]) -> str:
-        """Return the heading path, truncated to a third of the room: its last parts, or the start of the last part."""
+        """Return the heading path, truncated to a third of a chunk: the last headings, or the start of the last one."""
         room = max(self._room // 3, 1)
         for start in range(len(path)):
             heading = _join(path[start:])
@@ -220,9 +222,10 @@ class Chunker:
             yield from filter(None, map(_trimmed, pieces))
 
     def _in_context(self, section: str, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
-        """Return the pieces of a section, each followed by itself and the text around it if the model has room for it.
+        """Return the pieces of a section with their text in context, if the model has room for it.
 
-        The piece comes twice, so that its own words count more than those of its neighbours.
+        The text in context has the piece twice: alone, and with the text around it. So the words of the piece count
+        more than the words around it.
         """
         if not self.settings.surroundings or len(pieces) < 2:
             return pieces
@@ -239,9 +242,9 @@ class Chunker:
         ]
 
     def _with_fences(self, pieces: Iterable[str], heading: str) -> Iterator[str]:
-        """Join the fence of a long block of code with the code behind it: the splitter parts them.
+        """Join the opening fence of a long code block with the code after it, which the splitter separates.
 
-        A fence that finds no room there stays a piece if it has a word, such as the name of a language.
+        A fence that does not fit there stays a piece of its own if it has a word, such as the name of a language.
         """
         fence = ""
         for piece in chain(pieces, [""]):
@@ -255,7 +258,7 @@ class Chunker:
                 fence = ""
 
     def _with_introductions(self, pieces: Iterable[str], heading: str) -> Iterator[str]:
-        """Join a last paragraph that ends with a colon with the piece behind it, which it introduces, if it fits."""
+        """Move a last paragraph that ends with a colon into the next piece, which it introduces, if it fits there."""
         before = ""
         for piece in pieces:
             if (whole := before.rstrip()).endswith(":"):
@@ -268,9 +271,9 @@ class Chunker:
         yield before
 
     def _joined(self, pieces: Iterable[str], capacity: int) -> Iterator[str]:
-        """Join neighbouring pieces of code that fit together: the splitter parts a function's head from its body.
+        """Join neighbouring pieces of code that fit together: the splitter separates a function's head from its body.
 
-        A line keeps its indentation, which the splitter leaves to the piece before.
+        A line keeps its indentation, which the splitter leaves at the end of the piece before.
         """
         joined = indentation = ""
         for piece in pieces:
@@ -283,7 +286,7 @@ class Chunker:
         yield joined + indentation
 
     def _cut(self, text: str, capacity: int, kind: str) -> Iterator[str]:
-        """Yield pieces of at most ``capacity`` tokens: cut by characters, which is fast, and longer ones by tokens."""
+        """Yield pieces of at most ``capacity`` tokens: cut by characters (fast), and again by tokens if too long."""
         assert self._tokenizer is not None
         a_token = min(len(text) / max(int(self._tokenizer.count([text])[0]), 1), _CHARACTERS_PER_TOKEN)
         characters = max(int(capacity * a_token * _FILL), 1)
@@ -316,7 +319,7 @@ class Chunker:
 
 
 def _splitter(kind: str) -> tuple[Any, tuple[object, ...]]:
-    """Return the class of the splitter for a kind of text, and the grammar, which only that of code takes first."""
+    """Return the class of the splitter for a kind of text, and its first arguments, which are the grammar for code."""
     from semantic_text_splitter import CodeSplitter, MarkdownSplitter, TextSplitter
 
     if kind in _SPLITTERS:

@@ -1,7 +1,7 @@
-"""Code: a source file -> sections, one for each function and class, each below the names around it.
+"""Code: cuts a source file into sections, one for each function and class, with the enclosing names as heading path.
 
-tree-sitter parses, with a grammar per language from a package of its own (extra ``code``). A definition that fits into
-a chunk is one section with the comments before it; of a larger one, each definition inside is a section of its own.
+tree-sitter parses the file, with one grammar package for each language (extra ``code``). A definition that fits into a
+chunk is one section, with the comments before it. In a larger definition, each definition inside is a section.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_CHARACTERS = 1_000_000
-"""Longest code that is parsed; what is longer was mostly generated, and is cut as text."""
+"""Longest code that is parsed into sections. Longer code was mostly generated, and is one section."""
 
-_DEEPEST = 20  # definitions inside one another that are told apart
-_LONGEST_NAME = 80  # characters
+_DEEPEST = 20  # levels of nested definitions that become sections
+_LONGEST_NAME = 80  # characters of a definition's name
 _CLOSING = re.compile(r"(?:[\W_]|\b(?:end|endif|fi|done|esac)\b)*")
 
 
 class _Language(NamedTuple):
-    """The module of a grammar, the endings of file names, the types of nodes that are definitions, and its function."""
+    """A language: module of its grammar, endings of its files, types of definition nodes, function for the grammar."""
 
     module: str
     suffixes: tuple[str, ...]
@@ -96,17 +96,17 @@ _MODIFIERS = frozenset(
         *("storage_class_specifier", "abstract_modifier", "final_modifier", "static_modifier", "readonly_modifier"),
     }
 )
-_LISTS = frozenset({"lexical_declaration", "variable_declaration", "type_declaration"})  # their parts have the names
+_LISTS = frozenset({"lexical_declaration", "variable_declaration", "type_declaration"})  # only their parts have names
 _WITH_BODY = frozenset({"struct_specifier", "union_specifier", "enum_specifier", "class_specifier"})
 
 
 def language_of(name: str) -> str | None:
-    """Return the language of a file by the ending of its name; None if it is no code that can be cut."""
+    """Return the language of a file by the ending of its name; None if it is not code in a known language."""
     return None if "://" in name else _BY_SUFFIX.get(PurePosixPath(name).suffix.lower())
 
 
 def code_language(document: Document) -> str | None:
-    """Return the language of a document's code, by its path or else its id; None if it is no code."""
+    """Return the language of a document's code, by its path or else its id; None if it is not code."""
     return None if document.payload.get("format") == "markdown" else language_of(code_name(document))
 
 
@@ -128,11 +128,11 @@ def grammar(name: str) -> object:
     """Return the grammar of a language, as semantic-text-splitter and tree-sitter take it.
 
     Raises:
-        MissingExtraError: its package is missing.
+        MissingExtraError: the grammar's package is missing.
         EngineError: the language is unknown; a later version of twinvec may know it.
     """
     if name not in LANGUAGES:
-        raise EngineError(f"code in {name!r} cannot be cut; expected one of {', '.join(LANGUAGES)}")
+        raise EngineError(f"code in the language {name!r} cannot be cut; expected one of {', '.join(LANGUAGES)}")
     language = LANGUAGES[name]
     purpose = f"cutting {name} code at functions and classes, as this collection does,"
     import_extra("tree_sitter", "code", purpose, "twinvec-qdrant")
@@ -146,7 +146,7 @@ def code_sections(
 ) -> list[tuple[list[str], str]]:
     """Return the heading path and the body of every section, in order; ``file`` is the heading path of the whole file.
 
-    ``fits`` tells whether a body fits into one chunk below a heading path.
+    ``fits`` says whether a body fits into one chunk below a heading path.
     """
     if len(text) > MAX_CHARACTERS or fits(file, text):
         return [(list(file), text)]
@@ -154,7 +154,7 @@ def code_sections(
 
 
 class _Definition(NamedTuple):
-    """A function or class: where it starts, with its comments, and ends, its name, and its node."""
+    """A function or class: where it starts (with its comments) and ends, its name, and its node."""
 
     start: int
     end: int
@@ -177,7 +177,7 @@ class _Sections:
         return self._found
 
     def _add_below(self, node: Node, start: int, end: int, path: list[str], depth: int = 0) -> bool:
-        """Add the sections of a node; return False, and add nothing, if nothing is defined inside."""
+        """Add the sections of a node; if it has no definitions inside, add nothing and return False."""
         definitions = list(self._definitions(node))
         if not definitions and depth:
             return False
@@ -192,7 +192,7 @@ class _Sections:
         return True
 
     def _add(self, path: list[str], start: int, end: int) -> None:
-        """Add what lies between definitions; closing brackets belong to the section before."""
+        """Add the text between two definitions; closing brackets belong to the section before."""
         text = self._text(start, end)
         if not text.strip():
             return
@@ -231,7 +231,7 @@ class _Sections:
         return node if self._name(node) else None
 
     def _start(self, node: Node) -> int:
-        """Return where a definition starts: at the comments and attributes before it, at the start of their line."""
+        """Return where a definition starts, with the comments and attributes before it and the indentation."""
         first = node
         while (before := first.prev_sibling) is not None:
             is_note = "comment" in before.type or before.type == "attribute_item"
@@ -244,14 +244,14 @@ class _Sections:
         return line if not self._data[line : first.start_byte].strip() else first.start_byte
 
     def _line_end(self, end: int) -> int:
-        """Return the end of the line, if only brackets and the like follow on it."""
+        """Return the end of the line if only punctuation follows on it, otherwise ``end``."""
         line = self._data.find(b"\n", end)
         line = len(self._data) if line < 0 else line + 1
         rest = self._data[end:line]
         return end if any(chr(each).isalnum() or each > 127 for each in rest) else line
 
     def _name(self, node: Node) -> str:
-        """Return what a definition is called, with its keyword: "class Server", "def start", "impl Display for Url"."""
+        """Return the name of a definition with its keyword: "class Server", "def start", "impl Display for Url"."""
         end = _name_end(node)
         if end is None:
             return ""
@@ -263,7 +263,7 @@ class _Sections:
 
 
 def _name_end(node: Node) -> int | None:
-    """Return where the name of a definition ends; None for a nameless one."""
+    """Return where the name of a definition ends; None if it has no name."""
     if node.type == "impl_item":
         body = node.child_by_field_name("body")
         return node.end_byte if body is None else body.start_byte

@@ -1,4 +1,4 @@
-"""Markdown: a text -> sections, one below each heading."""
+"""Markdown: cuts a text into sections, one below each heading."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def is_markdown(document: Document) -> bool:
 
 
 def with_line_feeds(text: str) -> str:
-    """Return a text whose lines end in \\n, as the parser counts them."""
+    """Return a text with \\n as the only line end, so that line numbers are those of the Markdown parser."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class Section(NamedTuple):
-    """A heading path, and the lines below its last heading: the first one, from 0, and the one behind the last."""
+    """A heading path, and the lines below its last heading: ``first`` to ``end - 1``, counted from 0."""
 
     path: list[str]
     first: int
@@ -29,22 +29,22 @@ class Section(NamedTuple):
 
 
 def markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str]]:
-    """Return the heading path and the body of every section; the first section stands before all headings."""
+    """Return the heading path and the body of every section; the first section is the text before all headings."""
     text = with_line_feeds(text)
     lines = text.split("\n")
     return [(path, "\n".join(lines[first:end])) for path, first, end in located_sections(text, title)]
 
 
 def located_sections(text: str, title: list[str], *, toml: bool = False) -> list[Section]:
-    """Return the sections of a text whose lines end in \\n; those of a front matter are in none.
+    """Return the sections of a text whose lines end in \\n; lines of a front matter are in no section.
 
-    With ``toml``, a front matter may be TOML too, as in the file of a document whose text has none.
+    With ``toml``, the front matter may be TOML, too; use it for the text of a whole file.
     """
     from markdown_it import MarkdownIt
 
     _, body = split_front_matter(text, toml=toml)
     tokens = MarkdownIt("commonmark").disable("inline").parse(body)
-    before = text.count("\n", 0, len(text) - len(body))  # a front matter goes from the beginning
+    before = text.count("\n", 0, len(text) - len(body))  # lines of the front matter
     sections: list[Section] = []
     path: list[tuple[int, str]] = []
     started = before

@@ -1,8 +1,8 @@
 """Surroundings: the text before and after each piece of a section, which is embedded together with it.
 
-A piece of one or two sentences says little by itself ("It was raised again in May."); what stands around it says what
-it is about. Surroundings begin and end between sentences, or between words where no sentence ends near enough. They
-stay within the section: what stands under another heading is about something else.
+A piece of one or two sentences says little by itself ("It was raised again in May."); the text around it shows its
+subject. Surroundings begin and end between sentences, or between words if no sentence ends near enough. They stay
+within the section, because the text under another heading has another subject.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？]|\n\s*\n")
 _SPACE = re.compile(r"\s+")
-_CHARACTERS_PER_TOKEN = 8  # more than most texts have
+_CHARACTERS_PER_TOKEN = 8  # upper estimate, more than most texts have
 _AT_ONCE = 256  # pieces whose surroundings are tokenised in one call
 
 Offsets = Sequence[tuple[int, int]]
@@ -31,11 +31,11 @@ def surrounded(
     """Yield each piece with the text of its section around it: up to ``tokens`` tokens before and after together.
 
     Args:
-        section: The text in which the pieces stand; one that is not found in it is yielded as it is.
+        section: The text that contains the pieces; a piece that it does not contain is yielded unchanged.
         pieces: The pieces in the order of the section; they may overlap.
-        rooms: For each piece, how many more tokens the model reads.
-        tokens: Largest number of tokens. Half of them stand before the piece, or more if fewer follow it.
-        tokenizer: Measures the text; it does not truncate.
+        rooms: For each piece, the number of tokens that the model can read in addition to the piece.
+        tokens: Largest number of tokens around a piece. Half of them are before the piece, or more if fewer follow it.
+        tokenizer: A tokenizer that does not truncate.
     """
     width = tokens * _CHARACTERS_PER_TOKEN
     for page in pages(zip(_spans(section, pieces), pieces, rooms, strict=True), _AT_ONCE):
@@ -55,7 +55,7 @@ def surrounded(
 
 
 def _spans(section: str, pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield where each piece starts and ends; (0, 0) if it does not stand in the section."""
+    """Yield where each piece starts and ends; (0, 0) if the section does not contain it."""
     begin = 0
     for piece in pieces:
         start = section.find(piece, begin)
@@ -67,7 +67,7 @@ def _spans(section: str, pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _taken(before: Offsets, after: Offsets, tokens: int) -> tuple[Offsets, Offsets]:
-    """Return the last tokens before a piece, and the first ones after it."""
+    """Return the last tokens before a piece and the first tokens after it, together at most ``tokens``."""
     tokens = max(tokens, 0)
     following = min(len(after), max(tokens - tokens // 2, tokens - len(before)))
     preceding = min(len(before), tokens - following)
@@ -75,7 +75,7 @@ def _taken(before: Offsets, after: Offsets, tokens: int) -> tuple[Offsets, Offse
 
 
 def _first(section: str, begin: int, piece: int) -> int:
-    """Return where a sentence starts between ``begin`` and the piece, or else a word."""
+    """Return where the first sentence starts between ``begin`` and the piece, or else the first word."""
     if begin == 0:
         return 0
     for boundary, length in ((_SENTENCE_END, 2), (_SPACE, 1)):
@@ -86,7 +86,7 @@ def _first(section: str, begin: int, piece: int) -> int:
 
 
 def _last(section: str, piece: int, until: int) -> int:
-    """Return where a sentence ends between the end of the piece and ``until``, or else a word."""
+    """Return where the last sentence ends between the end of the piece and ``until``, or else the last word."""
     if until == len(section):
         return until
     for boundary in (_SENTENCE_END, _SPACE):

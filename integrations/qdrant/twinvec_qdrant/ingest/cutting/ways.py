@@ -1,8 +1,8 @@
-"""Which ways of cutting a collection uses: recorded with the first document for which they matter.
+"""Ways of cutting code and PDF files: the collection's first document of either kind decides, and it is recorded how.
 
-Code is cut at functions and classes, and chunks of a PDF keep their page, in every collection that holds no such
-documents yet. A collection in which an older version of twinvec has cut some goes on in the old way, so that a new
-version of twinvec cuts no document anew.
+By default, code is cut at functions and classes, and chunks of a PDF keep their page. If an older version of twinvec
+has already cut code or PDF files in a collection, the collection keeps the old way of cutting them. So a new version of
+twinvec does not cut stored documents again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from twinvec_qdrant.settings import ChunkSettings
 
 
 class Cutting:
-    """The ways of cutting of one ingest; ``chunker`` gets what is decided."""
+    """Decides how one ingest cuts documents, and sets the decisions in the settings of ``chunker``."""
 
     def __init__(self, catalog: Catalog, chunker: Chunker) -> None:
         self._catalog = catalog
@@ -29,11 +29,11 @@ class Cutting:
 
     @property
     def settings(self) -> ChunkSettings:
-        """How chunks are cut, with what has been decided so far."""
+        """The chunk settings, with the decisions so far."""
         return self._chunker.settings
 
     def ways(self, document: Document) -> dict[str, Any]:
-        """Return what decides how this document is cut, besides its text; the first document of a kind decides."""
+        """Return the settings that decide how this document is cut; the first document of a kind decides the way."""
         settings = self._chunker.settings
         if settings.enabled:
             if settings.code is None and code_language(document) is not None:

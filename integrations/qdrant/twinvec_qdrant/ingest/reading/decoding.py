@@ -1,11 +1,14 @@
 """Decoding: the bytes of a text file -> text.
 
-UTF-8, and UTF-16 and UTF-32 with a byte order mark, are recognised exactly. By version 5 of the reading, a text that is
-UTF-8 but for a few bytes is UTF-8, with U+FFFD for what is broken. For all else charset-normalizer ranks the encodings
-that are in use. A short text fits many of them equally well; then the first of ``_IN_USE`` is taken. By version 5, that
-is also the encoding of a text whose letters it shares with Central Europe's, in words as Western Europe has them.
+UTF-8, and UTF-16 and UTF-32 with a byte order mark, are recognised exactly. For all else charset-normalizer ranks the
+encodings that are in use. A short text fits many of them equally well; then the first of ``_IN_USE`` is taken.
 
-By version 5, a web page or letter that states its encoding is read as browsers read it (WHATWG, Encoding Standard).
+Version 5 of the reading differs in three cases:
+
+- A text that is UTF-8 but for a few bytes is UTF-8, with U+FFFD for what is broken.
+- The encodings of Western and Central Europe (Windows-1252 and -1250) have many letters in common. A text that has no
+  others, and has them where Western European words have them (``_WESTERN``), is Windows-1252 without a ranking.
+- A web page or letter that states its encoding is read as browsers read it (WHATWG, Encoding Standard).
 """
 
 from __future__ import annotations
@@ -144,11 +147,11 @@ def decode_page(data: bytes, stated: str) -> str | None:
         return data.decode(unmarked, "replace")
     if data.startswith(_PDF):
         raise DocumentError("a PDF, and not a web page; rename it, so that its name ends with .pdf")
-    if not _marked(data):
-        check_not_binary(data.decode("latin-1"))
-    if _is_unicode(data) and not stated.startswith(_SEVEN_BITS):
-        return decode(data)[0]
-    text = decode_as_stated(data, stated)
+    if not _marked(data) and b"\0" in data:
+        raise DocumentError(_BINARY)
+    text = None if stated.startswith(_SEVEN_BITS) else _of_unicode(data)
+    if text is None:
+        text = decode_as_stated(data, stated)
     if text is None and (_has_controls(data) or is_utf_8(data)):
         return decode(data)[0]
     return text
@@ -197,8 +200,14 @@ def _marked(data: bytes) -> str | None:
     return next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
 
 
-def _is_unicode(data: bytes) -> bool:
-    return bool(_marked(data)) or is_utf_8(data) or _is_nearly_utf_8(lambda: [data])
+def _of_unicode(data: bytes) -> str | None:
+    """Return the text of data in Unicode, or nearly so; None for other data."""
+    if _marked(data):
+        return decode(data)[0]
+    try:
+        return data.decode(_UTF_8)
+    except UnicodeDecodeError:
+        return data.decode(_UTF_8, "replace") if _is_nearly_utf_8(lambda: [data]) else None
 
 
 def is_utf_8(data: bytes) -> bool:

@@ -37,7 +37,7 @@ from twinvec_qdrant.ingest.reading.results import (
     printable,
     reason_of,
 )
-from twinvec_qdrant.ingest.reading.web_pages import ARCHIVES
+from twinvec_qdrant.ingest.reading.web.page_files import ARCHIVES
 from twinvec_qdrant.settings import NEWEST_READING
 
 _NO_TEXT_IN_PDF = "holds no text, perhaps only images; recognise its text first (OCR)"

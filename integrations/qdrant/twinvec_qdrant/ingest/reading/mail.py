@@ -36,7 +36,8 @@ class Letter(NamedTuple):
 def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
     """Return a letter, with ``from``, ``to``, ``cc``, ``date`` (ISO 8601) and ``attachments`` (names) as payload.
 
-    The body is the plain text, or else the HTML, which is converted and needs the extra ``documents``.
+    The body is the plain text, or else the HTML, which is converted and needs the extra ``documents``. By version 5 of
+    the reading, a blank plain text counts as none.
 
     Raises:
         DocumentError: not a letter, or a broken one.
@@ -50,8 +51,10 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
         if not any(name in message for name in _HEADERS):
             raise DocumentError("not a letter: no From, To, Date or Message-ID at its beginning")
         part = message.get_body(("plain", "html"))
-        is_html = part is not None and part.get_content_type() == "text/html"
         body = "" if part is None else _text_of(part, version)
+        if version > 4 and not body.strip() and (html := message.get_body(("html",))) is not None:
+            part, body = html, _text_of(html, version)
+        is_html = part is not None and part.get_content_type() == "text/html"
         attachments = [name for each in message.iter_attachments() if (name := each.get_filename())]
     except TwinvecError:
         raise

@@ -1,9 +1,9 @@
-"""Spelling: a word of a query that the collection lacks is replaced by a close word that it has.
+"""Spelling: a word of a query that is not in the collection is replaced by a similar word of the collection.
 
 Distances are optimal string alignment: insertions, deletions, replacements, and swaps of neighbours count one each
-(``rapidfuzz``). A word of 4 to 7 letters may be 1 away from the right one, a longer one 2; the first letter has to be
-right. Of the closest words, the one in the most chunks is taken. A word for which ``is_right`` is true, such as one of
-the tokens of a model, is right although the collection lacks it.
+(``rapidfuzz``). A word of 4 to 7 letters is corrected at a distance of 1, a longer word at up to 2; the first letter
+must be the same. Of the closest words, the word in the most chunks is taken. A word for which ``is_right`` is true, for
+example because it is a token of the model, is not corrected.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import NamedTuple
 from twinvec.retrieval.analysis import Analyzer, folded
 
 MAX_WORDS = 50_000
-"""Most words that a vocabulary holds; about 250 KB."""
+"""Largest number of words in a vocabulary; they take about 250 KB."""
 
 _SHORTEST = 4
 _LONG = 8
-_MOST_WORDS = 1_000  # different ones of a query that are looked at: nobody types more
+_MOST_WORDS = 1_000  # different words of a query that are checked
 _WORD = re.compile(r"[^\W\d_]+")
-_SURE = 10  # if the vocabulary is full, how many times as frequent as its rarest word a correction has to be
+_SURE = 10  # in a full vocabulary, corrections must be more frequent than the rarest word by this factor
 
 
 class Correction(NamedTuple):
-    """A misspelt word of a query, where it stands, and the word of the collection that replaces it.
+    """A misspelt word of a query, its position, and the word of the collection that replaces it.
 
-    ``is_sure`` if the word is long and differs from the other by one letter.
+    ``is_sure`` is True if the word is long and its distance from the replacement is 1.
     """
 
     word: str
@@ -38,7 +38,7 @@ class Correction(NamedTuple):
 
 
 class Speller:
-    """Corrects queries to one collection by its ``words``, each with the number of chunks that have it."""
+    """Corrects queries by the ``words`` of the collection, each with the number of chunks that contain it."""
 
     def __init__(self, words: Mapping[str, int], analyzer: Analyzer) -> None:
         self._analyzer = analyzer
@@ -51,7 +51,7 @@ class Speller:
                 self._by_letter.setdefault(plain[0], {})[plain] = (count, word)
 
     def corrections(self, query: str) -> list[Correction]:
-        """Return what is probably misspelt in a query, as far as its first 1,000 different words go."""
+        """Return the corrections of probably misspelt words, among the first 1,000 different words of a query."""
         found = []
         instead: dict[str, tuple[str, bool] | None] = {}
         for match in _WORD.finditer(query):
@@ -86,7 +86,7 @@ class Speller:
 
 
 def corrected(query: str, corrections: Sequence[Correction], is_right: Callable[[Correction], bool]) -> str:
-    """Return the query with its words corrected; a word for which ``is_right`` is true stays."""
+    """Return the query with the corrections applied, except those for which ``is_right`` is true."""
     parts, end = [], 0
     right: dict[str, bool] = {}
     for each in corrections:

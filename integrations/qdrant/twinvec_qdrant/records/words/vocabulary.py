@@ -1,9 +1,9 @@
-"""The vocabulary of a collection: its words, each with the number of chunks that have it, for the spelling of queries.
+"""The vocabulary of a collection: its words, each with the number of chunks that have it, to correct queries.
 
-One point without vectors holds the most frequent words, compressed. At its end, a writer adds the words of its chunks;
-words of removed chunks stay until the vocabulary is counted anew. The point also holds the number of chunks that it has
-seen: where a writer died, or another one wrote at the same time, the number is wrong, and the next writer counts all
-chunks again. Collections of the first analysis of words have no vocabulary, and correct nothing.
+One point without vectors holds the most frequent words, compressed. At the end of its work, a writer adds the words of
+its chunks; words of removed chunks stay until all chunks are counted again. The point also holds the number of counted
+chunks. If a writer died, or another one wrote at the same time, this number is wrong, and the next writer counts all
+chunks again. Collections with version 1 of the analysis of words have no vocabulary, and queries are not corrected.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from twinvec_qdrant.stores.steps import Steps
 
 _NAMESPACE = "twinvec.vocabulary"
 VOCABULARY = note_id(_NAMESPACE, "")
-"""Id of the point."""
+"""Id of the point that holds the vocabulary."""
 
-_MOST_COUNTED = 200_000  # chunks; counting more of them again would take minutes
-_MOST_SEEN = 200_000  # written forms of words; more of them are merged into words
+_MOST_COUNTED = 200_000  # a larger number of chunks is not counted again, which would take minutes
+_MOST_SEEN = 200_000  # spellings held in memory; when there are more, they are merged into words
 
 
 class Vocabulary:
-    """The vocabulary of the collection in ``backend``: one handle reads it, and adds to it what it writes."""
+    """The vocabulary of the collection in ``backend``, and the words that an open collection adds to it."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._seen: Counter[str] = Counter()  # words as texts write them
+        self._seen: Counter[str] = Counter()  # words as spelt in texts
         self._new: Counter[str] = Counter()
-        self._written = 0  # chunks written less chunks removed
+        self._written = 0  # number of written chunks less removed chunks
         self._stored: Mapping[str, object] | None = None
         self._speller: Speller | None = None
         self._is_read = False
 
     @property
     def chunks(self) -> int | None:
-        """Number of chunks that the collection has, as this handle knows it; None without a vocabulary that it read."""
+        """Number of chunks of the collection, as far as this object knows; None if no stored vocabulary was read."""
         return None if self._stored is None else int(str(self._stored["chunks"])) + self._written
 
     def see(self, texts: Iterable[str], analyzer: Analyzer) -> None:
@@ -56,32 +56,32 @@ class Vocabulary:
         self._seen.clear()
 
     def changed(self, chunks: int) -> None:
-        """Count chunks that have been added, or removed if negative."""
+        """Add the number of written chunks, which is negative for removed chunks."""
         self._written += chunks
 
     def taken(self, analyzer: Analyzer) -> tuple[Counter[str], int]:
-        """Return what has been counted, words and chunks, for another handle to ``add``; this one forgets it."""
+        """Return the counted words and chunks, for another object to ``add``, and forget them here."""
         self._count(analyzer)
         taken = self._new, self._written
         self._new, self._written = Counter(), 0
         return taken
 
     def add(self, words: Mapping[str, int], chunks: int) -> None:
-        """Add what another handle has counted (``taken``)."""
+        """Add words and chunks that another object has counted (``taken``)."""
         self._new.update(words)
         self._written += chunks
 
     def follows(self, chunks: int) -> bool:
-        """Return whether the stored vocabulary and what has been counted make a collection of this many chunks."""
+        """Return whether the stored number of chunks plus the counted chunks equals ``chunks``."""
         stored = self._backend.retrieve([VOCABULARY]).get(VOCABULARY)
         return chunks == self._written + (stored.payload["chunks"] if stored else 0)
 
     def save(self, chunks: int, analyzer: Analyzer, *, anew: bool = False) -> None:
-        """Store what has been counted, at the end of a writer's work; count all chunks again if ``anew``.
+        """Store the counted words at the end of a writer's work; with ``anew``, count all chunks again.
 
-        ``chunks`` is the number of chunks that the collection has now. If this writer has counted nothing, all chunks
-        are counted where another writer died between its last commit and this step. Words that are not counted ``anew``
-        are not forced to the disk: a power failure may take them, and only queries are then corrected less well.
+        ``chunks`` is the number of chunks that the collection has now. All chunks are also counted again if the stored
+        number of chunks shows that another writer died before this step. Without ``anew``, the words are not forced to
+        the disk: after a power failure they may be missing, and fewer words of queries are corrected.
         """
         self._count(analyzer)
         stored = self._backend.retrieve([VOCABULARY]).get(VOCABULARY)
@@ -103,14 +103,14 @@ class Vocabulary:
         self._stored, self._speller, self._is_read = point.payload, None, True
 
     def read(self) -> Steps[None]:
-        """Read the vocabulary, unless this handle has read or written it."""
+        """Read the stored vocabulary, unless this object has read or written it."""
         if not self._is_read:
             stored = (yield from self._backend.points([VOCABULARY])).get(VOCABULARY)
             self._stored = None if stored is None else stored.payload
             self._is_read = True
 
     def speller(self, analyzer: Analyzer) -> Steps[Speller | None]:
-        """Return what corrects queries, or None without a vocabulary."""
+        """Return the corrector of queries, or None without a vocabulary."""
         yield from self.read()
         if self._speller is None and self._stored is not None:
             self._speller = Speller(_unpacked(self._stored), analyzer)
@@ -118,7 +118,7 @@ class Vocabulary:
 
 
 def _point(words: Mapping[str, int], chunks: int) -> Point:
-    """Return the note that holds the words, in a field of its own that no filter reads."""
+    """Return the note that holds the words, in a separate field that filters do not read."""
     lines = "\n".join(f"{word} {count}" for word, count in words.items())
     packed = base64.b85encode(zlib.compress(lines.encode())).decode()
     note = {"kind": "note", "namespace": _NAMESPACE, "key": "", "metadata": {}}

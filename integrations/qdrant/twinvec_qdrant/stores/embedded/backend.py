@@ -78,6 +78,7 @@ class EmbeddedBackend(SharedEngine, Backend):
     """An open collection on disk; ``EmbeddedStore`` makes it. ``users`` is how often it is open in this process."""
 
     exclusive = True  # other processes can read, but not write, while this one is in ``writing``
+    erases = True
 
     def __init__(self, folder: CollectionFolder, turns: Turns, wait_seconds: float, *, repairs: bool) -> None:
         super().__init__(folder, turns, wait_seconds, repairs=repairs)
@@ -154,7 +155,9 @@ class EmbeddedBackend(SharedEngine, Backend):
         """Build the index if it lacks at least ``WORTHWHILE`` chunks and a tenth of all, or always with ``force``.
 
         Also build if at least ``OUTDATED`` chunks are outdated, and at least as many as are current: this frees their
-        room. An error leaves the collection as before: ``StoreUnavailableError`` on a full disk, else ``StoreError``.
+        room. With ``force``, no deleted or replaced data are left in the files, nor in the engine's log.
+
+        An error leaves the collection as before: ``StoreUnavailableError`` on a full disk, else ``StoreError``.
         """
         with self.writing:
             chunks = self.count([field_is("kind", "chunk")])
@@ -167,7 +170,8 @@ class EmbeddedBackend(SharedEngine, Backend):
                 self._shard.flush()
                 copy = self._folder.copy_shard()
             had_index = last is not None and last.with_index
-            build_index_of(copy, settings, self.location, with_index=had_index or force or chunks >= WORTHWHILE)
+            with_index = had_index or force or chunks >= WORTHWHILE
+            build_index_of(copy, settings, self.location, with_index=with_index, erase=force)
             with self._locked("exchange"):
                 self._shard.close()
                 try:

@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from twinvec.errors import StoreError
-from twinvec.support.atomic import atomic_write, sync_files
+from twinvec.support.atomic import atomic_write, sync_file, sync_files
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.embedded.index_worker import BUILT
 
@@ -59,12 +60,12 @@ class LastBuild:
         atomic_write(shard / BUILT, json.dumps(asdict(self)))
 
 
-def build_index_of(copy: Path, settings: IndexSettings, location: str, *, with_index: bool) -> None:
+def build_index_of(copy: Path, settings: IndexSettings, location: str, *, with_index: bool, erase: bool) -> None:
     """Index a copy of the engine's files, or only remove outdated points; nobody may write the originals meanwhile.
 
-    An error names ``location``, and the copy is removed.
+    With ``erase``, no deleted or replaced data are left. An error names ``location``, and the copy is removed.
     """
-    given = json.dumps({**settings.as_dict(), "with_index": with_index})
+    given = json.dumps({**settings.as_dict(), "with_index": with_index, "erase": erase})
     # -P: the worker must not import the modules in its folder
     command = [sys.executable, "-P", str(_WORKER), str(copy), given, str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -73,3 +74,5 @@ def build_index_of(copy: Path, settings: IndexSettings, location: str, *, with_i
         last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise StoreError(f"{location}: the engine could not build the index: {last_line}")
     sync_files(copy)  # it replaces the original, and must survive a power cut
+    with suppress(OSError):  # some systems cannot open a folder
+        sync_file(copy / "wal")  # no name of a file of the former log may come back

@@ -1,4 +1,4 @@
-"""A document for people: found in one collection or in all of a store, printed or opened."""
+"""Find a document in one collection or in all collections of a store, and print or open it for ``twinvec show``."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from twinvec_qdrant.several import collections_of
 from twinvec_qdrant.stored_roots import StoredRoot
 
 _NEAREST = 3
-_PLACE = ("path", "format")  # of a payload
+_PLACE = ("path", "format")  # payload keys that are not printed
 _WEB = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A document and its place.
+    """A document with its file, its description, and its collection if several were searched.
 
-    ``text`` is read from the document's file if that is a text file on this machine, else from the collection.
+    ``text`` comes from the document's file if it is a text file on this machine, else from the collection.
     """
 
     document: Document
@@ -42,13 +42,13 @@ class FoundDocument:
 
 
 def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
-    """Look for a document in the collection that the options name, or in all of the store.
+    """Find a document in the collection that the options name, or without one in all collections of the store.
 
     Raises:
         CollectionNotFoundError: the store has no collection.
         ConfigurationError: several collections have such a document.
-        TwinvecError: the collection cannot be searched; without a name, none of them can.
-        typer.Exit: no collection has such a document; the nearest ids have been printed.
+        TwinvecError: the named collection cannot be searched, or without a name none can.
+        typer.Exit: no collection has such a document; similar ids were printed.
     """
     if place.name:
         return _found(place, identity) or _end([place], identity)
@@ -75,7 +75,7 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
 
 
 def _end(places: Sequence[CollectionPlace], identity: str) -> NoReturn:
-    """Exit with code 1, since none of these collections has the document; name the ids nearest to it."""
+    """Exit with code 1 because none of these collections has the document, and print similar ids."""
     nearest: list[str] = []
     for place in places:
         with documents_of(place) as documents:
@@ -92,37 +92,37 @@ def _end(places: Sequence[CollectionPlace], identity: str) -> NoReturn:
 
 def _found(place: CollectionPlace, identity: str) -> FoundDocument | None:
     chunk_of, mark, position = identity.rpartition("#")
-    ids = [identity, *([chunk_of] if mark and position.isdecimal() else [])]  # search --chunks shows ids of chunks
+    ids = [identity, *([chunk_of] if mark and position.isdecimal() else [])]  # ``search --chunks`` prints ids of chunks
     with documents_of(place) as documents:
         found = documents.get(ids, nearest=False)
     if not found["documents"]:
         return None
     first = found["documents"][0]
     document = Document(first["id"], first["text"], payload=first["payload"])
-    places = Places(map(StoredRoot.of_fields, found.get("roots", [])))  # an older server tells no roots
+    places = Places(map(StoredRoot.of_fields, found.get("roots", [])))  # an older server sends no roots
     file = places.file(document.id)
     text = None if file is None else places.text(file, document.payload)
     return FoundDocument(document, text or document.text, file, places.described(document.id))
 
 
 def open_document(found: FoundDocument) -> bool:
-    """Open the document's file or web address; return False, and say why, if it has none.
+    """Open the document's file or web address; if it has none, print a message and return False.
 
     Raises:
-        typer.Exit: no program of this machine opens it.
+        typer.Exit: no program on this machine can open it.
     """
     place = str(found.file) if found.file else found.document.id
     if found.file is None and not place.startswith(_WEB):
-        complain(f"twinvec: {place!r} is no file on this machine; this is its text:")
+        complain(f"twinvec: {place!r} is not a file on this machine; its text in the collection is:")
         return False
     if typer.launch(place):
-        complain(f"twinvec: no program of this machine opens {copyable(place)}")
+        complain(f"twinvec: no program on this machine can open {copyable(place)}")
         raise typer.Exit(1)
     return True
 
 
 def print_document(found: FoundDocument) -> None:
-    """Print the document below its id, its place and its payload."""
+    """Print the document's id, collection, payload and description, and then its text."""
     from rich.text import Text
 
     shown = [f"{key}: {_readable(value)}" for key, value in found.document.payload.items() if key not in _PLACE]
@@ -134,7 +134,7 @@ def print_document(found: FoundDocument) -> None:
 
 
 def _readable(value: Any) -> str:
-    """Return a value of a payload for people: the items of a list, and JSON for what is nested."""
+    """Format a payload value for people: list items separated by commas, nested values as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value):

@@ -1,10 +1,9 @@
-"""Web pages: HTML, or the MHTML in which a browser saves a page with its images -> HTML that gives good Markdown.
+"""Cleaning: the HTML of a page or chapter -> HTML that gives good Markdown.
 
 What leads elsewhere goes: navigation, tables of contents, the addresses of images and of pages of the same site. By
 version 3 of the reading, what a browser shows apart is apart: the converter (markdownify) knows only some elements as
-blocks, and joins the texts of all others. By version 4, the same holds for the chapters of an EPUB book. By version 5,
-a page is parsed by libxml2, which knows the end tags that HTML permits to leave out, and is in the encoding in which
-browsers read it.
+blocks, and joins the texts of all others. By version 5, a page is parsed by libxml2, which knows the end tags that HTML
+permits to leave out.
 
 Beautiful Soup searches all children of an element when it moves one of them. Lists of children are made anew instead
 (``_change``), so that the time is linear in the length of the page.
@@ -13,41 +12,21 @@ Beautiful Soup searches all children of an element when it moves one of them. Li
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from email import message_from_bytes, policy
-from email.message import EmailMessage, MIMEPart
-from html import escape
-from io import BytesIO
-from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
-from twinvec_qdrant.ingest.reading.decoding import decode_as_stated, decode_page, is_utf_8, without_escapes
-
-PAGES = (".htm", ".html")
-"""Endings of the names of web pages."""
-
-BOOK = ".epub"
-ARCHIVES = (".mht", ".mhtml")
-"""Endings of the names of web pages that a browser saved as a single file; versions 1 and 2 read them as text."""
+from twinvec_qdrant.ingest.reading.decoding import is_utf_8
 
 _NAVIGATION = re.compile(
     r"(?:doc-?|site-?)?nav(?:bar|header|footer|igation|-panel)?|toc|toctree-wrapper|table-of-contents|breadcrumbs?"
     r"|pagination"
 )
-_CHAPTER = ".xhtml"
 _CONTENT = ("html", "body", "main", "article", "h1")  # no navigation, whatever is said of them
 _UNSEEN = ("iframe", "noembed", "script", "style")
-_MISREAD = re.compile(  # tags that libxml2 reads otherwise than browsers
-    r"</?noframes[^>]*>"  # it takes what is between them for plain text
-    r"|</(?:body|html)\s*>",  # it begins another page behind them
-    re.IGNORECASE,
-)
-_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_DECLARATION = re.compile(rb"\A<\?xml[^>]*>")  # Beautiful Soup warns of one
 _LISTS = ("ul", "ol", "dl")
 _TERMS = ("dt", "dd")
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")  # how the address of another site begins
@@ -81,93 +60,13 @@ class _Facts:
     has_content: bool = False
 
 
-def page_of_archive(data: bytes, version: int) -> tuple[bytes, str]:
-    """Return the HTML of a web archive (MHTML, RFC 2557), and the address that it is from, or "".
+def clean(html: bytes, address: str, version: int, *, titled: bool = False) -> bytes:
+    """Return HTML, in UTF-8, without what leads elsewhere.
 
-    The HTML is in UTF-8 if the archive says which encoding it has.
-
-    Raises:
-        DocumentError: not a web archive, or one without a page.
+    A page whose ``address`` is known may name its own site in its links. With ``titled``, a page without headings has
+    its title as heading.
     """
-    message = message_from_bytes(data, policy=policy.default)
-    assert isinstance(message, EmailMessage)
-    if "content-type" not in message:
-        raise DocumentError("not a web archive: no Content-Type at its beginning; save the page again")
-    try:
-        part = message.get_body(("html",))
-        raw = None if part is None else part.get_payload(decode=True)
-        address = "" if part is None else str(part["content-location"] or message["snapshot-content-location"] or "")
-    except Exception as error:  # as in ``mail``
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DocumentError(f"a broken web archive: {reason}; save the page again") from error
-    if part is None or not isinstance(raw, bytes):
-        raise DocumentError("a web archive without a page; save the page again")
-    return _in_utf8(raw, part, version), "".join(address.split())
-
-
-def cleaned_book(data: bytes, version: int) -> bytes:
-    """Return an EPUB book whose chapters are cleaned; a chapter without headings gets none."""
-    book = BytesIO()
-    with zipfile.ZipFile(BytesIO(data)) as read, zipfile.ZipFile(book, "w") as written:
-        for name in dict.fromkeys(read.namelist()):
-            is_chapter = PurePosixPath(name).suffix.lower() in (*PAGES, _CHAPTER)
-            try:
-                part = read.read(name)
-            except (zipfile.BadZipFile, RuntimeError):  # broken or encrypted: only the book's texts are read
-                if is_chapter:
-                    raise
-                continue
-            written.writestr(name, _cleaned(_chapter(part, version), "", version) if is_chapter else part)
-    return book.getvalue()
-
-
-def _chapter(part: bytes, version: int) -> bytes:
-    """Return a chapter in UTF-8, whose CDATA sections are texts: it is XHTML, and is parsed as HTML."""
-    if version < 5:
-        return part
-    try:
-        page = _page(part)
-    except DocumentError:  # broken: the book's other chapters are read
-        return part.decode("utf-8", "replace").encode()
-    return _CDATA.sub(lambda found: escape(found[1], quote=False), page.decode()).encode()
-
-
-def _in_utf8(raw: bytes, part: MIMEPart, version: int) -> bytes:
-    """Return a page in UTF-8. One whose encoding is not stated, or not that, stays: the page may state it itself."""
-    stated = part.get_content_charset() or "utf-8"
-    try:
-        text = decode_as_stated(raw, stated) if version > 4 else raw.decode(stated)
-    except (LookupError, UnicodeDecodeError):
-        text = None
-    return raw if text is None else text.encode("utf-8", "replace")
-
-
-def _page(data: bytes) -> bytes:
-    """Return a page in UTF-8, without escape sequences of terminals; errors as for ``cleaned``."""
-    dammit = import_extra("bs4.dammit", "documents", "reading web pages", "twinvec-qdrant")
-    stated = dammit.EncodingDetector.find_declared_encoding(data, is_html=True) or ""
-    wrong = [stated] if stated.startswith(("utf-16", "utf-32")) else []  # in these, it could not have been found
-    text = decode_page(data, "" if wrong else stated)
-    if text is None:
-        found = dammit.UnicodeDammit(data, exclude_encodings=wrong, is_html=True)
-        text = found.unicode_markup or data.decode("utf-8", "replace")
-    return _MISREAD.sub("", without_escapes(text.replace("\x1b<", "<"))).encode("utf-8", "replace")
-
-
-def cleaned(data: bytes, address: str, version: int) -> bytes:
-    """Return a web page, in UTF-8, without what leads elsewhere.
-
-    A page whose ``address`` is known may name its own site in its links. A page without headings has its title as
-    heading.
-
-    Raises:
-        DocumentError: a binary file, from version 5 on.
-    """
-    return _cleaned(_page(data) if version > 4 else data, address, version, titled=True)
-
-
-def _cleaned(data: bytes, address: str, version: int, *, titled: bool = False) -> bytes:
-    page = _parsed(data, version)
+    page = _parsed(html, version)
     for link in page.find_all("a", href=True) if address else ():
         link["href"] = _on_site(str(link["href"]), address)
     _change(page, lambda children: [each for child in children for each in _shown(child, version)])
@@ -175,7 +74,7 @@ def _cleaned(data: bytes, address: str, version: int, *, titled: bool = False) -
     _change(page, lambda children: [each for child in children for each in _kept(child, facts)])
     body = page.body or page
     if not body.get_text(strip=True):  # it is nothing else
-        return data if version < 3 else bytes(_set_apart(_parsed(data, version)).encode("utf-8"))
+        return html if version < 3 else bytes(_set_apart(_parsed(html, version)).encode("utf-8"))
     if titled and page.title and not body.find(_HEADING):
         heading = page.new_tag("h1")
         heading.string = " ".join(page.title.extract().get_text().split())
@@ -183,13 +82,16 @@ def _cleaned(data: bytes, address: str, version: int, *, titled: bool = False) -
     return bytes((page if version < 3 else _set_apart(page)).encode("utf-8"))
 
 
-def _parsed(data: bytes, version: int) -> Any:
+def _parsed(html: bytes, version: int) -> Any:
     from bs4 import BeautifulSoup
 
     if version > 4:
         import_extra("lxml", "documents", "reading web pages", "twinvec-qdrant")
-        return BeautifulSoup(data, "lxml", from_encoding="utf-8")
-    return BeautifulSoup(data, "html.parser", from_encoding="utf-8" if is_utf_8(data) else None)
+        undeclared = _DECLARATION.sub(b"", html)
+        return BeautifulSoup(undeclared, "lxml", from_encoding="utf-8", huge_tree=True)  # comments above 10 MB, too
+    if is_utf_8(html):
+        return BeautifulSoup(_DECLARATION.sub(b"", html), "html.parser", from_encoding="utf-8")
+    return BeautifulSoup(html, "html.parser")
 
 
 def _change(page: Any, change: Callable[[list[Any]], list[Any]]) -> None:
@@ -247,7 +149,7 @@ def _shown(child: Any, version: int) -> list[Any]:
     if child.name == "img":
         words = str(child.get("alt") or "")
         return [NavigableString(f" {words} " if words and version > 2 else words)]
-    if version > 4 and child.name in _UNSEEN:
+    if version > 4 and (child.name in _UNSEEN or (child.name == "template" and not child.get("shadowrootmode"))):
         return []
     return _terms(child) if version > 4 and child.name in _TERMS else [child]
 

@@ -1,0 +1,171 @@
+"""Maintenance for the commands: of a collection that they open, or of one that a process serves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinvec.cli.terminal import complain
+from twinvec.errors import ConfigurationError, ModelNotFoundError, StoreUnavailableError
+from twinvec.support.progress import Advance, progress_bar, unseen
+from twinvec_qdrant.asking import reindex_as_asked
+from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
+from twinvec_qdrant.cli.served.searching import client_of
+from twinvec_qdrant.report import IndexReport, MigrationReport
+from twinvec_qdrant.serving.client import ServerClient
+from twinvec_qdrant.serving.names import collection_path
+
+if TYPE_CHECKING:
+    from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
+
+logger = logging.getLogger(__name__)
+
+_GOES_ON = "the process that serves the store goes on with it"
+_KEPT = "what the process had done before is kept; run the same command again: it does the rest"
+
+
+class OwnMaintenance:
+    """The maintenance of a collection that this process has opened."""
+
+    def __init__(self, opened: Collection) -> None:
+        self._opened = opened
+
+    def migrate(
+        self, to: str, *, ir: Path | None, progress: bool, **options: Any
+    ) -> tuple[MigrationReport, JudgedCheck | None]:
+        """Migrate to a model; ``ir`` is a folder of judged queries, and the check that they make is returned too."""
+        from twinvec.encoder import Encoder
+
+        check = None if ir is None else _judged(self._opened, ir)
+        rate = options.pop("rate")
+        report = self._opened.migrate(Encoder(to), check=check, chunks_per_second=rate, progress=progress, **options)
+        return report, check
+
+    def drop_others(self) -> list[str]:
+        """Delete the vectors of all other models, and return the models' names."""
+        return self._opened.drop_others()
+
+    def reindex(self, *, progress: bool, **wanted: Any) -> IndexReport:
+        """Do what ``asking.reindex_as_asked`` does."""
+        with progress_bar("Reindexing", None, "", shown=progress):
+            return reindex_as_asked(self._opened, **wanted)
+
+
+class ServedMaintenance:
+    """The maintenance of a collection of a store that a process serves; the methods are those of ``OwnMaintenance``."""
+
+    def __init__(self, client: ServerClient, name: str) -> None:
+        self._client = client
+        self._path = collection_path(name)
+
+    def migrate(self, to: str, *, ir: Path | None, progress: bool, **options: Any) -> tuple[MigrationReport, None]:
+        if ir is not None:
+            raise ConfigurationError(
+                "--ir compares the models in the command's own process, and another process serves the store: stop "
+                'that process first; or leave --ir out, compare with "twinvec evaluate --ir" afterwards, and migrate '
+                "back if need be"
+            )
+        try:
+            report = self._done("/migrate", {"model": _as_recorded(to), **options}, progress=progress)
+        except ModelNotFoundError as error:
+            error.add_note(
+                "the process that serves the store migrates to models that it was started with: start twinvec serve "
+                f"with --model {to} as well as its present ones, and run the same command again"
+            )
+            raise
+        return MigrationReport(**report), None
+
+    def drop_others(self) -> list[str]:
+        found: list[str] = self._client.post(f"{self._path}/migrate", {"drop_others": True})["dropped"]
+        return found
+
+    def reindex(self, *, progress: bool, **wanted: Any) -> IndexReport:
+        if wanted.pop("cluster", None) is not None:
+            raise ConfigurationError("settings of a cluster are for a server; leave --cluster out")
+        with progress_bar("Reindexing", None, "", shown=progress):
+            return IndexReport(**self._done("/reindex", wanted, progress=False))
+
+    def _done(self, path: str, wanted: Mapping[str, Any], *, progress: bool) -> dict[str, Any]:
+        """Let the process do the work, show its progress, and return its report."""
+        body = {name: value for name, value in wanted.items() if value is not None}
+        with ExitStack() as stack:
+            told = _Told(stack, shown=progress)
+            try:
+                self._client.post_for_events(f"{self._path}{path}", body, told.event)
+            except KeyboardInterrupt:
+                complain(f"twinvec: {_GOES_ON}")
+                raise
+            except StoreUnavailableError as error:
+                error.add_note(_KEPT)
+                raise
+        return told.report
+
+
+class _Told:
+    """What the events of the work have told; a bar for each step is shown, the last one until ``stack`` is closed."""
+
+    def __init__(self, stack: ExitStack, *, shown: bool) -> None:
+        self.report: dict[str, Any] = {}
+        self._stack = stack
+        self._shown = shown
+        self._step: str | None = None
+        self._done = 0
+        self._advance: Advance = unseen
+        self._has_waited = False
+
+    def event(self, name: str, values: dict[str, Any]) -> None:
+        """Take an event of the server: how far the work is, whether it waits, or its report."""
+        if name == "report":
+            self.report = values
+        elif name == "progress":
+            if (step := values.get("step")) is not None:
+                self._show(step, values["done"], values["total"])
+            if values.get("waiting") and not self._has_waited:
+                logger.warning("waiting for ingests, which the process carries out first")
+                self._has_waited = True
+
+    def _show(self, step: str, done: int, total: int) -> None:
+        if step != self._step:
+            self._stack.close()
+            bar = progress_bar(step.capitalize(), total, "chunks", shown=self._shown)
+            self._advance, self._step, self._done = self._stack.enter_context(bar), step, 0
+        self._advance(done - self._done)
+        self._done = done
+
+
+@contextmanager
+def maintenance_of(place: CollectionPlace) -> Iterator[OwnMaintenance | ServedMaintenance]:
+    """Open the collection that the options name; a process that serves the store is asked instead.
+
+    Raises:
+        TwinvecError: as for ``Collection.open``, or the process does not answer.
+    """
+    if (client := client_of(place)) is not None:
+        with client:
+            yield ServedMaintenance(client, place.name)
+    else:
+        with open_from_options(place) as opened:
+            yield OwnMaintenance(opened)
+
+
+def _as_recorded(model: str) -> str:
+    """Return a folder's absolute path, by which collections record the model, or another name as it is."""
+    try:
+        path = Path(model).expanduser()
+        return str(path.resolve()) if path.is_dir() else model
+    except (OSError, RuntimeError):  # it is too long for a path, or the home is that of an unknown user
+        return model
+
+
+def _judged(collection: Collection, folder: Path) -> JudgedCheck:
+    from twinvec.evaluation.beir import load_beir
+    from twinvec.evaluation.ir import check_answers_held
+    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
+
+    data = load_beir(folder, corpus_optional=True)
+    check_answers_held(collection, data)
+    return JudgedCheck(collection, data)

@@ -1,0 +1,138 @@
+"""By markitdown: a document, a book, slides, a notebook, a letter of Outlook or a page -> its Markdown.
+
+markitdown has a converter for each format, and the one of the format that a file's name says is called directly.
+markitdown's own entry (``MarkItDown``) first guesses format and encoding by a neural network, which takes longer than
+most conversions. Only older versions of the reading use it: they decode notebooks and pages as it guesses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from twinvec.errors import MissingExtraError
+from twinvec.support import telemetry
+from twinvec.support.extras import import_extra
+
+if TYPE_CHECKING:
+    from markitdown import DocumentConverter, MarkItDown
+
+_PURPOSE = "reading {} files"
+_CONVERTERS = {
+    **dict.fromkeys((".htm", ".html"), "HtmlConverter"),
+    ".docx": "DocxConverter",
+    ".epub": "EpubConverter",
+    ".ipynb": "IpynbConverter",
+    ".msg": "OutlookMsgConverter",
+    ".pdf": "PdfConverter",
+    ".pptx": "PptxConverter",
+}
+_DECODED = (".htm", ".html", ".ipynb")  # by the encoding that a converter is told
+_UNESCAPED = {"escape_asterisks": False, "escape_underscores": False}  # names such as a_b are found as they are
+_LINE_END = re.compile(r"\r?\n")
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+def by_markitdown(data: bytes, suffix: str, version: int) -> str:
+    """Return the Markdown of a file; ``suffix`` is the ending of its name.
+
+    From version 2 of the reading on, a web page is in UTF-8, and from version 5 on, a notebook is in
+    the encoding in which JSON is: UTF-8, or UTF-16 or UTF-32 by its first bytes.
+
+    Errors as for ``load_markitdown``, and what the converter raises.
+    """
+    package = load_markitdown(suffix)
+    options: dict[str, Any] = _UNESCAPED if version > 1 else {}
+    is_guessed = version < (5 if suffix == ".ipynb" else 2) and suffix in _DECODED
+    try:
+        if is_guessed:
+            info = package.StreamInfo(extension=suffix)
+            return str(_guessing(suffix).convert_stream(BytesIO(data), stream_info=info, **options).markdown)
+        encoding = json.detect_encoding(data) if suffix == ".ipynb" else "utf-8"
+        info = package.StreamInfo(extension=suffix, charset=encoding if suffix in _DECODED else None)
+        return _without_trailing_blanks(_converter(suffix).convert(BytesIO(data), info, **options).markdown)
+    except Exception as error:
+        if isinstance(first_reason(error), package.MissingDependencyException):
+            raise MissingExtraError("markitdown", "documents", _PURPOSE.format(suffix), "twinvec-qdrant") from error
+        raise
+
+
+def load_markitdown(suffix: str) -> Any:
+    """Return the package ``markitdown``.
+
+    Raises:
+        MissingExtraError: markitdown, or another package that it needs for this format, is missing.
+    """
+    telemetry.switch_off()  # markitdown imports ONNX Runtime
+    return import_extra("markitdown", "documents", _PURPOSE.format(suffix), "twinvec-qdrant")
+
+
+def first_reason(error: BaseException) -> BaseException:
+    """Return what the first converter that tried raised, instead of a list of all attempts."""
+    attempts: list[Any] = getattr(error, "attempts", None) or []
+    for attempt in attempts:
+        if attempt.exc_info and attempt.exc_info[1] is not None:
+            return _root(attempt.exc_info[1])
+    return _root(error)
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return the cause of an error that says nothing itself."""
+    while not str(error).strip() and (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return error
+
+
+@cache
+def _guessing(suffix: str) -> MarkItDown:
+    """Return markitdown's own entry, held to one converter."""
+    from markitdown import MarkItDown
+
+    entry = MarkItDown(enable_builtins=False, enable_plugins=False)
+    entry.register_converter(_converter(suffix))
+    return entry
+
+
+def _converter(suffix: str) -> DocumentConverter:
+    """Return the converter of a format, which reads the HTML in it as ``_pages`` does."""
+    from markitdown import converters
+
+    if _CONVERTERS[suffix] == "HtmlConverter":
+        return _pages()
+    converter: Any = getattr(converters, _CONVERTERS[suffix])()
+    if hasattr(converter, "_html_converter"):
+        converter._html_converter = _pages()
+    return converter  # type: ignore[no-any-return]
+
+
+@cache
+def _pages() -> DocumentConverter:
+    """Return markitdown's converter of HTML without its warning of a page that is nested too deeply.
+
+    It warns once it takes the text of such a page without Markdown. The filters of warnings are shared by all threads
+    of a process and belong to the program that uses twinvec, so the text is taken here.
+    """
+    from bs4 import BeautifulSoup
+    from markitdown import DocumentConverterResult, StreamInfo
+    from markitdown.converters import HtmlConverter
+
+    class Pages(HtmlConverter):
+        def convert(self, file_stream: Any, stream_info: StreamInfo, **kwargs: Any) -> DocumentConverterResult:
+            try:
+                return super().convert(file_stream, stream_info, strict=True, **kwargs)
+            except RecursionError:
+                file_stream.seek(0)
+                page = BeautifulSoup(file_stream, "html.parser", from_encoding=stream_info.charset or "utf-8")
+                for unseen in page(["script", "style"]):
+                    unseen.extract()
+                return DocumentConverterResult(markdown=(page.body or page).get_text("\n", strip=True).strip())
+
+    return Pages()
+
+
+def _without_trailing_blanks(markdown: str) -> str:
+    """Return Markdown as ``MarkItDown`` does: lines without trailing blanks, and at most one blank line in a row."""
+    return _BLANK_LINES.sub("\n\n", "\n".join(line.rstrip() for line in _LINE_END.split(markdown)))

@@ -1,0 +1,1 @@
+"""Web: the pages that browsers show, and the formats that hold such pages."""

@@ -1,0 +1,120 @@
+"""Page files: a web page, a web archive (MHTML) or an EPUB book -> cleaned HTML in UTF-8.
+
+By version 4 of the reading, the chapters of a book are cleaned like pages. By version 5, a page is in the encoding in
+which browsers read it.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from email import message_from_bytes, policy
+from email.message import EmailMessage, MIMEPart
+from html import escape
+from io import BytesIO
+from pathlib import PurePosixPath
+
+from twinvec.errors import DocumentError
+from twinvec.support.extras import import_extra
+from twinvec_qdrant.ingest.reading.decoding import decode_as_stated, decode_page, without_escapes
+from twinvec_qdrant.ingest.reading.web.cleaning import clean
+
+PAGES = (".htm", ".html")
+"""Endings of the names of web pages."""
+
+BOOK = ".epub"
+ARCHIVES = (".mht", ".mhtml")
+"""Endings of the names of web pages that a browser saved as a single file; versions 1 and 2 read them as text."""
+
+_CHAPTER = ".xhtml"
+_MISREAD = re.compile(  # tags that libxml2 reads otherwise than browsers
+    r"</?noframes[^>]*>"  # it takes what is between them for plain text
+    r"|</(?:body|html)\s*>",  # it begins another page behind them
+    re.IGNORECASE,
+)
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+
+
+def cleaned(data: bytes, address: str, version: int) -> bytes:
+    """Return a web page, in UTF-8, without what leads elsewhere.
+
+    A page whose ``address`` is known may name its own site in its links. A page without headings has its title as
+    heading.
+
+    Raises:
+        DocumentError: a binary file, from version 5 on.
+    """
+    return clean(_page(data) if version > 4 else data, address, version, titled=True)
+
+
+def page_of_archive(data: bytes, version: int) -> tuple[bytes, str]:
+    """Return the HTML of a web archive (MHTML, RFC 2557), and the address that it is from, or "".
+
+    The HTML is in UTF-8 if the archive says which encoding it has.
+
+    Raises:
+        DocumentError: not a web archive, or one without a page.
+    """
+    message = message_from_bytes(data, policy=policy.default)
+    assert isinstance(message, EmailMessage)
+    if "content-type" not in message:
+        raise DocumentError("not a web archive: no Content-Type at its beginning; save the page again")
+    try:
+        part = message.get_body(("html",))
+        raw = None if part is None else part.get_payload(decode=True)
+        address = "" if part is None else str(part["content-location"] or message["snapshot-content-location"] or "")
+    except Exception as error:  # as in ``mail``
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DocumentError(f"a broken web archive: {reason}; save the page again") from error
+    if part is None or not isinstance(raw, bytes):
+        raise DocumentError("a web archive without a page; save the page again")
+    return _in_utf8(raw, part, version), "".join(address.split())
+
+
+def cleaned_book(data: bytes, version: int) -> bytes:
+    """Return an EPUB book whose chapters are cleaned; a chapter without headings gets none."""
+    book = BytesIO()
+    with zipfile.ZipFile(BytesIO(data)) as read, zipfile.ZipFile(book, "w") as written:
+        for name in dict.fromkeys(read.namelist()):
+            is_chapter = PurePosixPath(name).suffix.lower() in (*PAGES, _CHAPTER)
+            try:
+                part = read.read(name)
+            except (zipfile.BadZipFile, RuntimeError):  # broken or encrypted: only the book's texts are read
+                if is_chapter:
+                    raise
+                continue
+            written.writestr(name, clean(_chapter(part, version), "", version) if is_chapter else part)
+    return book.getvalue()
+
+
+def _chapter(part: bytes, version: int) -> bytes:
+    """Return a chapter in UTF-8, whose CDATA sections are texts: it is XHTML, and is parsed as HTML."""
+    if version < 5:
+        return part
+    try:
+        page = _page(part)
+    except DocumentError:  # broken: the book's other chapters are read
+        return part.decode("utf-8", "replace").encode()
+    return _CDATA.sub(lambda found: escape(found[1], quote=False), page.decode()).encode()
+
+
+def _in_utf8(raw: bytes, part: MIMEPart, version: int) -> bytes:
+    """Return a page in UTF-8. One whose encoding is not stated, or not that, stays: the page may state it itself."""
+    stated = part.get_content_charset() or "utf-8"
+    try:
+        text = decode_as_stated(raw, stated) if version > 4 else raw.decode(stated)
+    except (LookupError, UnicodeDecodeError):
+        text = None
+    return raw if text is None else text.encode("utf-8", "replace")
+
+
+def _page(data: bytes) -> bytes:
+    """Return a page in UTF-8, without escape sequences of terminals; errors as for ``cleaned``."""
+    dammit = import_extra("bs4.dammit", "documents", "reading web pages", "twinvec-qdrant")
+    stated = dammit.EncodingDetector.find_declared_encoding(data, is_html=True) or ""
+    wrong = [stated] if stated.startswith(("utf-16", "utf-32")) else []  # in these, it could not have been found
+    text = decode_page(data, "" if wrong else stated)
+    if text is None:
+        found = dammit.UnicodeDammit(data, exclude_encodings=wrong, is_html=True)
+        text = found.unicode_markup or data.decode("utf-8", "replace")
+    return _MISREAD.sub("", without_escapes(text.replace("\x1b<", "<"))).encode("utf-8", "replace")

@@ -1,0 +1,119 @@
+"""Maintenance that clients ask for: migrations, and rebuilds of indexes. Each goes on without its client.
+
+A migration goes on while others search and write. A collection takes one at a time; a drop of the collection ends it,
+and so does ``drop_others``, which gives it up. A rebuild of the indexes waits for its turn, and ingests wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from twinvec import Encoder
+from twinvec.errors import TwinvecError
+from twinvec_qdrant import Collection, reindex_as_asked
+from twinvec_serve.collections.open_collections import OpenCollections
+from twinvec_serve.collections.work import Work
+from twinvec_serve.errors import RequestError
+from twinvec_serve.models.served_models import ServedModels
+
+
+@dataclass
+class Migrating(Work[Any]):
+    """One migration; ``step`` is "measuring" or "migrating", and ``finished`` counts its chunks of ``total``.
+
+    ``given_up`` is whether a client has ended it.
+    """
+
+    model: str
+    given_up: bool = False
+    step: str | None = None
+    finished: int = 0
+    total: int | None = None
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        return {"step": self.step, "done": self.finished, "total": self.total}
+
+    def run(self, opened: Collection, encoder: Encoder, **options: Any) -> Any:
+        """Migrate, and return the report; raise RequestError (409) if a client gives the migration up meanwhile."""
+        try:
+            return opened.migrate(encoder, on_progress=self._advance, **options)
+        except (TwinvecError, _GivenUpError) as error:
+            if not self.given_up:
+                raise
+            raise RequestError(
+                f"the migration of {opened.name!r} to {self.model!r} was given up (drop_others)",
+                code="migration_given_up",
+                status=409,
+            ) from error
+
+    def _advance(self, step: str, finished: int, total: int) -> None:
+        if self.given_up:
+            raise _GivenUpError
+        self.step, self.finished, self.total = step, finished, total
+
+
+class _GivenUpError(Exception):
+    """Ends a migration that a client gives up."""
+
+
+class Maintenance:
+    """Begins maintenance of the collections of one server."""
+
+    def __init__(self, collections: OpenCollections, models: ServedModels) -> None:
+        self._collections = collections
+        self._models = models
+
+    async def migrate(self, name: str, model: str, **options: Any) -> Migrating:
+        """Begin a migration of a collection to a served model; ``options`` are those of ``Collection.migrate``.
+
+        Raise UnknownModel if no such model is served, CollectionNotFoundError if there is no such collection,
+        RequestError (409) while another migration of the collection is under way, and Overloaded if there are too many
+        migrations of others.
+        """
+        served = self._models.served_name(model)
+        encoder = self._models.encoder(served)
+        opened = await self._collections.open(name)
+        if isinstance(other := self._collections.ingests.beside(name), Migrating):
+            finished = "" if other.total is None else f" ({other.step}: {other.finished:,} of {other.total:,} chunks)"
+            raise RequestError(
+                f"a migration of {name!r} to {other.model!r} is under way{finished}; wait for its end, or give it up "
+                'with {"drop_others": true} (twinvec migrate --drop-others)',
+                code="migration_under_way",
+                status=409,
+            )
+        work = Migrating(served)
+        self._collections.ingests.begin_beside(opened, work, partial(work.run, opened, encoder, **options))
+        return work
+
+    async def drop_others(self, name: str) -> list[str]:
+        """Do what ``Collection.drop_others`` does; a migration that is under way is given up, and ends with an error.
+
+        Raise CollectionNotFoundError if there is no such collection.
+        """
+        opened = await self._collections.open(name)
+        return await asyncio.shield(self._collections.ingests.start(self._drop_others(opened)))
+
+    async def reindex(self, name: str, **wanted: Any) -> Work[Any]:
+        """Begin to rebuild the indexes of a collection, after the ingests that came before; see ``reindex_as_asked``.
+
+        Raise CollectionNotFoundError if there is no such collection, and Overloaded if too many ingests wait.
+        """
+        opened = await self._collections.open(name)
+        work = Work[Any]()
+        self._collections.ingests.begin_in_turn(opened, work, partial(reindex_as_asked, opened, **wanted))
+        return work
+
+    async def _drop_others(self, opened: Collection) -> list[str]:
+        under_way = self._collections.ingests.beside(opened.name)
+        if isinstance(under_way, Migrating):
+            under_way.given_up = True
+        dropped = await self._collections.call(opened, Collection.drop_others)
+        if under_way is not None:  # which may have made room for its vectors only now
+            await asyncio.wait([under_way.done])
+            if under_way.done.exception() is not None:
+                dropped += await self._collections.call(opened, Collection.drop_others)
+        return list(dict.fromkeys(dropped))
