@@ -52,7 +52,7 @@ from twinvec_qdrant.stores.points import Point, Query, pages
 logger = logging.getLogger(__name__)
 
 OnProgress = Callable[[str, int, int], None]
-"""Function that gets the progress: the step ("measuring" or "migrating"), and its numbers of finished and all chunks."""
+"""Function that gets the progress: the step ("measuring" or "migrating"), its finished chunks, and its total chunks."""
 
 _PAGE = 512
 _SAMPLE = 64
