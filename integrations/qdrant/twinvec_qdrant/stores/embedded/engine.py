@@ -329,7 +329,7 @@ class SharedEngine:
         return max(self._shard.info().indexed_vectors_count - self._vectors, 0)
 
     def _note_written(self) -> None:
-        """Add the number of chunks written since the last count to the number in the file about the last build."""
+        """Add the chunks written since ``_count_from_now`` to the number of written chunks in ``built.json``."""
         last = LastBuild.read(self._folder.shard)
         if last is not None and (written := self._written()):
             with suppress(OSError):  # as on a full disk; the number only decides when to build again
