@@ -108,11 +108,11 @@ def test_a_folder_that_holds_more_than_a_backup_is_not_replaced(store, tmp_path)
     target = tmp_path / "backup"
     backup_collection("notes", target, store)
     restore_collection(target, target, name="copy")
-    with pytest.raises(ConfigurationError, match=r"has copy, .*would be lost"):
+    with pytest.raises(ConfigurationError, match=r"copy is not part of .*would be lost"):
         backup_collection("notes", target, store, overwrite=True)
     assert [each.name for each in list_collections(target)] == ["copy"]
     (target / "copy").rename(target / "shard" / "copy")
-    with pytest.raises(ConfigurationError, match=r"has shard/copy/collection\.json, .*would be lost"):
+    with pytest.raises(ConfigurationError, match=r"shard/copy/collection\.json is not part of .*would be lost"):
         backup_collection("notes", target, store, overwrite=True)
     assert [each.name for each in list_collections(target / "shard")] == ["copy"]
 

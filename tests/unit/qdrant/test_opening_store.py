@@ -72,7 +72,7 @@ def test_a_folder_of_the_local_mode_is_no_place_for_a_collection(tmp_path, words
         client.create_collection("theirs", models.VectorParams(size=3, distance=models.Distance.DOT))
     before = sorted(folder.rglob("*"))
     what_helps = re.escape(f"twinvec adopt --local-path {folder} --to-path")
-    with pytest.raises(ConfigurationError, match=f"^{re.escape(str(folder))}: no place for a new.*{what_helps}"):
+    with pytest.raises(ConfigurationError, match=f"^{re.escape(str(folder))}: cannot hold a new.*{what_helps}"):
         Collection.open("theirs", folder, encoder=words, chunking=False)
     for store, embeds in ((LangChainStore, DeterministicFakeEmbedding(size=3)), (LlamaIndexStore, None)):
         with pytest.raises(ConfigurationError, match=what_helps):

@@ -33,7 +33,7 @@ def test_searches_go_on_and_writes_are_answered_with_an_error(tiny, tmp_path, mo
                 assert error["code"] == "store_unavailable"
                 assert "disk is full" in error["message"] or "No space left" in error["message"]
                 assert "remove other files" in error["message"]
-                assert "DELETE /v1/collections/NAME of twinvec serve; neither needs room" in error["message"]
+                assert "DELETE /v1/collections/NAME of twinvec serve; both work on a full disk" in error["message"]
             assert found(client) == "tea"
             answer = client.get("/v1/collections/notes/backup")  # its files are where TMPDIR says
             assert answer.status_code == 200, answer.text

@@ -69,30 +69,30 @@ def adopt_collection(
 ) -> AdoptReport:
     """Make a collection of LangChain's or LlamaIndex's ``QdrantVectorStore`` one of twinvec; no document is encoded.
 
-    The model encodes the texts of a sample, whose vectors must be the stored ones. Every point becomes a document with
-    the point's id. It keeps id, vectors and payload, and gets fields of ours, a sparse vector and a record; the
-    framework's class goes on reading and writing the collection. After a kill, the next call continues. A later call
-    adopts what the framework's application has written since, and removes what it has deleted.
+    The model encodes the texts of a sample, and must give the stored vectors. Every point becomes a document with the
+    point's id. The point keeps its id, vectors and payload, and gets fields of twinvec, a sparse vector and a record;
+    the framework's class can go on reading and writing the collection. After a kill, the next call continues. A later
+    call adopts points that the framework's application has written since, and removes documents that it has deleted.
 
-    With ``into``, the documents go into that collection instead, with their vectors, and this one stays as it is.
+    With ``into``, the documents are copied into that collection with their vectors, and this one stays as it is.
 
     Args:
         name: Name of the collection.
-        layout: Whose class made the collection: "langchain" or "llama_index".
-        encoder: The model that gave the stored vectors: an encoder, or its name. Default: that of ``into``, or of a
-            collection that was adopted before.
+        layout: The framework whose class made the collection: "langchain" or "llama_index".
+        encoder: The model that gave the stored vectors: an encoder, or its name. Default: the model of ``into``, or
+            the recorded model of a collection that was adopted before.
         url: Address of the Qdrant server.
         client: A ``QdrantClient`` of the caller, which stays open.
         local_path: Folder of a ``QdrantClient(path=...)``, instead of a server.
         api_key: As for ``Collection.open``, like ``wait_seconds``, ``grpc`` and ``grpc_port``.
-        into: A collection without chunking that gets the documents, of the same model.
+        into: Collection that gets the documents; it has the same model, and no chunking.
         text_key: Payload key of the texts; default: "page_content" for LangChain, "text" for LlamaIndex' old nodes.
         metadata_key: LangChain's payload key of the metadata; default: "metadata".
         vector_name: Name of the dense vectors; default: as the framework's class finds them.
-        chunking: How later ingests cut documents; the adopted ones stay as they are. Default: not at all, as the
-            vector stores of the frameworks' adapters need it.
-        language: Snowball language of BM25's stemmer. A collection that was adopted before, and ``into``, keep their
-            own if this is "english".
+        chunking: How later ingests cut documents; adopted documents stay as they are. Default: no chunking, as
+            the vector stores of the frameworks' adapters require.
+        language: Snowball language of BM25's stemmer. With "english", a collection that was adopted before keeps its
+            own language, and so does ``into``.
         payload_indexes: As for ``Collection.open``.
         dry_run: Check and count; write nothing.
         progress: Show progress: a bar on a terminal, a line a minute elsewhere.
@@ -100,12 +100,12 @@ def adopt_collection(
     Raises:
         CollectionNotFoundError: the collection does not exist.
         SpaceMismatchError: the model does not give the stored vectors; nothing was written.
-        ConfigurationError: the layout is another one, the collection cannot be adopted in place, a setting is not that
-            of a collection that was adopted before, or arguments contradict one another; nothing was written.
+        ConfigurationError: the layout is wrong, the collection cannot be adopted in place, a setting is not that of
+            the earlier adoption, or arguments contradict one another; nothing was written.
         StoreError: the store failed; the next call continues.
     """
     if sum(each is not None for each in (url, client, local_path)) != 1:
-        raise ConfigurationError("where is the collection? give one of url, client and local_path")
+        raise ConfigurationError("give exactly one of url, client and local_path, to say where the collection is")
     wanted = layout_of(layout, text_key, metadata_key)
     if isinstance(encoder, str):
         encoder = load_space_encoder(encoder)
@@ -132,7 +132,7 @@ def adopt_collection(
 def _adopt_in_place(
     source: ForeignCollection, wanted: RequestedSettings, report: AdoptReport, *, dry_run: bool, progress: bool
 ) -> None:
-    """Check the collection and adopt it, go on with an adoption, or adopt what is new."""
+    """Check and adopt the collection; continue an interrupted adoption, or adopt what is new since an earlier one."""
     backend, metadata = source.backend, source.shape.metadata
     finished, begun = "twinvec" in metadata and not metadata.get(ADOPTION), bool(metadata.get(ADOPTION))
     if finished or begun:
@@ -162,11 +162,11 @@ def _check_shape(source: ForeignCollection) -> None:
     shape, location = source.shape, source.backend.location
     distance = shape.dense[source.vector].distance
     if distance != "Cosine":
-        raise ConfigurationError(f"{location}: compares vectors by {distance}, and twinvec by Cosine; {ELSEWHERE}")
+        raise ConfigurationError(f"{location}: compares vectors by {distance}, but twinvec by Cosine; {ELSEWHERE}")
     if shape.by_shard_key:
-        raise ConfigurationError(f"{location}: its writers choose the shards (shard keys); {ELSEWHERE}")
+        raise ConfigurationError(f"{location}: its writers choose the shards by shard keys; {ELSEWHERE}")
     if SPARSE in (*shape.sparse, *shape.dense):
-        raise ConfigurationError(f"{location}: has vectors named {SPARSE!r}, as twinvec calls its own; {ELSEWHERE}")
+        raise ConfigurationError(f"{location}: has vectors named {SPARSE!r}, a name that twinvec needs; {ELSEWHERE}")
 
 
 def _new_description(source: ForeignCollection, wanted: RequestedSettings, encoder: SpaceEncoder) -> Description:
@@ -184,11 +184,11 @@ def _new_description(source: ForeignCollection, wanted: RequestedSettings, encod
 
 
 def _check_metadata(metadata: Mapping[str, Any], description: Description, location: str) -> None:
-    """Raise ``ConfigurationError`` if the collection's metadata have keys of a description."""
+    """Raise ``ConfigurationError`` if the collection's metadata already have keys that a description needs."""
     taken = sorted(metadata.keys() & description.new_collection().metadata.keys())
     if taken and not metadata.keys() <= {"average_length", "analysis"}:
         raise ConfigurationError(
-            f"{location}: its metadata have {', '.join(map(repr, taken))}, where twinvec keeps its own; {ELSEWHERE}"
+            f"{location}: its metadata have {', '.join(map(repr, taken))}, which twinvec needs for its own; {ELSEWHERE}"
         )
 
 
@@ -201,14 +201,14 @@ def _recorded(source: ForeignCollection, metadata: Mapping[str, Any]) -> Descrip
     else:
         description = read_description(metadata, location)
     if description.layout is None:
-        raise ConfigurationError(f"{location}: is a collection of twinvec, and needs no adoption")
+        raise ConfigurationError(f"{location}: is already a collection of twinvec, and needs no adoption")
     if description.layout.name != source.layout.name:
         raise ConfigurationError(f"{location}: its layout is {description.layout.name!r}, not {source.layout.name!r}")
     return description
 
 
 def _of_recorded(description: Description, encoder: SpaceEncoder | None, location: str) -> SpaceEncoder:
-    """Return the encoder of the recorded model: the caller's, or else the model by its name."""
+    """Return the encoder of the recorded model: the caller's encoder, or else the model loaded by its name."""
     if encoder is None:
         return load_recorded(description, location)
     encoder = in_recorded_space(description, encoder)
@@ -223,8 +223,8 @@ def _copy_into(
     """Ingest the documents of all points into ``target``, with their vectors; the source stays as it is.
 
     This is for a collection that cannot be adopted in place: on an older server, in the folder of qdrant-client's local
-    mode, with another distance, or with payload keys that are ours. Ids stay the same. A copy is an ingest of documents
-    with vectors: the next call continues, and copies what is new.
+    mode, with another distance, or with payload keys that twinvec needs. Ids stay the same. The copy is an ingest of
+    documents with vectors, so the next call continues it and copies what is new.
     """
     backend, layout = source.backend, source.layout
     with progress_bar("Copying", backend.count([]), "points", shown=progress) as advance:

@@ -1,17 +1,17 @@
-"""Adoption in place: the points of a framework's collection become documents of ours, and stay what they were.
+"""Adoption in place: points of a framework's collection become documents of twinvec, and the framework still uses them.
 
-    1. check     the collection's vectors, and on a sample that they are those of the model
-    2. begin     the metadata get the description under ``ADOPTION``; then room for BM25, and payload indexes
-    3. points    page by page: sparse vectors, then our fields beside those of the framework, then, once the points are
-                 seen to be as they were read, the records. A record is the commit of its point
-    4. rest      points that the framework's application has written meanwhile
-    5. finish    one write turns the description into that of the collection
+    1. check     the collection's settings; on a sample, that the model gives the stored vectors
+    2. begin     write the description into the metadata, under ``ADOPTION``; add BM25 vectors and payload indexes
+    3. points    page by page, write sparse vectors, then twinvec's fields next to those of the framework; read the
+                 points again, and write the records of unchanged points. A record is the commit of its point
+    4. rest      adopt points that the framework's application has written meanwhile
+    5. finish    one write makes the description that of the collection
 
-A kill leaves the collection as the framework knows it, with more fields. The next call begins anew with the points that
-lack a record. On a collection that was adopted, a call adopts the points that the framework's application has written
-since, and removes the documents whose points it has deleted.
+After a kill, the framework still reads the collection, whose points may have more fields. The next call goes on with
+the points that lack a record. On a collection that was adopted, a call adopts the points that the framework's
+application has written since, and removes the documents whose points it has deleted.
 
-The vectors are not touched, and keep their name: a description names the vectors of its model.
+The vectors and their name stay: the description records the name.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ FOREIGN: StoreCondition = Not(field_is("kind", *KIND_FIELDS))
 """The condition that selects points that twinvec has neither written nor adopted."""
 
 ADDING = "twinvec_adding"
-"""Key of the metadata that is there while points are added to a collection that was adopted."""
+"""Key that the metadata have while points are added to a collection that was adopted before."""
 
 _PAGE = 256
-_ROUNDS = 5  # only the framework's application makes a point differ from what was read
+_ROUNDS = 5  # tries for a point that the framework's application changes after it was read
 
 
 @dataclass(frozen=True, slots=True)
 class _PlannedPoint:
     """A point to adopt.
 
-    ``fields`` are to be added to its payload, ``version`` is what an ingest of the same document would record, and
+    ``fields`` are added to its payload, ``version`` is the version that an ingest of the document would record, and
     ``old`` is the record of an earlier version of the document.
     """
 
@@ -71,9 +71,9 @@ class _PlannedPoint:
 
 
 class Adoption:
-    """The adoption of one collection; ``description`` is its description, or will be when the adoption is finished.
+    """The adoption of one collection, which has this ``description`` when the adoption is finished.
 
-    ``finished`` says that the collection is one of ours already, and ``begun`` that an earlier call was interrupted.
+    ``finished`` says that the collection was adopted before, and ``begun`` that an earlier call was interrupted.
     """
 
     def __init__(
@@ -91,13 +91,13 @@ class Adoption:
         self._indexing = PayloadIndexing(backend, description.payload_indexes)
 
     def run(self, *, progress: bool) -> None:
-        """Adopt all points, and make the collection one of ours."""
+        """Adopt all points, and make the collection one of twinvec."""
         backend, wanted = self._backend, self._wanted()
         with backend.writing:
             self._begin()
             with progress_bar("Adopting", backend.count(wanted), "points", shown=progress) as advance:
                 self._sweep(wanted, self._report, advance)
-            while self._sweep([FOREIGN], AdoptReport(self._layout.name), unseen):  # written meanwhile
+            while self._sweep([FOREIGN], AdoptReport(self._layout.name), unseen):  # new points
                 pass
             if self._finished or self._begun:
                 self._remove_deleted()
@@ -124,7 +124,7 @@ class Adoption:
             return
         if not self._begun:
             backend.write_metadata({ADOPTION: dict(self._description.new_collection().metadata)})
-            backend.shape()  # what the backend writes depends on the layout
+            backend.shape()  # reads the layout, on which the writes of the backend depend
         backend.add_sparse()
         backend.index_fields(None)
 
@@ -142,7 +142,7 @@ class Adoption:
         return {point.id for point in self._backend.scroll([*among, LacksVector(self._description.vector)], [])}
 
     def _sweep(self, wanted: Sequence[StoreCondition], report: AdoptReport, advance: Advance) -> int:
-        """Adopt the points that satisfy the conditions; return how many. ``report`` counts the others."""
+        """Adopt the points that satisfy the conditions, and return their number; ``report`` counts all other points."""
         bare, adopted = self._bare(), 0
         for page in pages(self._backend.scroll(wanted), _PAGE):
             adopted += self._adopt(page, report, bare)
@@ -151,7 +151,7 @@ class Adoption:
         return adopted
 
     def _adopt(self, page: Sequence[Point], report: AdoptReport, bare: Collection[str]) -> int:
-        """Adopt the points of a page, even if the framework's application changes them meanwhile; return how many."""
+        """Adopt the points of a page, even if the framework's application changes them; return how many it adopted."""
         adopted = 0
         left = self._planned(page, report, bare)
         for _ in range(_ROUNDS):
@@ -163,7 +163,7 @@ class Adoption:
         return adopted
 
     def _planned(self, page: Sequence[Point], report: AdoptReport, bare: Collection[str]) -> list[_PlannedPoint]:
-        """Return the points to adopt; count those that are adopted already, and those that cannot be.
+        """Return the points to adopt; count the points that are adopted already, and those that cannot be adopted.
 
         ``bare`` are the ids of points without a vector of the model.
         """
@@ -193,12 +193,12 @@ class Adoption:
         """Raise ``ConfigurationError`` if searches of twinvec would take the point for a chunk."""
         if point.payload.get("kind") == "chunk":
             raise ConfigurationError(
-                f"{self._catalog.backend.location}: the payload of point {point.id} has 'chunk' under 'kind', by which "
-                f"twinvec knows its own points; {ELSEWHERE}"
+                f"{self._catalog.backend.location}: the payload of point {point.id} has the kind 'chunk', which marks "
+                f"twinvec's own points; {ELSEWHERE}"
             )
 
     def _write(self, planned: Sequence[_PlannedPoint]) -> list[str]:
-        """Add our fields and vectors to the points, and commit them; return the ids of those that have changed."""
+        """Add twinvec's fields and vectors to the points, and commit them; return the ids of points that changed."""
         self._indexing.see(each.document.payload for each in planned)
         terms = self._weights.terms([each.document.text for each in planned])
         points = [each.point.id for each in planned]
@@ -219,11 +219,11 @@ class Adoption:
         return [key for key in points if key not in same]
 
     def _add(self, values: Mapping[str, T], add: Callable[[Mapping[str, T]], None]) -> None:
-        """Add values to the points that are still there, by id."""
+        """Add values to the points that still exist, by id."""
         update_existing(self._backend, values, lambda ids: add({key: values[key] for key in ids}))
 
     def _unchanged(self, planned: Sequence[_PlannedPoint]) -> set[str]:
-        """Return the ids of the points that hold the documents for which they were given our fields."""
+        """Return the ids of the points that still hold the document from which their fields were made."""
         there = self._backend.retrieve([each.point.id for each in planned])
         same = set()
         for each in planned:

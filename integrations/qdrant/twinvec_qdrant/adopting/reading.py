@@ -1,9 +1,9 @@
-"""What a point of a framework's class holds, as a document of ours, and the fields that make the point a chunk of ours.
+"""Reading a framework's point as a document of twinvec, and the fields that make the point a chunk of twinvec.
 
-LangChain's ``QdrantVectorStore`` keeps the text under one key and the metadata under another. LlamaIndex' keeps the
-whole node as JSON under ``_node_content``, and its metadata once more at the top level; nodes of older versions have
-their text under a key instead. A node is embedded with its metadata, by the templates that it holds; its text here is
-that text, as our own adapter for LlamaIndex keeps it.
+LangChain's ``QdrantVectorStore`` keeps the text under one payload key and the metadata under another. The class of
+LlamaIndex keeps the whole node as JSON under ``_node_content``, and the metadata once more at the top level; nodes of
+older versions have their text under a payload key. LlamaIndex embeds a node's text together with its metadata, joined
+by the node's templates. The document's text is this joined text, as in twinvec's own adapter for LlamaIndex.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KIND_FIELDS: Mapping[str, frozenset[str]] = {
     "model": frozenset({"vector"}),
     "dates": frozenset({"key"}),
 }
-"""What our own points call their kind, and the fields that all points of the kind have."""
+"""The values of ``kind`` in twinvec's own points, and the fields that all points of the kind have."""
 
 ADDED_FIELDS = frozenset({"kind", "source", "position", "heading", "text", "content", "revision", "metadata"})
 """The fields that an adoption adds to a point."""
@@ -45,7 +45,7 @@ _READ_BY_US = frozenset(
 
 
 def layout_of(name: LayoutName, text_key: str | None, metadata_key: str | None) -> Layout:
-    """Return the layout of this name with these keys; default: those of the framework's class."""
+    """Return the layout of this name with these payload keys; default: the keys of the framework's class."""
     check_choice(name, LayoutName, "layout")
     if name == "llama_index":
         if metadata_key is not None:
@@ -71,7 +71,7 @@ def is_adopted(payload: Mapping[str, Any]) -> bool:
 
 
 def document_of(layout: Layout, key: str, payload: Mapping[str, Any]) -> Document:
-    """Return the document in a point of the framework; raise ``DocumentError`` if it cannot be one of ours."""
+    """Return the document in a point of the framework; raise ``DocumentError`` if twinvec cannot hold it."""
     if is_adopted(payload):
         added = ADDED_FIELDS - _layout_keys(layout, payload)
         payload = {name: value for name, value in payload.items() if name not in added}
@@ -92,7 +92,7 @@ def document_of(layout: Layout, key: str, payload: Mapping[str, Any]) -> Documen
 def added_fields(layout: Layout, document: Document, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that make the point with this payload the only chunk of the document.
 
-    Raise ``DocumentError`` if another application keeps something else in one of them.
+    Raise ``DocumentError`` if another application keeps something else in one of these fields.
     """
     lifted = LLAMA_INDEX_KEYS if layout.metadata_key is None else frozenset()
     own = {
@@ -112,7 +112,7 @@ def added_fields(layout: Layout, document: Document, payload: Mapping[str, Any])
         taken += sorted(_READ_BY_US & payload.keys())
         if taken:
             named = ", ".join(map(repr, taken))
-            raise DocumentError(f"its payload has {named}, where twinvec keeps fields of its own")
+            raise DocumentError(f"its payload has {named}, which twinvec needs for its own fields")
     return {name: value for name, value in own.items() if name not in payload or payload[name] != value}
 
 
@@ -148,7 +148,7 @@ def _text(node: Mapping[str, Any]) -> Any:
 
 
 def _embedded(node: Mapping[str, Any]) -> Any:
-    """Return the text of a node with the metadata that is embedded, as LlamaIndex joins them."""
+    """Return the text of a node joined with the metadata that LlamaIndex embeds with it."""
     text, metadata = _text(node), node.get("metadata") or {}
     left_out = set(node.get("excluded_embed_metadata_keys") or ())
     pattern = node.get("metadata_template", "{key}: {value}")
@@ -163,5 +163,5 @@ def _embedded(node: Mapping[str, Any]) -> Any:
 
 
 def _filled(template: str, **values: str) -> str:
-    """Return the template with its fields filled in; a template can name no other fields, nor their attributes."""
+    """Return the template with these values filled in; all other fields, and attributes of fields, stay as they are."""
     return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), template)

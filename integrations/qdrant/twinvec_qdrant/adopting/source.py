@@ -1,8 +1,8 @@
-"""A framework's collection as it is found: where it is, which vectors are meant, and whether a model has given them.
+"""A framework's collection: where it is, which of its vectors are adopted, and whether a model has given these vectors.
 
-That is seen on a sample of its points. Frameworks encode documents in their own ways: with a model's prompt for
-documents or without, a node with its metadata or without. A vector that the model gives to the text in another of these
-ways is of another space, and the error says which.
+A sample of the points shows whether the model fits. Frameworks encode a document with the model's prompt for documents
+or without it, and a node with its metadata or without. If the model gives the stored vectors with another prompt, they
+are of another space, and the error names this prompt.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 # the names that the frameworks' classes give dense vectors by default
 _NAMES: Mapping[str, tuple[str, ...]] = {"langchain": (UNNAMED,), "llama_index": ("text-dense", UNNAMED)}
 
-_SAMPLE = 32  # points that are compared, at most
-_LOOKED_AT = 8 * _SAMPLE  # points, to find a sample among them
-_CLEARLY = 0.002  # by how much another prompt must agree better to be the right one
+_SAMPLE = 32  # most points to compare
+_LOOKED_AT = 8 * _SAMPLE  # most points to read for the sample
+_CLEARLY = 0.002  # how much higher the mean cosine with another prompt must be
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def found(name: str, place: StorePlace, local_path: str | Path | None) -> Iterat
 
 
 def chosen_vector(shape: Shape, layout: Layout, given: str | None, location: str) -> str:
-    """Return the name of the dense vectors: the given one, or that which the framework's class uses."""
+    """Return the name of the dense vectors: the given name, or the name that the framework's class uses."""
     names = [each for each in (*_NAMES[layout.name], *shape.dense) if each in shape.dense]
     named = ", ".join(map(repr, shape.dense)) or "none"
     if given is not None and given not in shape.dense:
@@ -67,15 +67,15 @@ def chosen_vector(shape: Shape, layout: Layout, given: str | None, location: str
     if given is None and not names:
         raise ConfigurationError(f"{location}: has no dense vectors, which a collection of twinvec needs")
     if given is None and names[0] not in _NAMES[layout.name] and len(names) > 1:
-        raise ConfigurationError(f"{location}: has the vectors {named}: say which (vector_name=, --vector-name)")
+        raise ConfigurationError(f"{location}: has the vectors {named}: name one (vector_name=, --vector-name)")
     chosen = names[0] if given is None else given
     if shape.dense[chosen].is_multivector:
-        raise ConfigurationError(f"{location}: {chosen!r} has several vectors a point: name others")
+        raise ConfigurationError(f"{location}: {chosen!r} has several vectors for each point: name other vectors")
     return chosen
 
 
 class ForeignCollection:
-    """The collection of a framework; ``layout`` says where its points keep what they hold, ``vector`` their vectors."""
+    """The collection of a framework; ``layout`` names the payload keys of its points, and ``vector`` their vectors."""
 
     def __init__(self, backend: ServerBackend, shape: Shape, layout: Layout, vector: str) -> None:
         self.backend = backend
@@ -94,8 +94,8 @@ class ForeignCollection:
     ) -> None:
         """Check on a sample that the encoder gives the stored vectors; errors are those of ``adopt_collection``.
 
-        Unless the layout is ``known`` to fit, the sample decides whether texts were embedded with their metadata. Only
-        points that can be adopted count, with ``in_place`` where they are.
+        Unless the layout is ``known`` to fit, the sample decides whether texts were embedded with their metadata. The
+        sample has only points that can be adopted, or with ``in_place``, adopted in place.
         """
         looked_at = islice(self.backend.scroll(among), _LOOKED_AT)
         points = [each for each in looked_at if not is_ours(each.payload) or is_adopted(each.payload)]
@@ -105,9 +105,10 @@ class ForeignCollection:
         documents, why = self._documents(points, layouts, in_place=in_place)
         if points and not documents and not known:
             raise ConfigurationError(
-                f"{self.backend.location}: none of the first {len(points)} points can be adopted as one of "
-                f"{self.layout.name!r} with its text under {self.layout.text_key!r} (point {why}). Is it another "
-                f"layout, or has it other keys (text_key=, --text-key, metadata_key=, --metadata-key)? Else {ELSEWHERE}"
+                f"{self.backend.location}: none of the first {len(points)} points can be adopted with the layout "
+                f"{self.layout.name!r} and the text under {self.layout.text_key!r} (point {why}). Name the right "
+                "layout, or the right keys (text_key=, --text-key, metadata_key=, --metadata-key), or else "
+                f"{ELSEWHERE}"
             )
         vectors = self.backend.retrieve(list(documents), [], self.vector)
         sample = [key for key, point in vectors.items() if point.dense is not None][:_SAMPLE]
@@ -144,9 +145,10 @@ class ForeignCollection:
 def _check_sample(
     location: str, encoder: SpaceEncoder, stored_ND: FloatArray, ways: Mapping[str, Sequence[str]]
 ) -> tuple[str, FloatArray]:
-    """Return which of the ``ways`` (name -> texts) gives the stored vectors with the encoder, and the cosines.
+    """Return the name in ``ways`` (name -> texts) whose texts give the stored vectors, and the cosines.
 
-    Raise ``SpaceMismatchError`` if none does for every point, or if another prompt than the document's agrees better.
+    Raise ``SpaceMismatchError`` if no way gives the stored vectors of all points, or if a prompt other than the
+    document prompt agrees better.
     """
     if stored_ND.shape[1] != encoder.dim:
         raise SpaceMismatchError(
@@ -161,7 +163,7 @@ def _check_sample(
 
 
 def _agreement(stored_ND: FloatArray, now_ND: FloatArray) -> FloatArray:
-    """Return the cosine of each stored vector and the one that the model gives now."""
+    """Return the cosine of each stored vector with the vector that the model gives now."""
     found: FloatArray = np.sum(unit(stored_ND) * unit(now_ND), axis=1)
     return found
 
@@ -169,7 +171,7 @@ def _agreement(stored_ND: FloatArray, now_ND: FloatArray) -> FloatArray:
 def _better_prompt(
     encoder: SpaceEncoder, stored_ND: FloatArray, texts: Sequence[str], reached: float
 ) -> tuple[str | None, float]:
-    """Return the text of a prompt that agrees clearly better than the document's, and its mean cosine; else None."""
+    """Return the text of a prompt that agrees clearly better than the document prompt, or None, and its mean cosine."""
     from twinvec.encoder import Encoder
 
     if not isinstance(encoder, Encoder) or not encoder.prompts:
@@ -195,9 +197,9 @@ def _explained(location: str, encoder: SpaceEncoder, cosines: FloatArray, prompt
         f"a cosine of at least {SAME_VECTOR_COSINE} (lowest {cosines.min():.4f}, mean {cosines.mean():.4f})"
     )
     if prompt is None:
-        return f"{found}. Name the model that filled the collection, in the revision and with the settings of then"
+        return f"{found}. Name the model that made the stored vectors, with the same revision and settings"
     said = f"with the prompt {prompt!r}" if prompt else "without a prompt"
     return (
-        f"{found}; {said} they agree to {at:.4f}. The documents were encoded {said}: adopt with that prompt for "
+        f"{found}; {said}, the mean is {at:.4f}. The documents were encoded {said}: adopt with this prompt for "
         f"documents (--document-prompt {prompt!r}, in Python Encoder(model, prompts={{...}}))"
     )

@@ -1,1 +1,1 @@
-"""Calibration: how the scores of a collection lie, measured on the collection itself, without judged queries."""
+"""Calibration: the usual scores of a collection, measured on the collection itself, without judged queries."""

@@ -1,7 +1,7 @@
-"""Excerpts: sentences taken out of their chunks, as stand-ins for queries whose answer is known.
+"""Excerpts: sentences taken out of their chunks, which serve as queries with a known answer.
 
-A title that stands in its chunk is an excerpt too. Text without sentences gives a span of words. A chunk that is too
-short to lose a part gives none.
+A title can be an excerpt too, if its chunk contains it. From text without sentences, an excerpt is a span of words. A
+chunk that is too short to lose a part gives no excerpt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SEED = 20
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A part of a chunk, and the chunk without it: what is embedded of it, and what BM25 reads."""
+    """A part of a chunk, and the rest of the chunk: the text to embed, and the text for BM25."""
 
     chunk: str
     text: str
@@ -33,7 +33,7 @@ class Excerpt:
 
 
 def excerpts(chunks: Iterable[Point], limit: int) -> list[Excerpt]:
-    """Return at most ``limit`` excerpts, one of a chunk; the same ones for the same chunks."""
+    """Return at most ``limit`` excerpts, one for each chunk; the same chunks always give the same excerpts."""
     drawn = random.Random(_SEED)
     found: list[Excerpt] = []
     for point in chunks:
@@ -50,7 +50,7 @@ def excerpts(chunks: Iterable[Point], limit: int) -> list[Excerpt]:
 
 
 def _parts(payload: Mapping[str, Any], drawn: random.Random) -> list[str]:
-    """Return what can be taken out of a chunk: its title, one of its sentences, or a span of words."""
+    """Return possible excerpts of a chunk: its title, and one of its sentences or a span of words."""
     text = payload["text"]
     title = str(payload.get("title") or "").strip()
     sentences = [each.strip() for each in _SENTENCE.findall(text.removeprefix(title))]

@@ -53,10 +53,9 @@ _LEAST_SHARE = 0.1  # of the texts of a collection without a main language
 def languages_of(texts: Iterable[str]) -> list[str]:
     """Return the ISO 639-1 codes of the languages of the texts, the most frequent one first.
 
-    A language that more than half of the texts are in is returned alone, and so is English if no language is more
-    frequent. Otherwise every language counts that at least a tenth of the texts are in. Without any, English is
-    returned. Only languages that have questions are recognised; a text in another language may be taken for a similar
-    one.
+    The most frequent language is returned alone if more than half of the texts are in it, or if it is English.
+    Otherwise, every language of at least a tenth of the texts is returned, or English if there is none. Only languages
+    that have questions are recognised; a text in another language may be taken for one in a similar language.
     """
     languages = Counter(_identifier().classify(text[:_CHARACTERS_READ])[0] for text in texts)
     known = [(language, count) for language, count in languages.most_common() if language in QUESTIONS]

@@ -1,15 +1,15 @@
 """Measuring a collection: the landmarks of its cosines, and the weight of words.
 
 - Questions that the collection does not answer (``questions``) give the landmark 0: the median of their best cosines.
-  They are in the languages of the collection (``languages_of``): a model that has learnt another language finds all
-  texts of this language near each other, and far from a question in its own.
+  They are in the languages of the collection (``languages_of``): if a model has not learnt a language, it gives similar
+  vectors to all texts in it, and other vectors to questions in the model's own language.
 - Excerpts (``excerpts``) give the landmark 1: the median of their cosines with their chunks.
-- The same excerpts, searched by both stages in collections without them, give the weight of words (``weight``).
-- The texts count as unknown where most chunks of the sample consist mostly of words that the model does not know.
+- The same excerpts, searched by both stages as if their chunks lacked them, give the weight of words (``weight``).
+- The texts count as unknown if most chunks of the sample consist mostly of words that the model does not know.
 
-The sample grows with the collection up to a limit, so that measuring stays small against encoding. It is taken again
-when the collection has doubled. Landmarks that are known of the model count like a part of the sample; they are those
-of English.
+The sample grows with the collection up to a limit, so that measuring takes little time compared with encoding. A
+collection is measured again when it has doubled. Some models have known landmarks, which are for English; these count
+like a part of the sample.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ from twinvec_qdrant.stores.points import Query, pages
 
 logger = logging.getLogger(__name__)
 
-_LEAST_NOT_ENGLISH = 8  # chunks of a language of which the known landmarks say nothing
+_LEAST_NOT_ENGLISH = 8  # fewest chunks to measure in a language for which the model has no known landmarks
 _QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # chunks for each question, and for each excerpt
-_QUESTIONS = 10  # at least
-_EXCERPTS = 48  # at most
-_LOOKED_AT = 4  # chunks for each excerpt wanted: not every chunk has one
+_QUESTIONS = 10  # fewest questions
+_EXCERPTS = 48  # most excerpts
+_LOOKED_AT = 4  # chunks read for each excerpt, because not every chunk has one
 _IDENTIFIED = 24  # chunks whose language is identified
-_PRIOR = 20  # questions or excerpts that the landmark of a known model counts for
+_PRIOR = 20  # a known landmark counts like this number of questions or excerpts
 _NEAR_SHARE = 0.53  # landmark 1 without excerpts: this share of the way from landmark 0 to a cosine of 1
-_FAR_SHARE = 0.9  # landmark 1 is no less than what this share of the unrelated texts stays below
-_QUERIES = 16  # of both stages, per request
+_FAR_SHARE = 0.9  # landmark 1 is at least this quantile of the cosines of unrelated texts
+_QUERIES = 16  # queries of each stage in one request
 
 
 def is_due(description: Description, chunks: int) -> bool:
-    """Return whether a collection with this number of chunks has to be measured: it has doubled since the last time."""
+    """Return whether a collection with this many chunks is large enough, and twice as large as when last measured."""
     before = description.calibration.chunks if description.calibration else 0
     return chunks >= max(_least_measured(description.known()), 2 * before)
 
 
 def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, only_if_due: bool = False) -> None:
-    """Measure a collection after other work, and write what was found.
+    """Measure a collection after other work, and store the calibration; log an error of any kind.
 
-    A collection that is too small stays as it is, unless it was in another language before. So does one that an older
-    version has made, until ``reindex`` or ``migrate`` renews it. One write records all; a kill before it, or a failure,
-    which is logged, leaves the last calibration.
+    A collection that is too small keeps its calibration, unless it was measured for another language. A collection of
+    an older version keeps its calibration too, until ``reindex`` or ``migrate`` renews it. One write records the new
+    calibration, so a kill or an error leaves the last one.
     """
     try:
         if only_if_due and not is_due(stored_description(backend), backend.count([CHUNKS])):
@@ -75,7 +75,7 @@ def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, o
             with backend.writing:
                 if stored_description(backend).vector == now.vector:  # else the collection was migrated meanwhile
                     backend.write_metadata({"calibration": _as_stored(found)})
-    except Exception as error:  # an encoder may raise anything, and all else is done
+    except Exception as error:  # an encoder may raise anything, and the other work is done
         logger.warning("%s: was not calibrated: %s", backend.location, error)
 
 
@@ -87,7 +87,7 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
         return None
     wanted = min(_EXCERPTS, chunks // _EXCERPTS_SHARE)
     looked_at = max(_IDENTIFIED, _LOOKED_AT * wanted)
-    sample = list(islice(backend.scroll([CHUNKS], [*EMBEDDED_FIELDS, "title"]), looked_at))  # ids are hashes
+    sample = list(islice(backend.scroll([CHUNKS], [*EMBEDDED_FIELDS, "title"]), looked_at))  # random ids
     languages = languages_of(point.payload["text"] for point in sample[:_IDENTIFIED])
     hint = language_hint(languages[0], now.language, learnt_english=known.landmarks is not None)
     if hint and len(languages) == 1:
@@ -111,7 +111,7 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
 
 
 def _as_stored(calibration: Calibration) -> dict[str, Any]:
-    """Return the fields of a calibration as they are stored: ``unknown_texts``, a later one, only where it is true."""
+    """Return the stored form of a calibration; ``unknown_texts``, a newer field, is stored only if it is true."""
     fields = asdict(calibration)
     if not calibration.unknown_texts:
         del fields["unknown_texts"]
@@ -123,7 +123,7 @@ def _least_measured(known: Calibration) -> int:
 
 
 def _unrelated(backend: Backend, now: Description, encoder: SpaceEncoder, questions: Sequence[str]) -> FloatArray:
-    """Return the best cosine of each question."""
+    """Return the best cosine of each question with a chunk."""
     vectors = checked_vectors(encoder, encoder.encode_query(list(questions)), questions)
     queries = [Query(each, 1, (CHUNKS,), name=now.vector, index=now.index) for each in vectors]
     best = [found[0].score for page in pages(queries, _QUERIES) for found in backend.search(page) if found]
@@ -149,14 +149,14 @@ def _excerpt_vectors(encoder: SpaceEncoder, taken: Sequence[Excerpt]) -> tuple[F
 
 
 def _landmarks(unrelated: FloatArray, near: FloatArray, known: Calibration, chunks: int) -> Calibration | None:
-    """Return a calibration with both landmarks, or None if they are out of order."""
+    """Return a calibration with both landmarks, or None if landmark 0 is not below landmark 1."""
     if not len(unrelated):
         return None
     prior = known.landmarks
     low = _shrunk(unrelated, prior and prior[0])
     beyond = prior[1] if prior is not None else low + _NEAR_SHARE * (1 - low)
     high = _shrunk(near, beyond) if len(near) else beyond
-    if prior is None:  # the model may take any two texts of this language for near
+    if prior is None:  # to the model, any two texts in this language may be similar
         high = max(high, float(np.quantile(unrelated, _FAR_SHARE)))
     return Calibration(1, chunks, round(low, 4), round(high, 4)) if low < high else None
 
@@ -175,7 +175,7 @@ def _observations(
     rests_ED: FloatArray,
     calibration: Calibration,
 ) -> list[Observation]:
-    """Return what both stages find for the excerpts; the chunk of an excerpt has the scores of its rest."""
+    """Return the scores of both stages for the excerpts; the chunk of an excerpt has the scores of its rest."""
     analyzer = now.analyzer
     found: list[Observation] = []
     rows = list(range(len(taken)))
@@ -204,8 +204,8 @@ def _own_words(
 ) -> dict[str, float]:
     """Return the BM25 score of each excerpt with the rest of its chunk, by the chunk's id.
 
-    The store knows the frequencies of terms. It scores the chunk as it is, for a query whose weights make up for what
-    the chunk has lost.
+    Only the store knows the document frequencies, and it scores whole chunks. The weights of the query are therefore
+    reduced by what the chunk has lost.
     """
     rests = analyzer.terms([excerpt.rest_text for excerpt, _ in queries])
     wholes = {
@@ -225,7 +225,7 @@ def _own_words(
 
 
 def _made_up(query: SparseVector, whole: SparseVector, rest: SparseVector) -> SparseVector:
-    """Return the query; each term's weight is multiplied by its weight in the rest over that in the whole chunk."""
+    """Return the query with each term's weight times (its weight in the rest) / (its weight in the whole chunk)."""
     before: Mapping[int, float] = dict(zip(whole[0].tolist(), whole[1].tolist(), strict=True))
     after: Mapping[int, float] = dict(zip(rest[0].tolist(), rest[1].tolist(), strict=True))
     weights = [

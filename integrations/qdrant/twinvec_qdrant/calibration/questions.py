@@ -1,8 +1,8 @@
-"""Questions about other subjects than those of a collection, by the language that they are in (ISO 639-1).
+"""Questions about subjects unrelated to a collection, by their language (ISO 639-1).
 
-Their best cosines show what an unrelated text reaches in a collection. The median counts, so that it does no harm if
-the collection answers some of them. The first of them are as different as all: a small collection uses a part. The
-questions of the other languages are the first English ones.
+The median of their best cosines shows how similar unrelated texts are to the collection. It is a median, so the
+collection may answer some of the questions. The first questions are as varied as all of them, because a small
+collection uses only these. The questions of the other languages are translations of the first English ones.
 """
 
 QUESTIONS = {

@@ -1,8 +1,8 @@
 """The weight of words in a hybrid search, fitted to queries whose answers are known.
 
-A query's fused scores are taken for log-odds: the probability of the answer among the candidates is a softmax of
-sharpness (dense part + weight * part of words), a conditional logit model (McFadden 1974). Weight and sharpness
-maximise the likelihood of all answers. A normal prior on the logarithm of the weight keeps few queries from moving it.
+The probability that a candidate is the answer is modelled as the softmax over all candidates of sharpness * (dense part
++ weight * words part), a conditional logit model (McFadden 1974). Weight and sharpness maximise the likelihood of all
+answers. A normal prior on the logarithm of the weight keeps the weight stable if there are few queries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SPREAD = 0.5
 """Standard deviation of the prior, in natural logarithms."""
 
 BOUNDS = (0.5, 1.5)
-"""The smallest and the largest weight; a sample is no reason to leave out a stage."""
+"""The smallest and the largest weight, so that a sample cannot turn off a stage."""
 
 _WEIGHTS = np.exp(np.linspace(np.log(BOUNDS[0]), np.log(BOUNDS[1]), 23))
 _SHARPNESSES = np.exp(np.linspace(np.log(0.1), np.log(5), 25))
@@ -27,7 +27,7 @@ _SHARPNESSES = np.exp(np.linspace(np.log(0.1), np.log(5), 25))
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The two parts of the fused scores of a query's candidates, shape (n,), and which of them is the answer."""
+    """Both parts of the fused scores of a query's candidates, shape (n,), and the row of the answer."""
 
     dense: ScoreArray
     words: ScoreArray
@@ -35,7 +35,7 @@ class Observation:
 
 
 def fitted_weight(observations: Sequence[Observation]) -> float:
-    """Return the most probable weight, rounded to two digits; that of the prior without observations."""
+    """Return the most probable weight, rounded to two digits; without observations, the mode of the prior."""
     priors = -0.5 * ((np.log(_WEIGHTS) - np.log(UNMEASURED_WORDS)) / SPREAD) ** 2
     likelihoods = [_log_likelihoods(observations, weight).max() for weight in _WEIGHTS]
     return round(float(_WEIGHTS[int(np.argmax(priors + likelihoods))]), 2)

@@ -3,17 +3,17 @@
     1. The description names the next model, and points get room for its vectors next to the present ones.
     2. Every chunk without a next vector is encoded from its stored text, until all chunks have one.
     3. A sample of chunks is encoded again and searched for.
-    4. Chunks written meanwhile are encoded. The point ``model`` then names the next vectors, and after it the
+    4. Chunks written meanwhile are encoded. Then the point ``model`` names the next vectors, and at last the
        description makes the next model the collection's model.
-    5. Chunks that other processes wrote just before that write are encoded too.
+    5. Chunks that other processes wrote just before the switch are encoded, too.
 
-The vectors of two models have different names: a search uses those of its own model, and a writer of a former model is
-refused. The description alone decides. The point lets a search notice the switch without another request
-(``served_model``); it is written first, so that nobody misses a switch. All state is in the store; a killed migration
-continues where it stopped, also in step 5.
+The vectors of two models have different names: a search uses the vectors of its own model, and a writer with a former
+model is refused. Only the description decides which model the collection has. The point lets a search notice the switch
+without another request (``served_model``); it is written first, so that no search misses a switch. All state is in the
+store; a killed migration continues where it stopped, also in step 5.
 
-A model of the collection's own space, such as an export of its model, needs no new vectors: if its vectors of the
-probes agree, one write of the description records its name.
+A model of the collection's own space, such as an export of its model, needs no new vectors: if it gives the recorded
+vectors for the probes, one write of the description records its name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from twinvec_qdrant.stores.points import Point, Query, pages
 logger = logging.getLogger(__name__)
 
 OnProgress = Callable[[str, int, int], None]
-"""What gets a migration's progress: the step ("measuring" or "migrating"), its finished chunks, and all of them."""
+"""Function that gets the progress: the step ("measuring" or "migrating"), its finished chunks, and its total chunks."""
 
 _PAGE = 512
 _SAMPLE = 64
@@ -61,10 +61,10 @@ _SAMPLE = 64
 class Migration:
     """One migration to the model of ``encoder``; see ``Collection.migrate`` for errors. ``report`` counts its work.
 
-    ``renames`` is whether only the name of the model changes: all vectors are there.
-    ``present`` returns the encoder of the present model; None allows the next model to truncate chunks that the present
-    one reads whole.
-    ``on_progress`` gets the progress, and ``progress`` is whether to show it.
+    ``renames`` says whether only the name of the model changes, because all vectors exist.
+    ``present`` returns the encoder of the present model. None allows the next model to truncate chunks that the present
+    model reads whole.
+    ``on_progress`` gets the progress, and ``progress`` says whether to show it.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Migration:
             return under_the_name_of(self._encoder, now)
         other = now if self.renames else now.next
         if other is None or other.vector != self._next.vector:
-            instead = "it has been given up" if other is None else f"one to {other.model!r} took its place"
+            instead = "it has been given up" if other is None else f"a migration to {other.model!r} took its place"
             raise ConfigurationError(
                 f"{self._backend.location}: the migration to {self._next.model!r} was under way, but {instead} "
                 "meanwhile; begin it again"
@@ -138,11 +138,11 @@ class Migration:
         if self._encoder.space == now.space:
             present = under_the_name_of(self._encoder, now)
             self.renames = not self._backend.holds([CHUNKS, LacksVector(now.vector)])
-            loadable = not isinstance(self._encoder, RecordedSpace)  # which is an encoder of another library
+            loadable = not isinstance(self._encoder, RecordedSpace)  # an encoder of another library
             if self.renames and (present == now or not loadable):
                 raise ConfigurationError(
-                    f"{self._backend.location}: has the model {now.model!r} already; if a kill ended the migration to "
-                    "it, twinvec reindex (Collection.reindex) does the rest: it analyses words and calibrates anew"
+                    f"{self._backend.location}: has the model {now.model!r} already; if the migration to it was "
+                    "killed, run twinvec reindex (Collection.reindex), which analyses words and calibrates anew"
                 )
             check_probes(now, self._encoder, self._backend.location)
             return present  # if chunks lack vectors, an earlier call was killed after the switch
@@ -177,8 +177,8 @@ class Migration:
             for page in pages(self._backend.scroll(unread, EMBEDDED_FIELDS), _PAGE):
                 texts = [embedded_text(point.payload) for point in page]
                 cut = list(compress(texts, truncated(encoder, texts)))
-                if cut and not now.chunking.enabled:  # whole documents may be longer than what any model reads
-                    with suppress(ModelError):  # the present model need not be there any more
+                if cut and not now.chunking.enabled:  # whole documents may be longer than any model reads
+                    with suppress(ModelError):  # the present model may be missing
                         cut = [
                             text for text, was_cut in zip(cut, truncated(present(), cut), strict=True) if not was_cut
                         ]
@@ -195,7 +195,7 @@ class Migration:
 
     @contextmanager
     def _counted(self, step: str, total: int) -> Iterator[Advance]:
-        """Show and tell the progress of a step; writers may add chunks to the total."""
+        """Show and report the progress of a step; writers may add chunks to the total."""
         done = 0
 
         def advance(count: int, /, **shown: Any) -> None:
@@ -212,9 +212,9 @@ class Migration:
     def _sweep(self, advance: Advance, *, throttled: bool = True) -> None:
         """Encode until all chunks have a vector of the next model."""
         rate = self._chunks_per_second if throttled else None
-        size = _PAGE if rate is None else max(1, round(min(rate, _PAGE)))  # at most a second's worth at once
+        size = _PAGE if rate is None else max(1, round(min(rate, _PAGE)))  # at most the chunks of one second
         due, found = 0.0, True
-        while found:  # again, for what writers have added to pages that were read before
+        while found:  # again, because writers may add chunks to pages that were read before
             found = False
             without = self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", *EMBEDDED_FIELDS])
             for page in pages(without, size):
@@ -228,7 +228,7 @@ class Migration:
         """Write the vectors of the chunks that no writer has removed meanwhile."""
         new = {point.id: point for point in points}
         with self._backend.writing:
-            self.target()  # if the migration was given up, the store has no room for the vectors
+            self.target()  # raises if the migration was given up: the store then lacks the vector
             there = self._backend.retrieve(list(new), [])
             update_existing(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
 
@@ -244,7 +244,7 @@ class Migration:
             advance(count)
 
         encoded = encoded_chunks(points, self._encoder, self._next, names, on_texts)
-        advance(left)  # equal texts are encoded once
+        advance(left)  # the rest are equal texts, which are encoded once
         self.report.truncated += sum(truncated(self._encoder, [embedded_text(point.payload) for point in points]))
         return encoded
 
@@ -264,8 +264,8 @@ class Migration:
                 continue
             if float(unit(there) @ unit(vector_D)) < SAME_VECTOR_COSINE or score < SAME_VECTOR_COSINE:
                 raise BadVectorError(
-                    f"document {point.payload['source']!r}: its new vector is not what {self._encoder.name!r} gives "
-                    "now, or is not found; the collection keeps its old model"
+                    f"document {point.payload['source']!r}: {self._encoder.name!r} now gives another vector than the "
+                    "stored one, or searches do not find it; the collection keeps its old model"
                 )
 
     def _best_scores(self, queries: Sequence[Query]) -> list[float]:
@@ -288,7 +288,7 @@ def encoded_chunks(
     names: Sequence[str] | None = None,
     on_texts: Callable[[int], None] | None = None,
 ) -> list[Point]:
-    """Return stored chunks with their vectors of a model only; other arguments as for ``document_vectors``."""
+    """Return stored chunks with only their vectors of ``model``; see ``document_vectors`` for the other arguments."""
     vectors_ND = document_vectors(encoder, [embedded_text(each.payload) for each in chunks], names, on_texts)
     states = token_states(encoder, [each.payload["text"] for each in chunks], model.states_dim)
     return [

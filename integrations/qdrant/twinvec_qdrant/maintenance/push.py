@@ -30,7 +30,7 @@ from twinvec_qdrant.stores.points import DENSE, Point, States, pages
 
 _PAGE = 256  # documents compared, or notes copied, at once
 _BATCH_CHUNKS = 512
-_ROUNDS = 5  # only another writer of the same document makes a commit fail
+_ROUNDS = 5  # tries of a commit, which fails only if another writer changes the same document
 
 
 def push(source: Catalog, store: Store, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
@@ -46,7 +46,7 @@ def push(source: Catalog, store: Store, *, prune: bool, allow_empty: bool, progr
 
 
 def open_target(store: Store, source: Description) -> Backend:
-    """Open the other store's collection, or create it with this one's settings; raise as ``_check_target`` does."""
+    """Open the other store's collection, or create it with the settings of ``source``; raise as ``_check_target``."""
     is_new = store.peek() is None
     if is_new:
         fresh = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0, "layout": None}
@@ -64,11 +64,11 @@ def open_target(store: Store, source: Description) -> Backend:
 
 
 def _check_target(target: Description, source: Description, location: str) -> None:
-    """Raise ``SpaceMismatchError`` on another model, and ``ConfigurationError`` on settings that give other chunks."""
+    """Raise ``SpaceMismatchError`` for another model, ``ConfigurationError`` for settings that change the chunks."""
     if target.space != source.space:
         raise SpaceMismatchError(
-            f"{location}: made with the model {target.model!r} (space {target.space:.12}), but the pushed collection "
-            f"with {source.model!r} (space {source.space:.12}). Migrate one of them, or push to another name"
+            f"{location}: has the model {target.model!r} (space {target.space:.12}), but the pushed collection has "
+            f"{source.model!r} (space {source.space:.12}). Migrate one of them, or push to another name"
         )
     for name in ("chunking", "language", "tenant_key"):
         theirs, ours = getattr(target, name), getattr(source, name)
@@ -185,10 +185,10 @@ class _Push:
         return Change(replace(record, revision=revision), copies, old)
 
     def _copy_notes(self, *, prune: bool) -> set[str]:
-        copied = {VOCABULARY}  # which the copy counts from its own chunks
+        copied = {VOCABULARY}  # not copied: the other collection counts it from its own chunks
         for page in pages((each for each in self._source.scroll([NOTES]) if each.id != VOCABULARY), _PAGE):
             self._indexing.see(note.payload["metadata"] for note in page if are_filtered(note.payload["namespace"]))
-            # the copy keeps its own roots, unless their documents are pruned
+            # without pruning, the other collection keeps its own recorded sources next to the copied ones
             joined = [note if prune or note.id != ROOTS else Roots(self._target).joined(note) for note in page]
             self._target.upsert(joined)
             copied.update(note.id for note in page)
@@ -210,7 +210,7 @@ class _Push:
         self._target.flush()
 
     def _lost(self, sources: Sequence[str]) -> set[str]:
-        """Return the sources that have chunks here but no record: the store may have lost the record."""
+        """Return the documents that have chunks in the pushed collection but no record: it may have lost the record."""
         lost: set[str] = set()
         for page in pages(sources, _PAGE):
             named = field_is("source", *page)

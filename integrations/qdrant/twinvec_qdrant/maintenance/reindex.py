@@ -1,8 +1,8 @@
 """Rebuild the indexes of a collection.
 
-The index of the vectors is measured: by the share of the exact nearest chunks that it finds. The indexes of payload
-keys follow the settings and all payloads, which are read for that. Where the index of the vectors is rebuilt, words are
-analysed anew too if the collection has an older analysis, and the next ingest reads files in the newest way.
+The index of the vectors is measured by the share of the exact nearest chunks that it finds. The payload indexes follow
+the settings and all stored payloads, which are read. If the index of the vectors is rebuilt, an older analysis of words
+is renewed too, and the next ingest reads files in the newest way.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ def reindex(
 
 
 def _cutting(now: ChunkSettings, wanted: ChunkSettings | None, location: str) -> ChunkSettings:
-    """Return the settings of chunking with the wanted ways of cutting; raise if the chunks would have other sizes."""
+    """Return the wanted chunk settings; raise ``ConfigurationError`` if they would change the sizes of chunks."""
     if wanted is None:
         return now
     if replace(wanted, surroundings=now.surroundings).sizes() != now.sizes():
         raise ConfigurationError(
-            f"{location}: holds {now}, not {wanted}; only code, pages and surroundings can change: ingest into a new "
-            "collection"
+            f"{location}: holds {now}, not {wanted}; only code, pages and surroundings can change: for others, ingest "
+            "into a new collection"
         )
     return wanted.decided(now)
 
@@ -96,7 +96,7 @@ def _recall(backend: Backend, vector: str, settings: IndexSettings) -> float | N
 
     Return None for a collection without chunks, and where the server forbids exact search.
     """
-    ids = [point.id for point in islice(backend.scroll([CHUNKS], ["kind"]), _SAMPLE)]  # ids are hashes: a fair sample
+    ids = [point.id for point in islice(backend.scroll([CHUNKS], ["kind"]), _SAMPLE)]  # random, since ids are hashes
     sample = [point.dense for point in backend.retrieve(ids, [], vector).values() if point.dense is not None]
     if not sample:
         return None
@@ -112,7 +112,7 @@ def _recall(backend: Backend, vector: str, settings: IndexSettings) -> float | N
 
 
 def index_payload(backend: Backend, settings: PayloadIndexes, tenant_key: str | None) -> None:
-    """Make the payload indexes that the settings ask for, and remove all others; own fields keep theirs.
+    """Make the payload indexes that the settings ask for, and remove all others except those of twinvec's own fields.
 
     Raise ``ConfigurationError``, before any change, if documents have values that a requested index would hide.
     """
@@ -146,7 +146,7 @@ def _payloads(backend: Backend) -> Iterator[Mapping[str, Any]]:
 def _wanted(
     seen: Mapping[str, SeenKey], settings: PayloadIndexes, there: Mapping[str, str], location: str
 ) -> dict[str, FieldIndexType]:
-    """Return the type of index by path: that requested, or that of most values for as many other keys as have room."""
+    """Return types of indexes by path: requested types, then for up to ``MAX_PATHS`` paths the type of most values."""
     wanted: dict[str, FieldIndexType] = {}
     for key, requested in settings.types.items():
         if requested:

@@ -1,14 +1,14 @@
 """Verification: compare what the records promise with what the store holds.
 
 This finds acknowledged points that the store has lost, chunks without a vector of the collection's model, and chunks
-whose text or place is not the one that was written. Vectors are not compared, which would take as long as encoding
-again; an embedded store keeps checksums of its files instead. A source that has chunks, but neither a record nor an
-intent, has lost its record; its chunks are not stray.
+whose text, document or position is not as written. Vectors are not compared, because this would take as long as
+encoding again; an embedded store keeps checksums of its files instead. A document that has chunks, but neither a record
+nor an intent, has lost its record; its chunks are not stray.
 
 Chunks that were saved from damaged files may lack vectors. A repair encodes these first (``heal``).
 
-Other writers may be at work. Chunks are therefore read before intents and records, and again if they seem missing or
-stray: the chunks of an ingest under way are not stray.
+Other writers may be at work, and the chunks of a running ingest are not stray. Chunks are therefore read before intents
+and records, and read again if they seem missing or stray.
 """
 
 from __future__ import annotations
@@ -53,9 +53,14 @@ _COMPARED = ("source", "revision", "position", "text", "content", "embedded", "k
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What a comparison found: stray chunks with their revisions, and what marks the damaged sources.
+    """Result of a comparison.
 
-    ``changed`` has the chunks that are not what was written.
+    Attributes:
+        records: All records.
+        changed: Ids of the chunks that are not as written.
+        stray: Revision of each stray chunk, by its id.
+        incomplete: Commits that mark the documents with missing or changed chunks.
+        forgotten: Commits that mark the documents without a record.
     """
 
     records: Sequence[Record]
@@ -66,7 +71,7 @@ class _Compared:
 
 
 class _Place(NamedTuple):
-    """Where a chunk belongs, and the revision of its commit."""
+    """Document and position of a chunk, and the revision of its commit."""
 
     source: str
     revision: str
@@ -74,10 +79,9 @@ class _Place(NamedTuple):
 
 
 def verify(catalog: Catalog, *, repair: bool, encoder: Callable[[], SpaceEncoder]) -> VerifyReport:
-    """Compare records and chunks; see ``Collection.verify``. ``encoder`` loads that of the collection's model.
+    """Compare records and chunks; see ``Collection.verify``. ``encoder`` loads the encoder of the collection's model.
 
-    The model is that of the stored description. If a migration to another one ends meanwhile, the comparison starts
-    again.
+    If a migration changes the model meanwhile, the comparison starts again.
     """
     catalog.backend.check_files()
     damage = catalog.backend.damage
@@ -146,7 +150,7 @@ def _vector_names(model: Description) -> list[str]:
 
 
 def _as_written(own: Mapping[str, Any]) -> bool:
-    """Return whether the texts of a chunk are those whose hashes were written with them."""
+    """Return whether the texts of a chunk agree with the hashes in its payload."""
     text = own.get("text", "")
     if digest(text) != own.get("content"):
         return False
@@ -154,7 +158,7 @@ def _as_written(own: Mapping[str, Any]) -> bool:
 
 
 def _misplaced(record: Record, chunks: Mapping[str, _Place]) -> Iterator[str]:
-    """Yield the chunks that the record lists, and that are of another source or not in their order."""
+    """Yield the chunks of the record that belong to another document or are in another order."""
     last = -1
     for chunk in record.chunks:
         if (place := chunks.get(chunk)) is not None:
@@ -171,7 +175,7 @@ def _bare(backend: Backend, condition: StoreCondition, names: Iterable[str]) -> 
 def _incomplete(
     catalog: Catalog, sources: Iterable[str], names: Iterable[str], changed: Collection[str]
 ) -> Iterator[Change]:
-    """Yield, for each incomplete source, a record of its existing chunks with a version that no document has."""
+    """Yield a commit for each incomplete source: its record, with existing chunks only and an empty version."""
     for record in catalog.records(sources).values():
         there = catalog.backend.retrieve(record.chunks, []).keys() - _bare(catalog.backend, IdIs(record.chunks), names)
         whole = tuple(chunk for chunk in record.chunks if chunk in there and chunk not in changed)
@@ -181,9 +185,9 @@ def _incomplete(
 
 
 def _forgotten(catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Iterator[Change]:
-    """Yield, for each source without a record, a record of its chunks with a version that no document has.
+    """Yield a commit for each source without a record: a record of its chunks, with an empty version.
 
-    Intents, records and chunks are read in this order, in which a writer that removes a document changes them.
+    Intents, records and chunks are read in the order in which a writer that removes a document changes them.
     """
     sources = sources - unfinished_sources(catalog.backend)
     for source in sorted(sources - catalog.records(sources).keys()):
@@ -196,7 +200,7 @@ def _forgotten(catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Itera
 
 
 def heal(catalog: Catalog, model: Description, encoder: SpaceEncoder) -> None:
-    """Remove points that are not what their ids say, encode chunks without vectors, and weigh and index all anew."""
+    """Remove points that contradict their ids, encode chunks without vectors, and renew BM25 weights and indexes."""
     backend = catalog.backend
     backend.delete([point.id for point in backend.scroll(()) if not _is_whole(point)])
     for name in _vector_names(model):
@@ -213,7 +217,7 @@ def heal(catalog: Catalog, model: Description, encoder: SpaceEncoder) -> None:
 
 
 def _is_whole(point: Point) -> bool:
-    """Return whether a chunk or a record is what its id says; other points are taken as they are."""
+    """Return whether the content of a chunk or a record agrees with its id; True for all other points."""
     own = point.payload
     try:
         if own["kind"] == "record":

@@ -1,1 +1,1 @@
-"""The process that serves an embedded store: how others find it, and how they ask it."""
+"""The process that serves an embedded store: how other processes find it, and their client."""

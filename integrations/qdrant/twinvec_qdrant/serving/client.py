@@ -1,6 +1,6 @@
 """The client of a process that serves a store: requests over HTTP, with the standard library only.
 
-The commands use it, and start fast for that: ``http.client`` is loaded in a tenth of the time of other clients.
+The commands use this client. They start fast, because ``http.client`` loads in a tenth of the time of other clients.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ _ERRORS: dict[str, type[TwinvecError]] = {
     "store_unavailable": StoreUnavailableError,
 }
 _CONNECT_SECONDS = 5.0
-_ANSWER_SECONDS = 600.0  # once the process is known to be there: a search or an ingest may take its time
+_ANSWER_SECONDS = 600.0  # after the first answer: a search or an ingest may take long
 _PREPARED_SECONDS = 6 * 3600.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NEEDS_KEY, _BUSY = (401, 403), 429
-_OF_OLDER_VERSION = ("not_found", "method_not_allowed")  # it has no such path, or no such method there
+_OF_OLDER_VERSION = ("not_found", "method_not_allowed")  # an older version lacks the path, or its method
 
 T = TypeVar("T")
 
 Events = Callable[[str, dict[str, Any]], None]
-"""What gets the events of an answer: their name and their data."""
+"""Function that gets each event of an answer: its name and its data."""
 
 
 class ServerClient:
-    """Asks a process that serves a store, over one connection; a context manager.
+    """Client of a process that serves a store, over one connection; a context manager.
 
-    While the process is too busy, it is asked again for ``wait_seconds``.
+    A request is repeated for ``wait_seconds`` while the process is too busy.
 
     Raises:
         StoreBusyError: the process has the store, and does not answer at its address.
@@ -83,7 +83,7 @@ class ServerClient:
         try:
             found = self._asked("GET", "/healthz", None, {})
         except StoreUnavailableError as error:
-            raise StoreBusyError(f"{process} has the store, and does not answer: {error.__cause__}") from error
+            raise StoreBusyError(f"{process} has the store, but does not answer: {error.__cause__}") from error
         if found.get("instance") != process.instance:
             raise StoreBusyError(f"{process} has the store, but another process answers at that address")
         self._connection.timeout = _ANSWER_SECONDS
@@ -102,38 +102,38 @@ class ServerClient:
         self._connection.close()
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return the answer to a question."""
+        """Return the answer to a GET request."""
         return self._again(partial(self._asked, "GET", path, None, self._authorized()))
 
     def delete(self, path: str) -> dict[str, Any]:
-        """Return the answer to a request to remove something."""
+        """Return the answer to a DELETE request."""
         return self._again(partial(self._asked, "DELETE", path, None, self._authorized()))
 
     def download(self, path: str) -> Content:
-        """Return the content of an answer that may be large, and that the process may prepare for hours."""
+        """Return the content of the answer to a GET request, which may be large and may take hours to prepare."""
         if self._connection.sock is not None:
             self._connection.sock.settimeout(_PREPARED_SECONDS)
         return self._again(partial(self._answered, "GET", path, None, self._authorized()))
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a question with a body."""
+        """Return the answer to a POST request with a JSON body."""
         headers = {**self._authorized(), "Content-Type": "application/json"}
         return self._again(partial(self._asked, "POST", path, json.dumps(body).encode(), headers))
 
     def post_for_events(self, path: str, body: Mapping[str, Any], on_event: Events) -> None:
-        """Ask a question with a body; events come back, and the last one is the answer.
+        """Send a POST request with a JSON body; events come back, and the last event is the answer.
 
         Raises:
-            TwinvecError: as the answer says.
+            TwinvecError: the error in the answer.
         """
         content = [json.dumps(body).encode()]
         self._again(partial(self._stream, path, "application/json", content, on_event))
 
     def stream(self, path: str, lines: Iterable[Mapping[str, Any]], on_event: Events) -> None:
-        """Send JSON lines, while events come back; the last one is the answer.
+        """Send JSON lines, while events come back; the last event is the answer.
 
         Raises:
-            TwinvecError: as the answer says.
+            TwinvecError: the error in the answer.
         """
         parts = (json.dumps(line).encode() + b"\n" for line in lines)
         self._stream(path, "application/x-ndjson; form=read", parts, on_event)
@@ -149,7 +149,7 @@ class ServerClient:
             body = _Body(connection)
             listener = _Listener(connection, body, on_event)
             listener.start()
-            with suppress(BrokenPipeError, ConnectionResetError):  # the answer has come already, and says why
+            with suppress(BrokenPipeError, ConnectionResetError):  # the answer has come early, and says why
                 for part in parts:
                     body.send(part)
                     if not listener.is_alive():
@@ -166,7 +166,7 @@ class ServerClient:
             raise _told_error(listener.error, StoreError)
 
     def _again(self, ask: Callable[[], T]) -> T:
-        """Ask; while the process is too busy, ask again after the pause that it names."""
+        """Call ``ask``; while the process is too busy, call it again after the pause that the process names."""
         end = time.monotonic() + self._wait_seconds
         while True:
             try:
@@ -251,7 +251,7 @@ class Content:
 
 
 def _told_error(fields: Mapping[str, Any], otherwise: type[TwinvecError]) -> TwinvecError:
-    """Return the error that an answer or an event tells; ``otherwise`` is its type if its code is not known."""
+    """Return the error in the fields of an answer or event; ``otherwise`` is its type if the code is unknown."""
     return _ERRORS.get(str(fields.get("code")), otherwise)(str(fields["message"]))
 
 
@@ -264,7 +264,7 @@ class _TooBusyError(StoreBusyError):
 
 
 class _Body:
-    """The body of a streamed request; the caller's thread and the one that reads the answer send its parts."""
+    """The body of a streamed request; the caller's thread and the thread that reads the answer send its parts."""
 
     def __init__(self, connection: HTTPConnection) -> None:
         self._connection = connection
@@ -297,12 +297,12 @@ class _Body:
 
 
 class _Listener(threading.Thread):
-    """Reads the events of an answer while the request is still being sent; a ping of the process gets a blank line."""
+    """Reads the events of an answer while the request is still being sent, and answers a ping with a blank line."""
 
     def __init__(self, connection: HTTPConnection, body: _Body, on_event: Events) -> None:
         super().__init__(name="twinvec-events", daemon=True)
-        self.refused: tuple[HTTPResponse, bytes] | None = None  # the answer and its content, if it is an error
-        self.error: dict[str, Any] | None = None  # what the last event tells, if it is an error
+        self.refused: tuple[HTTPResponse, bytes] | None = None  # an answer that is an error, and its content
+        self.error: dict[str, Any] | None = None  # the fields of the last event, if it is an error
         self.failure: Exception | None = None  # why the answer could not be read
         self._connection = connection
         self._body = body
@@ -315,7 +315,7 @@ class _Listener(threading.Thread):
                 self.refused = answer, answer.read()
             else:
                 self._read(answer)
-        except Exception as error:  # whatever it is, the answer has not been read to its end
+        except Exception as error:  # any error: the answer has not been read to its end
             self.failure = error
 
     def _read(self, answer: HTTPResponse) -> None:
@@ -331,7 +331,7 @@ class _Listener(threading.Thread):
             elif value:  # a comment: the ping
                 self._body.show_presence()
         if last not in ("report", "error"):
-            raise ConnectionResetError("it ended before the report")
+            raise ConnectionResetError("the answer ended before its report")
 
 
 def _connected(host: str, port: int | None, tls: Any) -> HTTPConnection:
@@ -344,7 +344,7 @@ def _connected(host: str, port: int | None, tls: Any) -> HTTPConnection:
     try:
         connection.connect()
     except OSError:
-        connection.close()  # the first request connects again, and raises it
+        connection.close()  # the first request connects again, and raises the error
     return connection
 
 

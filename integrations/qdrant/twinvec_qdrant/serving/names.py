@@ -10,7 +10,7 @@ _LONGEST = 200
 
 
 def can_be_served(name: str) -> bool:
-    """Return whether a server makes a collection of this name."""
+    """Return whether ``twinvec serve`` makes a collection of this name."""
     if not name:
         return False
     is_part_of_path = "/" not in name and name not in (".", "..")
@@ -18,7 +18,7 @@ def can_be_served(name: str) -> bool:
 
 
 def check_new_name(name: str) -> None:
-    """Raise ``ConfigurationError`` if a server would not make a collection of this name."""
+    """Raise ``ConfigurationError`` if ``twinvec serve`` would not make a collection of this name."""
     if not can_be_served(name):
         raise ConfigurationError(
             f"{name!r} cannot be the name of a new collection: expected printable text of at most {_LONGEST} "
@@ -27,7 +27,7 @@ def check_new_name(name: str) -> None:
 
 
 def collection_path(name: str, rest: str = "") -> str:
-    """Return the path of a collection in the API; raise ``ConfigurationError`` if its name cannot be part of one."""
+    """Return the path of a collection in the API; raise ``ConfigurationError`` if a path cannot contain its name."""
     if "/" in name or name in (".", ".."):
-        raise ConfigurationError(f"the collection {name!r} cannot be reached over HTTP: its name is no part of a path")
+        raise ConfigurationError(f"the collection {name!r} cannot be reached over HTTP: a path cannot contain its name")
     return f"/v1/collections/{quote(name, safe='')}{rest}"

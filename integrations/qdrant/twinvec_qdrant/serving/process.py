@@ -1,7 +1,7 @@
-"""The process that serves an embedded store: it says so in the store's folder, and other processes find it there.
+"""The process that serves an embedded store: its note in the store's folder, by which other processes find it.
 
-The file ``serving.json`` says who serves the store, and the process holds a lock on it as long as it lives. The lock of
-a killed process is gone at once, also in another container; so a file that nobody locks means nothing.
+The file ``serving.json`` names the process, which holds a lock on the file as long as it lives. A kill releases the
+lock at once, also in another container, so a file without a lock means nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 try:
     import fcntl
-except ImportError:  # without flock, whoever asks the address finds out
+except ImportError:  # without flock, only a request shows whether the process lives
     fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ SERVING_FILE = "serving.json"
 _TRIES = 50
 _PAUSE_SECONDS = 0.02
 
-_own: set[str] = set()  # the instances of this process
+_own: set[str] = set()  # each ``instance`` that belongs to this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class ServingProcess:
     """A process that serves a store.
 
     Attributes:
-        address: Where it listens, such as "http://127.0.0.1:6380".
-        pid: Its number, on its machine or in its container.
-        started: When it started, in UTC (ISO 8601).
-        instance: A name that no other process has, which ``/healthz`` tells; so an address is not mistaken for another
-            process's.
-        secret: What only readers of the folder know. Who knows it may say where documents were read from.
+        address: The address at which the process listens, such as "http://127.0.0.1:6380".
+        pid: The process id, on its machine or in its container.
+        started: The time of its start, in UTC (ISO 8601).
+        instance: A name that no other process has. ``/healthz`` returns it, which shows that the address still belongs
+            to this process.
+        secret: A secret that only readers of the folder know. A client that sends it may name the sources of documents.
         certificate: The certificate of an https address, in PEM.
     """
 
@@ -63,11 +63,11 @@ class ServingProcess:
 
     @property
     def is_this_process(self) -> bool:
-        """Whether it is the process that asks."""
+        """Whether the calling process is this process."""
         return self.instance in _own
 
     def tls_context(self) -> ssl.SSLContext:
-        """Return a TLS context that trusts the server's own certificate only, whatever name that has."""
+        """Return a TLS context that trusts the server's own certificate only, for any host name."""
         import ssl
 
         context = ssl.create_default_context(cadata=self.certificate)
@@ -81,19 +81,19 @@ class ServingProcess:
 
 
 class Announcement:
-    """Says in the folder of a store that this process serves it, until ``close``.
+    """The note in the folder of a store that this process serves it; the note is valid until ``close``.
 
-    Where a store cannot be written, on a full disk or read-only, a warning says that other processes do not find this
+    If the note cannot be written, on a full or read-only disk, a warning says that other processes do not find this
     one.
 
     Args:
         path: Folder of the store; made if it is missing.
-        address: Where the process listens.
+        address: The address at which the process listens.
         certificate: The certificate of an https address, in PEM.
 
     Raises:
         StoreBusyError: another process serves the store.
-        StoreUnavailableError: the path is that of a file, or the folder holds no collection and cannot be written.
+        StoreUnavailableError: the path is a file, or the folder holds no collection and cannot be written.
     """
 
     def __init__(self, path: str | Path, address: str, certificate: str | None = None) -> None:
@@ -118,10 +118,10 @@ class Announcement:
         _own.add(self.process.instance)
 
     def close(self) -> None:
-        """Stop saying so; a second call does nothing."""
+        """Remove the note; a second call does nothing."""
         if not self._held.closed:
             _own.discard(self.process.instance)
-            with suppress(OSError):  # nothing to truncate
+            with suppress(OSError):  # without a note, there is no file to truncate
                 self._held.truncate(0)
             self._held.close()
 
@@ -141,7 +141,7 @@ class Announcement:
     def _go_unannounced(self, error: OSError) -> None:
         self._held = open(os.devnull, "r+b", buffering=0)  # noqa: SIM115  # closed by ``close``
         logger.warning(
-            "%s: cannot be written (%s), so other commands do not find this server, and take turns with it",
+            "%s: cannot be written (%s), so other commands do not find this server, and use the store in turns with it",
             self._place,
             error.strerror,
         )
@@ -149,17 +149,17 @@ class Announcement:
     def _lock(self) -> None:
         if fcntl is None:
             return
-        for _ in range(_TRIES):  # whoever looks holds the lock for an instant
+        for _ in range(_TRIES):  # a process that looks for the note holds the lock for an instant
             with suppress(OSError):
                 fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             time.sleep(_PAUSE_SECONDS)
         other = _parsed(self._held.read())
-        raise StoreBusyError(f"{self._place.parent}: served by {other or 'another process'}; stop that one first")
+        raise StoreBusyError(f"{self._place.parent}: served by {other or 'another process'}; stop that process first")
 
 
 def serving_process(path: str | Path) -> ServingProcess | None:
-    """Return the process that serves the store in a folder, or None; raise ConfigurationError for what is no path."""
+    """Return the process that serves the store in a folder, or None; raise ``ConfigurationError`` for a bad path."""
     try:
         with open(file_path(path, "path") / SERVING_FILE, "rb") as file:
             for _ in range(_TRIES):
@@ -169,28 +169,28 @@ def serving_process(path: str | Path) -> ServingProcess | None:
                     return None
                 if found := _parsed(content):
                     return found
-                time.sleep(_PAUSE_SECONDS)  # it has the lock, and is about to write
+                time.sleep(_PAUSE_SECONDS)  # a process has the lock, and is about to write
     except OSError:
         return None
     return None
 
 
 def check_not_served(path: str | Path) -> None:
-    """Raise ``StoreBusyError`` if another process serves the store, and say how to go there."""
+    """Raise ``StoreBusyError`` if another process serves the store, and say how to reach it."""
     found = serving_process(path)
     if found is not None and not found.is_this_process:
         raise StoreBusyError(
             f"{Path(path)}: served by {found}; use its HTTP API ({found.address}/docs), or twinvec search, ingest, "
             "update (without --watch), verify (without --repair), migrate (without --ir), reindex, get, show, delete, "
-            "backup, drop, info or collections, which ask it; for all else, stop that process first"
+            "backup, drop, info or collections, which ask that process; for all else, stop that process first"
         )
 
 
 def store_folder(path: str | Path) -> Path:
-    """Return the folder of a store, which may be missing; raise ``StoreUnavailableError`` if the path is a file's."""
+    """Return the folder of a store, which may be missing; raise ``StoreUnavailableError`` if the path is a file."""
     folder = file_path(path, "path")
     if folder.is_file():
-        raise StoreUnavailableError(f"{path}: a file, and a store is a folder; name the folder")
+        raise StoreUnavailableError(f"{path}: is a file; name the folder of the store")
     return folder
 
 

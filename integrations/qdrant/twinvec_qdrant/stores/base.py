@@ -106,7 +106,7 @@ class Backend(Protocol):
     """Whether ``writing`` also keeps other processes from writing."""
 
     erases: bool = False
-    """Whether ``build_index`` with ``force`` removes what was deleted or replaced from the store's files."""
+    """Whether ``build_index`` with ``force`` removes deleted and replaced data from the store's files."""
 
     writing: AbstractContextManager[object, bool | None]
     """The lock of the writer, among the threads that share this backend, and among processes if ``exclusive``."""
@@ -119,7 +119,7 @@ class Backend(Protocol):
         return self.writing
 
     def undisturbed(self) -> AbstractContextManager[object, bool | None]:
-        """Return a context in which an embedded store serves no other thread or process; a server serves all."""
+        """Return a context in which no other thread or process can use an embedded store; a server still serves all."""
         return nullcontext()
 
     def check_files(self) -> None:
@@ -198,7 +198,7 @@ class Backend(Protocol):
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if much of it is missing, or always with ``force``; return whether it did.
 
-        With ``force``, a store that ``erases`` also removes from its files what was deleted or replaced before.
+        With ``force``, a store that ``erases`` also removes deleted and replaced data from its files.
         Searches continue meanwhile; writers wait.
         """
 

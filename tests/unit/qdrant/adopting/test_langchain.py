@@ -174,7 +174,7 @@ def test_points_that_cannot_be_documents_stay_and_are_named(theirs, words):
         "2": "its text is blank",
         "3": "its text is int, not a string",
         "4": "its 'metadata' is list, not a mapping",
-        "5": "its payload has 'source', where twinvec keeps fields of its own",
+        "5": "its payload has 'source', which twinvec needs for its own fields",
         "6": "it has no vector of the model",
     }
     with theirs.opened(encoder=words) as collection:
@@ -199,7 +199,9 @@ def test_dry_run_counts_and_writes_nothing(theirs, words):
 
 def test_wrong_layout_and_arguments_are_errors(theirs, words):
     fill_langchain(langchain_store(theirs.client, words))
-    with pytest.raises(ConfigurationError, match=r"none of the first 50 points .* 'llama_index' .* another layout"):
+    with pytest.raises(
+        ConfigurationError, match=r"none of the first 50 points .* layout 'llama_index' .* right layout"
+    ):
         theirs.adopt("llama_index", words)
     with pytest.raises(ConfigurationError, match="none of the first 50 points"):
         theirs.adopt("langchain", words, text_key="body")

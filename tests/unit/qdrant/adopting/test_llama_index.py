@@ -153,7 +153,7 @@ def test_metadata_under_our_keys_are_refused_in_place_and_copied(theirs, words, 
     made = nodes(words, **{key: "theirs"})
     llama_store(theirs.client).add(made)
     before = theirs.client.scroll(NAME, limit=99)[0]
-    with pytest.raises(ConfigurationError, match=f"{key!r}, where twinvec keeps fields of its own.*into="):
+    with pytest.raises(ConfigurationError, match=f"{key!r}, which twinvec needs for its own fields.*into="):
         theirs.adopt("llama_index", words)
     assert theirs.client.scroll(NAME, limit=99)[0] == before
     with Collection.open("copy", tmp_path, encoder=words, chunking=False) as copy:
@@ -170,7 +170,7 @@ def test_metadata_under_our_keys_are_refused_in_place_and_copied(theirs, words, 
 
 def test_several_vectors_need_a_name(theirs, words):
     theirs.client.create_collection(NAME, vectors_config={"a": COSINE, "b": COSINE})
-    with pytest.raises(ConfigurationError, match="has the vectors 'a', 'b': say which"):
+    with pytest.raises(ConfigurationError, match="has the vectors 'a', 'b': name one"):
         theirs.adopt("llama_index", words)
     store = llama_store(theirs.client, dense_vector_name="b")
     store.add(nodes(words, 10))

@@ -53,7 +53,7 @@ def test_within_the_limits_of_strict_mode(strict, words):
 def test_another_distance_can_only_be_copied(theirs, words, distance, tmp_path):
     theirs.client.create_collection(NAME, vectors_config=models.VectorParams(size=64, distance=distance))
     fill_langchain(langchain_store(theirs.client, words, distance=distance))
-    with pytest.raises(ConfigurationError, match=f"compares vectors by {distance.value}, and twinvec by Cosine; copy"):
+    with pytest.raises(ConfigurationError, match=f"compares vectors by {distance.value}, but twinvec by Cosine; copy"):
         theirs.adopt("langchain", words)
     with Collection.open("copy", tmp_path, encoder=words, chunking=False) as copy:
         assert theirs.adopt("langchain", into=copy).adopted == 50
@@ -75,7 +75,7 @@ def test_what_cannot_be_adopted_in_place_is_named(on_server, words):
     client = on_server.client
     taken = {"sparse": models.SparseVectorParams()}
     client.create_collection(NAME, vectors_config=COSINE, sparse_vectors_config=taken)
-    with pytest.raises(ConfigurationError, match="has vectors named 'sparse', as twinvec calls its own"):
+    with pytest.raises(ConfigurationError, match="has vectors named 'sparse', a name that twinvec needs"):
         on_server.adopt("langchain", words)
     client.delete_collection(NAME)
     client.create_collection(NAME, vectors_config=COSINE, sharding_method=models.ShardingMethod.CUSTOM)
@@ -83,19 +83,19 @@ def test_what_cannot_be_adopted_in_place_is_named(on_server, words):
         on_server.adopt("langchain", words)
     client.delete_collection(NAME)
     client.create_collection(NAME, vectors_config=COSINE, metadata={"model": "ours", "owner": "team"})
-    with pytest.raises(ConfigurationError, match="its metadata have 'model', where twinvec keeps its own"):
+    with pytest.raises(ConfigurationError, match="its metadata have 'model', which twinvec needs for its own"):
         on_server.adopt("langchain", words)
     client.delete_collection(NAME)
     with pytest.raises(CollectionNotFoundError, match="no collection 'theirs'"):
         on_server.adopt("langchain", words)
-    with pytest.raises(ConfigurationError, match="give one of url, client and local_path"):
+    with pytest.raises(ConfigurationError, match="give exactly one of url, client and local_path"):
         adopt_collection(NAME, layout="langchain", encoder=words)
 
 
 def test_a_collection_of_twinvec_needs_no_adoption(theirs, words):
     with Collection.open(NAME, encoder=words, chunking=False, **theirs.options) as collection:
         collection.ingest(["a note"])
-    with pytest.raises(ConfigurationError, match="is a collection of twinvec, and needs no adoption"):
+    with pytest.raises(ConfigurationError, match="is already a collection of twinvec, and needs no adoption"):
         theirs.adopt("langchain", words)
 
 
@@ -202,7 +202,7 @@ def test_the_prompt_of_documents_counts(theirs, prompted):
     for row, vector in enumerate(model.encode(texts, prompt="")):
         point = models.PointStruct(id=row, vector=vector.tolist(), payload={"page_content": texts[row]})
         theirs.client.upsert(NAME, [point])
-    with pytest.raises(SpaceMismatchError, match=r"without a prompt they agree to 1\.0000.*--document-prompt ''"):
+    with pytest.raises(SpaceMismatchError, match=r"without a prompt, the mean is 1\.0000.*--document-prompt ''"):
         theirs.adopt("langchain", prompted)
     plain = Encoder(prompted, prompts={**model.prompts, "document": ""})
     assert theirs.adopt("langchain", plain).adopted == 20

@@ -503,7 +503,7 @@ def test_a_file_in_the_place_of_a_store_is_named(twinvec, tmp_path, command, tin
     file.write_text("tea")
     model = tiny if command[0] in ("ingest", "serve") else ()
     done = twinvec(*command, *model, "--path", file)
-    assert (done.code, done.err) == (1, f"twinvec: {file}: a file, and a store is a folder; name the folder\n")
+    assert (done.code, done.err) == (1, f"twinvec: {file}: is a file; name the folder of the store\n")
 
 
 def test_an_empty_list_names_the_store(twinvec, tmp_path):

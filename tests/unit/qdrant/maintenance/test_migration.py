@@ -182,7 +182,7 @@ def test_an_index_that_finds_little_does_not_stop_a_migration(filled, place, new
 
 def test_vectors_that_no_search_finds_leave_the_old_model_in_force(filled, words, new, monkeypatch):
     monkeypatch.setattr(filled._backend, "search", lambda queries: [[] for _ in queries])
-    with pytest.raises(BadVectorError, match="is not found; the collection keeps its old model"):
+    with pytest.raises(BadVectorError, match="searches do not find it; the collection keeps its old model"):
         filled.migrate(new)
     monkeypatch.undo()
     assert answers(filled) == expected(words)
@@ -208,7 +208,9 @@ def test_a_migration_whose_place_another_took_is_an_error(filled, words, new, th
             assert not filled.migrate(third, check=lambda candidate: False).switched
         return True
 
-    with pytest.raises(ConfigurationError, match="given up" if third is None else "one to 'words-2' took its place"):
+    with pytest.raises(
+        ConfigurationError, match="given up" if third is None else "a migration to 'words-2' took its place"
+    ):
         filled.migrate(new, check=instead)
     assert filled.info()["model"] == "words-0"
     assert answers(filled) == expected(words)
@@ -273,7 +275,7 @@ def test_an_export_whose_vectors_differ_does_not_take_the_place_of_its_model(fil
     before = stored_description(filled._backend)
     with pytest.raises(SpaceMismatchError, match="its vectors have changed"):
         filled.migrate(Export("models/bad", wrong=0.5))
-    with pytest.raises(ConfigurationError, match="under way, but one to 'words-1' took its place"):
+    with pytest.raises(ConfigurationError, match="under way, but a migration to 'words-1' took its place"):
         filled.migrate(Export("models/fast"), check=lambda candidate: filled.migrate(WordEncoder(seed=1)).switched)
     filled.migrate(WordEncoder())
     assert not filled.migrate(Export("models/fast"), check=lambda candidate: False).switched

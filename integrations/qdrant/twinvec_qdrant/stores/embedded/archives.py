@@ -1,7 +1,7 @@
 """Backups as tar archives: a server sends one piece by piece, and a client unpacks the pieces as they come.
 
-The format is POSIX.1-2001 (pax), without compression. The blocks of zeros of the engine's files, which are holes on the
-disk, are in the archive, so that every program unpacks it; ``unpack`` makes them holes again.
+The format is POSIX.1-2001 (pax), without compression. The engine's files have holes on the disk. The archive has blocks
+of zeros instead, so that every program can unpack it; ``unpack`` turns them into holes again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _PIECE = 256 * 1024
 
 
 def packed(folder: Path) -> Iterator[bytes]:
-    """Yield an archive of what is below a folder, which must hold still, in pieces that are not empty."""
+    """Yield an archive of the files below a folder, in non-empty pieces; nobody may change the files meanwhile."""
     size = 0
     for piece in _members(folder):
         size += len(piece)
         yield piece
     end = 2 * tarfile.BLOCKSIZE
-    yield bytes(end + -(size + end) % tarfile.RECORDSIZE)  # a reader of whole records reads it to its end
+    yield bytes(end + -(size + end) % tarfile.RECORDSIZE)  # fills the last record, for readers of whole records
 
 
 def _members(folder: Path) -> Iterator[bytes]:
@@ -46,10 +46,10 @@ def _members(folder: Path) -> Iterator[bytes]:
 
 
 def unpack(archive: Any, folder: Path) -> None:
-    """Unpack an archive into a folder, and refuse what would leave the folder; ``archive`` has a method ``read``.
+    """Unpack an archive (an object with ``read``) into a folder; refuse files that would be outside the folder.
 
-    Raise ``StoreCorruptError`` if the archive cannot be read. One that was cut between two files can be read: the
-    checksums of the backup tell what it lacks.
+    Raise ``StoreCorruptError`` if the archive cannot be read. An archive that was cut between two files can be read;
+    the checksums of the backup then show which files are missing.
     """
     try:
         with _WithHoles.open(fileobj=archive, mode="r|", bufsize=_PIECE) as files:
@@ -69,6 +69,6 @@ class _WithHoles(tarfile.TarFile):
 
 
 def _of_this_user(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
-    """Refuse what leaves the folder, as the filter "data" does; permissions are those of a new file."""
+    """Refuse a file outside the folder, as the filter "data" does; the permissions become those of a new file."""
     kept: dict[str, Any] = {"mode": None}
     return tarfile.data_filter(member, folder).replace(**kept, deep=False)

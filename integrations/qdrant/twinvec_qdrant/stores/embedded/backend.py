@@ -1,7 +1,7 @@
 """An open collection of the embedded store: Qdrant's engine in this process, on disk.
 
 All users of the collection in this process share one backend, and processes take turns at the engine (``engine``). The
-engine stores no description, so a file does. A search compares new vectors one by one until ``index_build`` indexes
+engine stores no description; a file holds it. A search compares new vectors one by one until ``index_build`` indexes
 them.
 """
 
@@ -68,16 +68,16 @@ ending: set[EmbeddedBackend] = set()
 
 @contextmanager
 def opening_of(path: Path) -> Iterator[None]:
-    """Hold ``opening`` while no backend of this folder is being closed; those of other folders may be."""
+    """Wait until no backend of this folder is being closed, and hold ``opening`` in the block."""
     with opening:
         opening.wait_for(lambda: all(each.place != path for each in ending))
         yield
 
 
 class EmbeddedBackend(SharedEngine, Backend):
-    """An open collection on disk; ``EmbeddedStore`` makes it. ``users`` counts the openings that are not closed yet."""
+    """An open collection on disk; ``EmbeddedStore`` makes it. ``users`` is how often it is open in this process."""
 
-    exclusive = True  # among writers: another process can only read while this one is in ``writing``
+    exclusive = True  # other processes can read, but not write, while this one is in ``writing``
     erases = True
 
     def __init__(self, folder: CollectionFolder, turns: Turns, wait_seconds: float, *, repairs: bool) -> None:
@@ -124,7 +124,7 @@ class EmbeddedBackend(SharedEngine, Backend):
 
     def drop_vector(self, name: str) -> None:
         with self._locked("write"):
-            self._note_written()  # before the engine no longer counts the vectors of this name
+            self._note_written()  # the engine will no longer count these vectors
             self._update(edge.UpdateOperation.delete_vector_name(name))
             self._update(edge.UpdateOperation.delete_vector_name(states_name(name)))
             self._count_from_now()
@@ -154,10 +154,10 @@ class EmbeddedBackend(SharedEngine, Backend):
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if it lacks at least ``WORTHWHILE`` chunks and a tenth of all, or always with ``force``.
 
-        If at least ``OUTDATED`` chunks are outdated, and at least as many as are current, their room is given back.
-        With ``force``, nothing that was deleted or replaced is left in the files, nor in the engine's log.
+        Also build if at least ``OUTDATED`` chunks are outdated, and at least as many as are current: this frees their
+        room. With ``force``, no deleted or replaced data are left in the files, nor in the engine's log.
 
-        A failure leaves the collection as before: ``StoreUnavailableError`` on a full disk, else ``StoreError``.
+        An error leaves the collection as before: ``StoreUnavailableError`` on a full disk, else ``StoreError``.
         """
         with self.writing:
             chunks = self.count([field_is("kind", "chunk")])
@@ -188,8 +188,8 @@ class EmbeddedBackend(SharedEngine, Backend):
     def _missing_and_outdated(self, chunks: int) -> tuple[int, int]:
         """Return how many chunks the index lacks, and how many outdated versions of chunks the engine keeps.
 
-        Where nothing is known of a build, both numbers are estimates, and too small if much is outdated. A dense vector
-        that a migration has added since the last build is not in the index.
+        If the last build is unknown, both numbers are estimates, and too small if many chunks are outdated. The index
+        lacks a dense vector that a migration has added since the last build.
         """
         with self._locked("read"):
             vectors, names = self._shard.info().indexed_vectors_count, self._folder.dense_names()
@@ -225,7 +225,7 @@ class EmbeddedBackend(SharedEngine, Backend):
                 return
 
     def count(self, conditions: Conditions) -> int:
-        with self._locked("count"):  # no index changes between translation and use
+        with self._locked("count"):  # keeps the indexes from changing before the filter is used
             return self._shard.count(edge.CountRequest(exact=True, filter=edge_filter(fitted(conditions, self._types))))
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
@@ -239,7 +239,7 @@ class EmbeddedBackend(SharedEngine, Backend):
     def check_files(self) -> None:
         """Close the engine, read all its files, and raise ``StoreCorruptError`` if they are not as written.
 
-        The files of a turn in which this process has written are checked too, as far as it has not changed them.
+        If this process has written since it opened the engine, only the files that it has not changed are checked.
         """
         with self.at_rest() as folder:
             known = Checksums.read(folder.closed)
@@ -260,7 +260,7 @@ class EmbeddedBackend(SharedEngine, Backend):
                 del open_backends[self._original.path]
             ending.add(self)
         try:
-            self.end()  # may take a second, in which other collections are opened and closed
+            self.end()  # may take a second; other collections can be opened and closed meanwhile
         finally:
             with opening:
                 ending.discard(self)

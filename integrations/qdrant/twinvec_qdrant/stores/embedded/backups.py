@@ -1,15 +1,15 @@
-"""Backups of an embedded collection: a folder with a copy of its files at one moment, and what it is a copy of.
+"""Backups of an embedded collection: a folder with a copy of its files at one moment, and a file about the copy.
 
     <backup>/backup.json        name of the collection, when it was copied, and how many points of each kind it holds
     <backup>/collection.json    the description
     <backup>/shard/             the engine's files, with their checksums
 
-The engine is closed while its files are copied, and nobody else has the turn. A backup is copied under another name and
-renamed when it is complete; a restored collection is copied next to the old one, and then put in its place. While a
-backup is replaced, two folders lie next to it, whose names nobody else uses:
+The engine is closed while its files are copied, and no other process can open it. A backup is copied under another name
+and renamed when it is complete; a restored collection is copied next to the old one, and then put in its place. While a
+backup is replaced, two folders are next to it:
 
-    .<backup>.twinvec-new/      the new backup, not complete
-    .<backup>.twinvec-replaced/ the old backup; if <backup> is not there, a process was killed, and this is the backup
+    .<backup>.twinvec-new/      the new backup, incomplete
+    .<backup>.twinvec-replaced/ the old backup; if a kill has left no <backup>, this folder becomes <backup> again
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: boo
 
 
 def check_target(target: Path, collection: Path, *, overwrite: bool) -> None:
-    """Raise ``ConfigurationError`` if the folder ``target`` cannot become a backup of the collection in a folder."""
+    """Raise ``ConfigurationError`` if the folder ``target`` cannot become a backup of the collection."""
     _settle(target)
     _check_replaced(target, overwrite=overwrite)
     _check_place(collection, target.resolve())
@@ -59,8 +59,8 @@ def check_target(target: Path, collection: Path, *, overwrite: bool) -> None:
 def new_backup(target: Path) -> Iterator[Path]:
     """Yield an empty folder to fill; at the end of the block, its files are checked, and it becomes ``target``.
 
-    After an error, an older backup is as before, and the new folder is gone. Raise ``StoreCorruptError`` if the files
-    are not as written, and ``StoreUnavailableError`` if the folder cannot be written.
+    An error removes the new folder, and an older backup stays. Raise ``StoreCorruptError`` if the files are not as
+    written, and ``StoreUnavailableError`` if the folder cannot be written.
     """
     partial = target.with_name(f".{target.name}.twinvec-new")
     try:
@@ -83,13 +83,13 @@ def _put_in_place(partial: Path, target: Path) -> None:
     if target.exists():
         target.rename(replaced)
     partial.rename(target)
-    with suppress(OSError):  # elsewhere than on Linux, a folder cannot be opened
+    with suppress(OSError):  # some systems cannot open a folder
         sync_file(target.parent)
     shutil.rmtree(replaced, ignore_errors=True)
 
 
 def read_backup(source: Path) -> Backup:
-    """Return what a backup holds; raise ``ConfigurationError`` if the folder is no backup."""
+    """Return what a backup says about itself; raise ``ConfigurationError`` if the folder is not a backup."""
     _settle(source)
     try:
         values = parsed(source / _ABOUT)
@@ -99,11 +99,11 @@ def read_backup(source: Path) -> Backup:
     except FileNotFoundError:
         raise ConfigurationError(f"{source}: not a backup (it has no {_ABOUT})") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise StoreCorruptError(f"{source / _ABOUT}: {error}; take another backup") from error
+        raise StoreCorruptError(f"{source / _ABOUT}: damaged backup: {error}; use another backup") from error
 
 
 def restore(source: Path, folder: CollectionFolder, *, overwrite: bool, wait_seconds: float) -> None:
-    """Make the collection what its backup is; an existing one stays until all is copied."""
+    """Replace the collection by its backup; an existing collection stays until all is copied."""
     _check_files(source)
     with opening_of(folder.path):
         if folder.path in open_backends:
@@ -140,16 +140,15 @@ def _check_replaced(target: Path, *, overwrite: bool) -> None:
         return
     if not overwrite:
         raise ConfigurationError(f"{target}: exists; name another folder, or let the backup replace it (--overwrite)")
-    read_backup(target)  # anything else is not replaced
+    read_backup(target)  # raises for a folder that is not a backup
     if (other := _first_other(target)) is not None:
         raise ConfigurationError(
-            f"{target}: has {other}, which is no part of a backup and would be lost; move it away, or name another "
-            "folder"
+            f"{target}: {other} is not part of the backup and would be lost; move it away, or name another folder"
         )
 
 
 def _first_other(target: Path) -> str | None:
-    """Return the first path in a backup's folder that is no part of the backup, or None."""
+    """Return the first path in a backup's folder that is not part of the backup, or None."""
     others = sorted(each.name for each in target.iterdir() if each.name not in (_ABOUT, DESCRIPTION, _SHARD))
     if others:
         return others[0]
@@ -168,7 +167,7 @@ def _replaced(target: Path) -> Path:
 
 
 def _settle(target: Path) -> None:
-    """Put the old backup back, if a kill has left it without its name."""
+    """Give the old backup its name again, if a kill has left it without its name."""
     with suppress(OSError):
         if not target.exists() and _replaced(target).is_dir():
             _replaced(target).rename(target)
@@ -177,10 +176,10 @@ def _settle(target: Path) -> None:
 def _check_place(collection: Path, target: Path) -> None:
     if collection in target.parents:
         raise ConfigurationError(
-            f"{target}: is in the collection's own folder and is lost with it; name another folder"
+            f"{target}: is in the collection's own folder, so both can be lost at once; name another folder"
         )
     if collection.parent == target.parent:
-        raise ConfigurationError(f"{target}: would be a collection of the store; name a folder elsewhere")
+        raise ConfigurationError(f"{target}: would be a collection of the store; name a folder outside the store")
 
 
 def _check_files(backup: Path) -> None:
@@ -191,4 +190,4 @@ def _check_files(backup: Path) -> None:
             if (backup / DESCRIPTION).read_text(encoding="utf-8") == known.description:
                 return
         damaged = [DESCRIPTION]
-    raise StoreCorruptError(f"{backup}: {named_files(damaged)} not as written; take another backup")
+    raise StoreCorruptError(f"{backup}: {named_files(damaged)} not as written; use another backup, or make a new one")

@@ -1,11 +1,11 @@
-"""Checksums of an embedded collection's files, written down whenever the engine is closed.
+"""Checksums of an embedded collection's files, written whenever the engine is closed.
 
-    checksums.json        among the engine's files: it is closed, and its files are as listed here
+    checksums.json        exists if the engine is closed; lists the engine's files, which must be as listed
     checksums.open.json   the list of the last close, while a process has the engine open, or after its kill
 
-The engine opens files that have been cut, zeroed or removed, often without a word, and then finds too little. Opening a
-collection therefore reads the small files and those whose size or time has changed, before the engine does; ``verify``
-reads all. After a kill, the files may rightly differ from the list, and only missing ones count as damaged.
+The engine often opens files that have been cut, zeroed or removed without an error, and then finds too little. Before
+the engine opens a collection, twinvec therefore reads the small files, and the large ones whose size or time has
+changed; ``verify`` reads all. After a kill, files may differ from the list, and only missing files count as damaged.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _NAMED = 3
 CLOSED = "checksums.json"
 OPENED = "checksums.open.json"
 _LISTS = (CLOSED, OPENED, f"{CLOSED}{PARTIAL}")
-"""Files that are no part of a list: a kill while one is written leaves the last of them, which the next close moves."""
-_CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # of a segment, for as long as it exists
+"""Files that are not listed: the lists themselves. A kill may leave the last one, which the next close replaces."""
+_CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # files that a segment always has
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FileSum:
 
 @dataclass(frozen=True, slots=True)
 class Checksums:
-    """What was written down at a close.
+    """The state of the files at a close.
 
     Attributes:
         files: The engine's files, by their path in its folder.
@@ -62,11 +62,11 @@ class Checksums:
 
     @classmethod
     def taken(cls, shard: Path, counts: Mapping[str, int], description: str, known: Checksums | None) -> Checksums:
-        """Read all files below ``shard``; take over the sums of large files that ``known`` has with the same time.
+        """Compute the checksums of the files below ``shard``; reuse those in ``known`` of large files with equal times.
 
-        New and changed files are forced to the disk: a power cut must not leave a list of what was never written.
+        New and changed files are forced to the disk: a power cut must not leave a list of files that were not written.
 
-        Only files that nobody has written since may be known by their time: see ``times_tell``.
+        Give ``known`` only if a write changes a file's time: see ``times_tell``.
         """
         files = {}
         read = 0
@@ -93,13 +93,13 @@ class Checksums:
             return None
 
     def write(self, path: Path) -> None:
-        """Write the checksums as a whole; raise ``OSError`` if that fails."""
+        """Write the checksums atomically; raise ``OSError`` if that fails."""
         files = {name: [each.size, each.time, each.sum] for name, each in self.files.items()}
         values: dict[str, Any] = {"files": files, "counts": dict(self.counts), "description": self.description}
         atomic_write(path, json.dumps(values))
 
     def damaged(self, shard: Path, *, thorough: bool = False) -> list[str]:
-        """Return the files that are not as they were; ``thorough`` reads large files too."""
+        """Return the files that differ from the list; without ``thorough``, large files of equal time are not read."""
         there = _by_size(shard)
         wrong = {name for name, _, _ in there} ^ self.files.keys()
         read = 0
@@ -114,19 +114,19 @@ class Checksums:
         return sorted(wrong)
 
     def unlisted(self, shard: Path) -> list[str]:
-        """Return the files below ``shard`` that are not among these."""
+        """Return the files below ``shard`` that are missing in this list."""
         return sorted({name for name, _, _ in _by_size(shard)} - self.files.keys())
 
     def missing(self, shard: Path) -> list[str]:
-        """Return the files that are gone, and that the engine never removes by itself."""
+        """Return the listed files that are missing, among those that the engine never removes by itself."""
         core = (name for name in self.files if any(part in name for part in _CORE) and "journal" not in name)
         return sorted(name for name in core if not (shard / name).is_file())
 
 
 def checksum(path: Path, *, holes: bool = False) -> int:
-    """Return the checksum of a file's content; blocks of zeros cost little, whether or not the disk has them.
+    """Return the checksum of a file's content; a block of zeros counts the same as a hole, and is quick.
 
-    On Linux, holes are not read unless ``holes``: some file systems take what has just been written for a hole.
+    On Linux, holes are not read, except with ``holes``: some file systems report data that was just written as a hole.
     """
     total = 0
     with open(path, "rb") as file:
@@ -139,7 +139,7 @@ def checksum(path: Path, *, holes: bool = False) -> int:
 
 
 def _next_block(file: BinaryIO, size: int) -> bytes:
-    """Read the next block that is not a hole; the last one is always read if it is shorter, since its length counts."""
+    """Read the next block that is not a hole; a shorter last block is always read, because its length counts."""
     if sys.platform == "linux":
         place = file.tell()
         try:
@@ -151,13 +151,13 @@ def _next_block(file: BinaryIO, size: int) -> bytes:
 
 
 def times_tell(folder: Path) -> bool:
-    """Return whether writing to a mapped file changes its time here; a file system in memory does not do so."""
+    """Return whether writing to a mapped file changes its time here; file systems in memory do not change it."""
     path = folder / "checksums.probe"
     try:
         path.write_bytes(bytes(mmap.PAGESIZE))
         os.utime(path, (0, 0))
         with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-            mapped[0] += 1  # reads first: some systems look at the first use of a page only
+            mapped[0] += 1  # reads first, because some systems notice only the first use of a page
             mapped.flush()
         return path.stat().st_mtime > 0
     except OSError:
@@ -168,7 +168,7 @@ def times_tell(folder: Path) -> bool:
 
 
 def named_files(names: Sequence[str]) -> str:
-    """Return the names of a few files, for an error."""
+    """Return the names of a few files and a verb, as the start of an error."""
     more = f" and {len(names) - _NAMED} more files are" if len(names) > _NAMED else " is" if len(names) == 1 else " are"
     return ", ".join(names[:_NAMED]) + more
 

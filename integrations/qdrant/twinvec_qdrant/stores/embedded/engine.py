@@ -1,8 +1,8 @@
 """The engine of one embedded collection, which several processes use in turns.
 
-One process at a time has the engine open (``turns``). When another process waits, this one closes the engine as soon as
-it is idle, or has had it for a while, and opens it again for its next call. Between two calls, the store is whole: if
-the process is killed then, the next writer can go on.
+One process at a time has the engine open: this is its turn (``turns``). When another process waits, this one closes the
+engine as soon as it is idle, or has had it for a while, and opens it again for its next call. Between two calls, the
+store is consistent: if the process is killed then, the next writer can go on.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from twinvec_qdrant.stores.served_tests import fitted
 logger = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.25
-"""A process that is not idle keeps its turn at least this long, and four times as long as it took to begin it.
+"""A process that is not idle keeps its turn at least this long, or four times as long as it took to open the engine.
 
-At most half of ``wait_seconds``: others are taken to wait as long as this process does."""
+The second time is at most half of ``wait_seconds``, which other processes are assumed to have too."""
 
 _IDLE_SECONDS = 0.05
 _KINDS = ("chunk", "record", "note")
@@ -52,34 +52,34 @@ class SharedEngine:
     def __init__(self, folder: CollectionFolder, turns: Turns, wait_seconds: float, *, repairs: bool) -> None:
         self.location = str(folder.path)
         self.writer = WriterLock(turns, wait_seconds, self._check_writable)
-        self._original = self._folder = folder  # ``_folder`` is that of the copy, if there is one
+        self._original = self._folder = folder  # ``_folder`` is the folder of the copy, if a copy is used
         self._copy: ReadingCopy | None = None
         self._repairs = repairs
         self._turns = turns
         self._wait_seconds = wait_seconds
         self._opened: edge.EdgeShard | None = None  # the engine, while this process has the turn
-        self._known: Checksums | None = None  # of the last close, if the files have been at rest since
-        self._is_changed = False  # since the last close
+        self._known: Checksums | None = None  # checksums of the last close, if the files have not changed until now
+        self._is_changed = False  # whether anything was written since the last close
         self._turn = threading.RLock()  # one thread at a time; the engine holds the interpreter lock anyway
-        self._calls = 0  # nested calls under way
-        self._began = self._ended = 0.0  # of the turn, and of the last call
+        self._calls = 0  # number of nested calls
+        self._began = self._ended = 0.0  # start of the turn, end of the last call
         self._least = TURN_SECONDS
-        self._vectors = 0  # that the engine counted at ``_count_from_now``
+        self._vectors = 0  # number of vectors at ``_count_from_now``
         self._is_closed = threading.Event()
-        self._identity: tuple[int, int] | None = None  # of the folder, from ``start`` on
+        self._identity: tuple[int, int] | None = None  # identity of the folder, set by ``start``
 
     def start(self, create: Callable[[], None] | None) -> None:
-        """Begin the first turn, and from then on give turns to others; ``create`` makes a missing collection."""
+        """Begin the first turn, and from now on give turns to other processes; ``create`` makes a missing one."""
         self._begin(create)
         self._identity = self._original.identity()
         threading.Thread(target=self._give_when_idle, name="twinvec-turns", daemon=True).start()
 
     def _begin(self, create: Callable[[], None] | None = None) -> None:
-        """Take the turn and open the engine, if this process has not; check the files before.
+        """Take the turn, check the files and open the engine, unless this process has it open.
 
         If the files cannot be opened in place, open a copy, which needs no turn; see ``reading_copy``.
 
-        Raise ``StoreBusyError`` if other processes do not give their turn, ``StoreCorruptError`` if files are damaged,
+        Raise ``StoreBusyError`` if other processes do not end their turn, ``StoreCorruptError`` if files are damaged,
         and ``StoreError`` after ``end`` or if the folder has been removed.
         """
         with self._turn:
@@ -96,10 +96,10 @@ class SharedEngine:
                 self._begin_in_place(create)
 
     def _obstacle(self) -> Obstacle | None:
-        """Return what keeps the engine from opening the files in place; None if nothing does, or if no file exists.
+        """Return the obstacle to opening the files in place; None if there is no obstacle, or if no file exists.
 
-        Files that another process has open look like those that a kill has left, and opening these needs more room. So
-        this process waits until the other one pauses, and looks again.
+        Files that another process has open look like files after a kill, which need more room to open. This process
+        therefore waits until the other process closes them, and looks again.
         """
         if not self._original.exists() or (obstacle := self._original.obstacle()) is None:
             return None
@@ -126,7 +126,7 @@ class SharedEngine:
         self._least = max(TURN_SECONDS, min(4 * (self._began - start), self._wait_seconds / 2))
 
     def _begin_on_copy(self, obstacle: Obstacle) -> None:
-        if self._repairs or self.writer.depth:  # a copy is for reading only
+        if self._repairs or self.writer.depth:  # nobody can write to a copy
             raise obstacle.error(self.location)
         with self._turns.held(self._wait_seconds) as was_given:
             self._copy = ReadingCopy(self._original, obstacle.reason)
@@ -144,7 +144,7 @@ class SharedEngine:
             self._copy = None
 
     def give(self) -> None:
-        """Close the engine and end the turn, if this process has it; remove the copy, if there is one."""
+        """Close the engine and end the turn, if this process has it; remove the copy, if a copy is open."""
         with self._turn:
             if self.is_gone():
                 self.abandon()
@@ -162,7 +162,7 @@ class SharedEngine:
                 if not is_disk_full(error):
                     raise
                 logger.warning(
-                    "%s: the disk is full, so the files were closed without checksums; nothing is lost, and the next "
+                    "%s: the disk is full, so no checksums were written at the close; nothing is lost, and the next "
                     "opening reads the engine's log again",
                     self.location,
                 )
@@ -185,11 +185,11 @@ class SharedEngine:
             return False
         try:
             return self._original.identity() != self._identity
-        except OSError:  # nobody can tell, as on a share that does not answer
+        except OSError:  # unknown, as on a share that does not answer
             return False
 
     def abandon(self) -> None:
-        """Leave a folder that is gone: nothing is written where it was."""
+        """Release a folder that is gone, without writing anything in its place."""
         with self._turn:
             self._is_closed.set()
             self._leave_copy()
@@ -209,7 +209,7 @@ class SharedEngine:
             raise closed_error(self.location)
 
     def _check_writable(self) -> None:
-        """Raise ``StoreUnavailableError`` if the files cannot be written; leave the copy if they can again."""
+        """Raise ``StoreUnavailableError`` if the files cannot be written; close the copy if they now can."""
         with self._turn:
             self._check_open()
             if self._copy is not None or self._opened is None:
@@ -220,20 +220,20 @@ class SharedEngine:
                 check_room(self._original.path, OPEN_ROOM)
 
     def reads_copy(self) -> bool:
-        """Open the engine, and return whether this is a copy, which nobody can change."""
+        """Open the engine, and return whether it reads a copy, to which nobody can write."""
         with self._turn:
             self._check_open()
             is_full = self._copy is None and lacking_room(self._original.path, OPEN_ROOM, "open it") is not None
             if is_full and not self._calls and not self.writer.depth:
-                self.give()  # opened before the disk was full
+                self.give()  # the engine was opened before the disk was full
             self._begin()
             return self._copy is not None
 
     @contextmanager
     def at_rest(self) -> Iterator[CollectionFolder]:
-        """Yield the folder while the engine is closed and nobody else has the turn; the files hold still.
+        """Yield the folder while the engine is closed and no other process has the turn: no file changes.
 
-        If a full disk has no room for checksums, the folder is that of a copy.
+        If a full disk has no room for checksums, yield the folder of a copy.
         """
         with self._turn:
             self._begin()
@@ -261,8 +261,8 @@ class SharedEngine:
         self._opened = None
 
     def flush(self) -> None:
-        with self._turn, engine_errors(self.location, "write"):  # the engine's log keeps the order of writes, but is
-            if self._opened is not None:  # not forced to the disk; closing the engine does both
+        with self._turn, engine_errors(self.location, "write"):
+            if self._opened is not None:  # a closed engine is on the disk; an open one has writes in its log
                 self._opened.flush()
 
     @property
@@ -274,7 +274,7 @@ class SharedEngine:
     def _open(self, *, was_given: bool, is_alone: bool) -> None:
         """Check the files, and open the engine on them.
 
-        ``was_given`` is False if the last turn ended by a kill, or was that of an older version of twinvec.
+        ``was_given`` is False if the last turn ended by a kill, or was a turn of an older version of twinvec.
         """
         folder, where = self._folder, self.location
         if not folder.exists():
@@ -285,7 +285,7 @@ class SharedEngine:
         damaged = known.damaged(folder.shard) if known is not None else before.missing(folder.shard) if before else []
         self.damage = noted(folder.shard)
         if self.damage is not None and not self._repairs:
-            raise StoreCorruptError(f"{where}: a repair has begun and not ended; {REMEDY}")
+            raise StoreCorruptError(f"{where}: a repair has begun but not ended; {REMEDY}")
         if damaged:
             raise StoreCorruptError(f"{where}: {named_files(damaged)} not as written; {REMEDY}")
         folder.mark_opened(known)
@@ -295,14 +295,14 @@ class SharedEngine:
             self._types = index_types(self._shard.info())
             there = self._counts()
             promised = {**there, **known.counts} if known is not None else dict(there)
-            if before is not None and is_alone:  # a killed writer leaves chunks that no record lists, not the reverse
+            if before is not None and is_alone:  # a killed writer leaves unlisted chunks, but no missing ones
                 promised["chunk"] = max(there["chunk"], self._listed())
         if there != promised:
             self._shard.close()
             raise StoreCorruptError(f"{where}: holds {there}, but {promised} were written; {REMEDY}")
 
     def _note_close(self, *, at_rest: bool = False) -> None:
-        """Close the engine, and write the checksums of its files down unless a writer goes on between its turns."""
+        """Close the engine and write checksums, unless files have changed and a writer goes on in a later turn."""
         is_last = at_rest or (not self.writer.depth and self._turns.may_write())
         if self._is_changed:
             self._note_written()
@@ -314,7 +314,7 @@ class SharedEngine:
             self._folder.write_checksums(counts, self._known if is_known else None)
 
     def _load(self) -> None:
-        """Open the engine of the files in the folder; from then on, writes are counted."""
+        """Open the engine on the files in the folder, and start to count the written chunks."""
         self._opened = load_shard(str(self._folder.shard))
         self._count_from_now()
 
@@ -324,15 +324,15 @@ class SharedEngine:
     def _written(self) -> int:
         """Return how many chunks were written since ``_count_from_now``.
 
-        The engine counts each version of a chunk with words, but when it is opened it leaves out the outdated ones.
+        The engine counts every version of a chunk with words; when it is opened, it counts only the current versions.
         """
         return max(self._shard.info().indexed_vectors_count - self._vectors, 0)
 
     def _note_written(self) -> None:
-        """Write down how many chunks were written since the last build."""
+        """Add the chunks written since ``_count_from_now`` to the number of written chunks in ``built.json``."""
         last = LastBuild.read(self._folder.shard)
         if last is not None and (written := self._written()):
-            with suppress(OSError):  # of a full disk; the number only says when to build anew
+            with suppress(OSError):  # as on a full disk; the number only decides when to build again
                 replace(last, written=last.written + written).write(self._folder.shard)
         self._count_from_now()
 
@@ -349,7 +349,7 @@ class SharedEngine:
                 return total
 
     def _page(self, conditions: Conditions, fields: Sequence[str] | None, offset: Any) -> tuple[list[Any], Any]:
-        """Return the next page of points, and where the one after it begins; None at the end."""
+        """Return the next page of points, and the offset of the page after it; None after the last page."""
         wanted = edge_filter(fitted(conditions, self._types))
         request = edge.ScrollRequest(offset, PAGE, wanted, payload_selector(fields), False)
         found: tuple[list[Any], Any] = self._shard.scroll(request)
@@ -362,7 +362,7 @@ class SharedEngine:
             try:
                 is_idle = self._opened is not None and time.monotonic() - self._ended >= _IDLE_SECONDS
                 if is_idle and not self._calls and self._is_wanted():
-                    with suppress(StoreError):  # the next call tells
+                    with suppress(StoreError):  # the next call raises it again
                         self.give()
             finally:
                 self._turn.release()
@@ -372,7 +372,7 @@ class SharedEngine:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Keep other threads from the engine; then give the turn if it has been long and another process waits."""
+        """Keep other threads from the engine; then end the turn if it has been long and another process waits."""
         with self._turn:
             self._begin()
             self._calls += 1
@@ -386,13 +386,13 @@ class SharedEngine:
 
     @contextmanager
     def _locked(self, action: str) -> Iterator[None]:
-        """Keep other threads from the engine during one call; raise twinvec's error if the engine raises one."""
+        """Keep other threads from the engine during one call; raise the engine's errors as twinvec's errors."""
         with self.undisturbed(), engine_errors(self.location, action):
             yield
 
 
 class WriterLock:
-    """The writer's lock: one thread of one process holds it at a time. ``depth`` is how often that thread has taken it.
+    """The writer's lock: one thread of one process holds it at a time. ``depth`` counts nested ``with`` blocks.
 
     ``check`` is called before the lock is taken, and may raise.
     """

@@ -3,13 +3,14 @@
     <path>/<name>/collection.json    the description, always replaced as a whole
     <path>/<name>/lock, owner, turns/  see ``turns``
     <path>/<name>/shard/             the engine's files, renamed into place when complete, and their ``checksums``
-    <path>/<name>/shard.copy-*/      a copy of shard/ whose index is being built; each copy has a new name, since its
-                                     builder may outlive the process that started it
+    <path>/<name>/shard.copy-*/      a copy of shard/ whose index is being built; each copy has a new name, since the
+                                     process that builds it may outlive the process that started it
     <path>/<name>/shard.indexed/     a copy with a complete index, about to replace shard/
-    <path>/<name>/shard.old/         the files that it has replaced, about to be removed
+    <path>/<name>/shard.old/         the files that were replaced, about to be removed
     <path>/<name>/restored/          a backup, complete, about to replace shard/ and collection.json
 
-The engine rewrites files when it opens, so the description lies outside shard/: a wrong model is refused before.
+The engine rewrites files when it opens them. The description is outside shard/, so that a wrong model can be refused
+before any file changes.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class CollectionFolder:
         return self.newest_shard().is_dir()
 
     def identity(self) -> tuple[int, int] | None:
-        """Return what tells this folder from another one of the same name; None if there is no folder."""
+        """Return a key that differs from that of another folder of the same name; None if the folder does not exist."""
         try:
             found = self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -70,7 +71,7 @@ class CollectionFolder:
         return found.st_dev, found.st_ino
 
     def newest_shard(self) -> Path:
-        """Return the engine's files, also where a killed process has left a replacement half done (``settle``)."""
+        """Return the folder of the engine's files; a killed process may have left it elsewhere (``settle``)."""
         restored = self.restored / self.shard.name
         if restored.is_dir():
             return restored
@@ -85,10 +86,10 @@ class CollectionFolder:
             raise StoreCorruptError(message) from error
 
     def check_description(self, *, ours: bool = False) -> None:
-        """Raise ``StoreCorruptError`` if the description is not the one that was closed.
+        """Raise ``StoreCorruptError`` if the description differs from that in the checksums.
 
-        Unless the turn is ``ours``, another process may open, change and close the collection meanwhile, but hardly
-        again and again.
+        Unless the turn is ``ours``, another process may open, change and close the collection meanwhile; the files are
+        therefore read up to three times.
         """
         for _ in range(3):
             if not ours and has_owner(self.path):
@@ -97,7 +98,7 @@ class CollectionFolder:
             known = Checksums.read(self.closed)
             if known is None or known.description == before or self.restored.is_dir():
                 return
-        raise StoreCorruptError(f"{self._description}: not what was written; {REMEDY}")
+        raise StoreCorruptError(f"{self._description}: the collection's description is not as written; {REMEDY}")
 
     def write_description(self, description: Mapping[str, Any]) -> None:
         """Replace the description atomically, also against crashes; raise ``StoreUnavailableError`` if that fails."""
@@ -116,8 +117,8 @@ class CollectionFolder:
         written = (self.path, shard, shard / "segments", shard / "edge_config.json", self.path / "lock")
         if any(each.exists() and not os.access(each, os.W_OK) for each in written):
             return Obstacle(
-                "this process may not write to the folder, and the engine opens no collection without writing",
-                "change the collection as a user who may, or copy it to a folder that this process may write to",
+                "this process may not write to the folder, and the engine writes when it opens a collection",
+                "use a user who may write there, or copy the collection to a folder that this process may write to",
             )
         return lacking_room(self.path, self.opening_room(self.path), "open it")
 
@@ -127,7 +128,7 @@ class CollectionFolder:
         return opening_room(shard, place, is_clean=(shard / CLOSED).is_file() or not has_owner(self.path))
 
     def remove(self) -> None:
-        """Remove the folder, or raise ``StoreUnavailableError``; a kill in between leaves no collection."""
+        """Remove the folder, or raise ``StoreUnavailableError``; after a kill, the collection does not exist either."""
         try:
             self.remove_copies()
             if self.shard.is_dir():
@@ -137,7 +138,7 @@ class CollectionFolder:
             raise StoreUnavailableError(f"{self.path}: cannot be removed: {error.strerror or error}") from error
 
     def copied_to(self, place: Path) -> CollectionFolder:
-        """Copy the collection to another folder, as ``settle`` would leave it; nobody may write meanwhile."""
+        """Copy the collection to another folder, in the state that ``settle`` makes; nobody may write meanwhile."""
         copy = CollectionFolder(place, "collection")
         copy.path.mkdir()
         copied_tree(self.newest_shard(), copy.shard)
@@ -158,14 +159,14 @@ class CollectionFolder:
 
     def put_copy_in_place(self, copy: Path) -> None:
         """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill."""
-        (copy / OPENED).unlink(missing_ok=True)  # lists the files that go
+        (copy / OPENED).unlink(missing_ok=True)  # the list is about the replaced files
         copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)
         self.remove_copies()
 
     def settle(self, *, alone: bool = True) -> None:
-        """Complete or undo the replacement that a killed process left; copies go if no other process may use them."""
+        """Complete or undo a replacement that a killed process has left; with ``alone``, also remove copies."""
         if self._indexed.is_dir() and not self.shard.is_dir():
             self._indexed.rename(self.shard)
         if self.restored.is_dir():
@@ -192,17 +193,17 @@ class CollectionFolder:
         shutil.rmtree(self._replaced, ignore_errors=True)
 
     def checksums(self, *, was_given: bool) -> tuple[Checksums | None, Checksums | None]:
-        """Return the checksums of the closed files, or else those of the close before a process was killed.
+        """Return the checksums of the closed files, or else those of the close before a kill; the other one is None.
 
-        ``was_given`` is False if the files may have changed since they were closed: by a process that was killed, or by
-        an older version of twinvec, which knows no checksums.
+        ``was_given`` is False if the files may have changed since the close: a process was killed, or an older version
+        of twinvec, which writes no checksums, has opened them.
         """
         if not self.closed.is_file():
             return None, Checksums.read(self._opened)
         return (Checksums.read(self.closed) if was_given else None), None
 
     def mark_opened(self, known: Checksums | None) -> None:
-        """Note that the engine opens the files, which are from now on no longer those of ``known``."""
+        """Mark the files as open: from now on they may differ from ``known``."""
         try:
             if known is not None:
                 put_in_place(self.closed, self._opened)
@@ -214,7 +215,7 @@ class CollectionFolder:
             ) from error
 
     def write_checksums(self, counts: Mapping[str, int], known: Checksums | None) -> None:
-        """Write the checksums of the closed files down; those of ``known`` may be taken over."""
+        """Write the checksums of the closed files; checksums in ``known`` may be reused."""
         try:
             Checksums.taken(self.shard, counts, self._description_text(), known).write(self.closed)
             self._opened.unlink(missing_ok=True)
@@ -233,14 +234,14 @@ class CollectionFolder:
 
 
 def copied_tree(source: Path, target: Path) -> None:
-    """Copy a folder of engine's files, whose holes stay holes; the folders of the copy can be written."""
+    """Copy a folder of the engine's files with their holes; make the copied folders writable."""
     try:
         shutil.copytree(source, target, copy_function=_copy_file)
     except shutil.Error as error:  # lists a failure for each file, often the same one
         _, failed, reason = error.args[0][0]
         raise OSError(f"{failed}: {reason}") from error
     finally:
-        for folder, _, _ in os.walk(target):  # whatever the source permits
+        for folder, _, _ in os.walk(target):  # even if the source is read-only
             os.chmod(folder, os.stat(folder).st_mode | stat.S_IRWXU)
 
 
@@ -251,7 +252,7 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def copy_with_holes(read: IO[bytes], written: IO[bytes]) -> None:
-    """Copy to a new file; its blocks of zeros become holes."""
+    """Copy to a new file; blocks of zeros become holes."""
     hole = bytes(_BLOCK)
     while block := read.read(_BLOCK):
         if block == hole:
@@ -268,11 +269,11 @@ def folder_name(name: str) -> str:
     try:
         quoted = quote(name, safe="")
     except UnicodeEncodeError:
-        raise ConfigurationError(f"collection {name!r}: the name holds a lone surrogate") from None
+        raise ConfigurationError(f"collection {name!r}: the name is not valid Unicode (a lone surrogate)") from None
     if quoted.startswith("."):
         quoted = "%2E" + quoted[1:]
     if len(quoted) > _LONGEST_NAME:
-        raise ConfigurationError(f"collection {name[:40]!r}...: the name is too long for a folder")
+        raise ConfigurationError(f"collection {name[:40]!r}...: the name is too long for the name of a folder")
     return quoted
 
 
@@ -286,7 +287,7 @@ def collection_names(path: str | Path) -> list[str]:
 
 
 def has_owner(folder: Path) -> bool:
-    """Return whether a process has the turn, was killed in it, or is of an older version of twinvec."""
+    """Return whether a process has the turn, was killed in its turn, or has an older version of twinvec."""
     try:
         return bool((folder / "owner").read_bytes())
     except OSError:

@@ -1,8 +1,8 @@
 """Forks: a collection that was open when the process forked cannot be used in the child.
 
-The engine's threads and the locks' owners stay with the parent, so a call in the child would wait for ever. Every
-use of such a collection is an error instead, and ``Collection.open`` opens it anew. The child leaves the parent's
-engine and locks as they are: it never closes the engine, and never releases a lock.
+The engine's threads and the owners of its locks exist only in the parent, so a call in the child would wait for ever.
+In the child, every use of such a collection therefore raises an error, until ``Collection.open`` opens it again. The
+child never closes the parent's engine, and never releases its locks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KNOWN = frozenset({"location", "place", "exclusive", "can_await", "close", "__c
 
 
 class InheritedBackend(EmbeddedBackend):
-    """What a backend of the parent becomes in the child."""
+    """A backend that was opened in the parent, as the child sees it: every use raises an error."""
 
     def __getattribute__(self, name: str) -> Any:
         if name in _KNOWN:
@@ -32,11 +32,11 @@ class InheritedBackend(EmbeddedBackend):
         )
 
     def close(self) -> None:
-        """Do nothing: the parent goes on."""
+        """Do nothing, because the parent still uses the collection."""
 
 
 def watch_forks() -> None:
-    """Let the children of this process know what they inherit."""
+    """Make every child of this process leave the open collections to the parent."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_leave_to_parent)
 
@@ -46,7 +46,7 @@ def _leave_to_parent() -> None:
         _close_files(backend._original.path)
         if backend._copy is not None:
             _close_files(backend._copy.place)
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(backend))  # never freed: that would release the parent's locks
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(backend))  # never freed: freeing releases the parent's locks
         backend.__class__ = InheritedBackend
     open_backends.clear()
     ending.clear()
@@ -54,7 +54,7 @@ def _leave_to_parent() -> None:
 
 
 def _close_files(folder: Path) -> None:
-    """Close the inherited files: those of locks hold them until every process has closed its copy."""
+    """Close the inherited files of locks: a lock is held until every process has closed its copy of the file."""
     with suppress(OSError):
         for number in os.listdir("/proc/self/fd"):
             with suppress(OSError):

@@ -1,9 +1,9 @@
 """Build the index of an embedded collection: on a copy of its files, in another process, while searches go on.
 
-A build also leaves out what is outdated: the engine adds each new version of a point to its files, and only marks the
+A build also removes outdated versions of points: the engine adds each new version to its files, and only marks the
 version before as deleted.
 
-    shard/built.json    what the last build left, and what was written since (``LastBuild``)
+    shard/built.json    the result of the last build, and the number of chunks written since (``LastBuild``)
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.embedded.index_worker import BUILT
 
 WORTHWHILE = 20_000
-"""Vectors without an index from which an ingest builds one; comparing a query with fewer takes milliseconds."""
+"""An ingest builds an index for at least this many vectors without one; comparing fewer takes milliseconds."""
 
 OUTDATED = 5_000
-"""An ingest rebuilds the files if this many of their chunks are outdated, and at least as many as are current."""
+"""An ingest rebuilds the files if at least this many chunks are outdated, and at least as many as are current."""
 
 _WORKER = Path(__file__).with_name("index_worker.py")
 
 
 @dataclass(frozen=True, slots=True)
 class LastBuild:
-    """What the engine held after the last build, or when the collection was made.
+    """State of the engine after the last build, or when the collection was made.
 
     Attributes:
         chunks: Number of chunks.
         names: Names of the dense vectors.
         with_index: Whether the vectors were indexed.
-        written: Number of chunks written since, without those of a process that was killed or is still writing.
+        written: Number of chunks written since, except by a process that was killed or is still writing.
     """
 
     chunks: int
@@ -50,7 +50,7 @@ class LastBuild:
 
     @classmethod
     def read(cls, shard: Path) -> LastBuild | None:
-        """Return what was written down; None if nothing is known, as in collections of older versions."""
+        """Read the file; return None if nothing is known, as in collections of older versions."""
         try:
             return cls(**json.loads((shard / BUILT).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
@@ -61,18 +61,18 @@ class LastBuild:
 
 
 def build_index_of(copy: Path, settings: IndexSettings, location: str, *, with_index: bool, erase: bool) -> None:
-    """Index a copy of the engine's files, or only leave out what is outdated; nobody may write the originals meanwhile.
+    """Index a copy of the engine's files, or only remove outdated points; nobody may write the originals meanwhile.
 
-    With ``erase``, nothing that was deleted or replaced is left. Errors, which name ``location``, remove the copy.
+    With ``erase``, no deleted or replaced data are left. An error names ``location``, and the copy is removed.
     """
     given = json.dumps({**settings.as_dict(), "with_index": with_index, "erase": erase})
     # -P: the worker must not import the modules in its folder
     command = [sys.executable, "-P", str(_WORKER), str(copy), given, str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        shutil.rmtree(copy, ignore_errors=True)  # only this one: after a close, others may build
+        shutil.rmtree(copy, ignore_errors=True)  # no other copy: after a close, another process may build one
         last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise StoreError(f"{location}: the engine could not build the index: {last_line}")
-    sync_files(copy)  # it replaces the original, and has to survive a power cut
-    with suppress(OSError):  # elsewhere than on Linux, a folder cannot be opened
+    sync_files(copy)  # it replaces the original, and must survive a power cut
+    with suppress(OSError):  # some systems cannot open a folder
         sync_file(copy / "wal")  # no name of a file of the former log may come back

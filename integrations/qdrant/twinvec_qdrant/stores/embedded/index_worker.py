@@ -27,20 +27,20 @@ import qdrant_edge as edge
 
 BUILT = "built.json"
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
-_FULL_SCAN_KILOBYTES = 10_000  # a search compares all vectors of a segment that is smaller
+_FULL_SCAN_KILOBYTES = 10_000  # a search compares all vectors of smaller segments
 _NEVER = 2**40  # kilobytes
 _MUCH_OUTDATED = 0.2, 1000  # share and number of points from which a segment is built anew: the engine's defaults
 _ANYTHING_OUTDATED = 0.0, 0
 _LOG = "wal"
-_CLOSED_BYTES = 4096  # of the closed file of an empty log: its header, and nothing is added to it
+_CLOSED_BYTES = 4096  # size of the closed file of an empty log, which has a header only
 
 
 def build(folder: Path, settings: dict[str, Any]) -> None:
-    """Leave out what is outdated; with an index, build the parts of it that are missing or have other settings."""
+    """Remove outdated points; with an index, build its parts that are missing or have other settings."""
     stored = json.loads((folder / "edge_config.json").read_text())
     shard = edge.EdgeShard.load(str(folder), _config(stored, settings))
     if settings["erase"]:
-        _touch(shard)  # the segment that grows: it does not count a text that was replaced in its place as outdated
+        _touch(shard)  # a growing segment replaces a text in place, and does not count the old one as outdated
     shard.optimize()
     shard.flush()
     last = _last_operation(shard)
@@ -57,7 +57,7 @@ def build(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def _config(stored: dict[str, Any], settings: dict[str, Any]) -> edge.EdgeConfig:
-    """Return the engine's configuration; what it leaves open, the engine takes from the last one."""
+    """Return the engine's configuration; the engine takes missing settings from its last configuration."""
     copies = _quantization(settings["quantization"])
     share, number = _ANYTHING_OUTDATED if settings["erase"] else _MUCH_OUTDATED
     return edge.EdgeConfig(
@@ -79,8 +79,8 @@ def _config(stored: dict[str, Any], settings: dict[str, Any]) -> edge.EdgeConfig
 def empty_log(folder: Path, last: int) -> None:
     """Replace the log of the closed engine by an empty one, whose operations get numbers above ``last``.
 
-    The engine ignores an operation on a point that has already seen a higher number, so the numbers have to go on. As
-    in the engine's own snapshots, an empty file ``closed-N`` tells that the log begins with N.
+    The engine ignores an operation on a point that has already seen a higher number, so the numbers must continue. As
+    in the engine's own snapshots, an empty file ``closed-N`` says that the log begins with number N.
     """
     aside, log = folder / "empty", folder / _LOG
     shutil.rmtree(aside, ignore_errors=True)
@@ -108,7 +108,7 @@ def check_log(folder: Path, last: int) -> None:
 
 
 def _touch(shard: edge.EdgeShard) -> None:
-    """Add a point to the segment that grows, and delete it: the segment then has something outdated."""
+    """Add a point to the growing segment, and delete it, so that the segment has an outdated point."""
     point = str(uuid4())
     shard.update(edge.UpdateOperation.upsert_points([edge.Point(point, {}, {})]))
     shard.update(edge.UpdateOperation.delete_points([point]))
@@ -120,7 +120,7 @@ def _last_operation(shard: edge.EdgeShard) -> int:
 
 
 def _vector(stored: dict[str, Any], copies: Any) -> edge.EdgeVectorParams:
-    """Return the parameters of a dense vector; token states only rerank, and need neither copies nor a graph."""
+    """Return the parameters of a dense vector. Token states only rerank: they need no quantised copies and no graph."""
     if stored.get("multivector_config") is None:
         return edge.EdgeVectorParams(size=stored["size"], distance=edge.Distance.Cosine, quantization_config=copies)
     return edge.EdgeVectorParams(
@@ -134,9 +134,9 @@ def _vector(stored: dict[str, Any], copies: Any) -> edge.EdgeVectorParams:
 
 
 def _quantization(name: str) -> Any:
-    """Return the engine's quantisation; None keeps existing copies, which searches then ignore.
+    """Return the engine's quantisation; None keeps existing quantised copies, which searches then ignore.
 
-    The copies are pinned in memory: anywhere else, they make the engine take seconds to open.
+    The copies are pinned in memory, because the engine takes seconds to open others.
     """
     if name == "int8":
         return edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=0.99, memory=edge.Memory.Pinned)
@@ -146,7 +146,7 @@ def _quantization(name: str) -> Any:
 
 
 def die_with(parent: int) -> None:
-    """Let Linux end this process together with its parent, who alone would use the index."""
+    """Make Linux end this process together with its parent, because only the parent would use the index."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:  # the parent died before the call

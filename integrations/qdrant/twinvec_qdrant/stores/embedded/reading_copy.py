@@ -1,8 +1,8 @@
-"""Reading copies: a collection in a folder where the engine cannot open it, on a full disk or read-only.
+"""Reading copies: how to read a collection where the engine cannot open it, on a full or read-only disk.
 
-The engine has no way to open files only to read them: it writes to them, and replaces some. So twinvec copies them to
-a folder for temporary files and opens the copy, which nobody can change. The copy goes when the collection is closed,
-when its original has changed, and when the original can be opened again.
+The engine cannot open files for reading only: it writes to them, and replaces some. So twinvec copies them to a folder
+for temporary files and opens the copy, to which nobody can write. The copy is removed when the collection is closed,
+when the original has changed, and when the original can be opened again.
 
     <temporary files>/twinvec-read-*/held          locked for as long as the process lives that uses the copy
     <temporary files>/twinvec-read-*/collection/   the copy, laid out as in ``folder``
@@ -30,7 +30,7 @@ _USUAL = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 class ReadingCopy:
-    """A copy of ``original``, which must hold still; ``obstacle`` says why it cannot be opened itself.
+    """A copy of ``original``, which must not change meanwhile; ``obstacle`` says why the original cannot be opened.
 
     Raises ``StoreUnavailableError`` if no folder for temporary files has room.
 
@@ -51,15 +51,15 @@ class ReadingCopy:
         except OSError as error:
             self.remove()
             raise StoreUnavailableError(
-                f"{original.path}: {obstacle}; a copy to read from cannot be made: {error.strerror or error}"
+                f"{original.path}: {obstacle}; a copy for reading cannot be made: {error.strerror or error}"
             ) from error
         except BaseException:
             self.remove()
             raise
         size = occupied_bytes(self.folder.path) / 2**20
         logger.warning(
-            "%s: %s; reading from a copy of %.0f MB in %s, where nothing can be changed, and where changes by another "
-            "process show when that process has closed the collection",
+            "%s: %s; reading from a copy of %.0f MB in %s. Nobody can write to it, and changes by another process "
+            "are seen when that process has closed the collection",
             original.path,
             obstacle,
             size,
@@ -67,7 +67,7 @@ class ReadingCopy:
         )
 
     def is_outdated(self) -> bool:
-        """Return whether the original has been removed, or changed and closed, or can be opened itself."""
+        """Return whether the original was removed, was changed and closed, or can be opened again."""
         now = _stamp(self._original)
         is_changed = now is not None and now != self._stamp
         return is_changed or not self._original.exists() or self._original.obstacle() is None
@@ -78,7 +78,7 @@ class ReadingCopy:
 
 
 def _stamp(folder: CollectionFolder) -> tuple[int, int] | None:
-    """Return what tells one close of the collection from another; None while it is open."""
+    """Return a key that differs for every close of the collection; None while the collection is open."""
     try:
         stat = folder.closed.stat()
     except OSError:
@@ -98,15 +98,15 @@ def _place_with_room(original: CollectionFolder, obstacle: str) -> Path:
             return place
         found.append(f"{place}: {free / 2**20:.0f} of {needed / 2**20:.0f} MB")
     raise StoreUnavailableError(
-        f"{original.path}: {obstacle}; a copy to read from finds no room either ({', '.join(found) or 'no folder'}): "
+        f"{original.path}: {obstacle}; there is no room for a copy for reading ({', '.join(found) or 'no folder'}): "
         "make room, or name a folder with room in the environment variable TMPDIR"
     )
 
 
 def _temporary_folders() -> Iterator[Path]:
-    """Yield the folders for temporary files that this process may write, the named ones first."""
+    """Yield the folders for temporary files that this process may write, first those in environment variables."""
     named = [os.environ[name] for name in _VARIABLES if os.environ.get(name)]
-    with suppress(OSError):  # it finds no folder, since it tries to write to each
+    with suppress(OSError):  # it tries to write to each folder, and may find none
         named.append(tempfile.gettempdir())
     for place in dict.fromkeys(map(Path, (*named, *_USUAL))):
         if place.is_dir() and os.access(place, os.W_OK | os.X_OK):

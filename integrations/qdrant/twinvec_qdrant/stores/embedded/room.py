@@ -1,8 +1,8 @@
-"""Room on the disk: how much the engine needs, and whether it is there.
+"""Room on the disk: how much the engine needs, and whether it is free.
 
 The engine maps its files into memory. If the disk has no room for a mapped page, the process dies (SIGBUS), so twinvec
-looks at the room first. The files are sparse: writing fills holes. In a file system in memory (tmpfs), reading a hole
-through a mapping fills it too, and the engine reads many of its files whole when it opens them.
+checks the free room first. The files are sparse: writing fills holes. In a file system in memory (tmpfs), reading a
+hole through a mapping fills it too, and the engine reads many of its files whole when it opens them.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ WRITE_ROOM = 32 * 2**20
 """Free bytes that a write needs: the engine's log and files grow by more than a page of vectors."""
 
 OPEN_ROOM = 4 * 2**20
-"""Free bytes that opening needs: the engine replaces small files, and a close writes checksums. Enough for a delete."""
+"""Free bytes for opening, when the engine replaces small files, for writing checksums at a close, and for a delete."""
 
 _OPEN_FILES = 16
 """Number of files that the engine, the locks and a close may make."""
 
 MAKE_ROOM = (
     "remove other files, or a collection that nobody needs (twinvec drop, or DELETE /v1/collections/NAME of twinvec "
-    "serve; neither needs room)"
+    "serve; both work on a full disk)"
 )
 """What to do about a full disk."""
 
 _REPLAY = 4
-"""Bytes that the engine may write for each byte of its log, which it reads again after a kill."""
+"""Bytes that the engine may write for each byte of its log when it reads the log again after a kill."""
 
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 _READ_IN_PART = ("wal/", "payload_storage/", "/store/")
 
 
 class Obstacle(NamedTuple):
-    """Why the engine cannot open or change files where they are, and what to do."""
+    """The reason why the engine cannot open or change files where they are, and the remedy."""
 
     reason: str
     remedy: str
 
     def error(self, place: object) -> StoreUnavailableError:
-        """Return the error for an action that the obstacle prevents."""
+        """Return the error of an action that the obstacle prevents at this path."""
         return StoreUnavailableError(f"{place}: {self.reason}; {self.remedy}")
 
 
@@ -111,7 +111,7 @@ def is_in_memory(place: Path) -> bool:
 
 
 def _sizes(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield name, size and occupied bytes of every file; another process may remove some meanwhile."""
+    """Yield name, size and occupied bytes of every file; skip files that another process removes meanwhile."""
     for root, _, names in os.walk(folder):
         for name in names:
             path = Path(root, name)

@@ -1,4 +1,4 @@
-"""The place of a collection in the embedded store: a folder, and the collections next to it."""
+"""A collection's entry in the embedded store: its folder, and the collections next to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from twinvec_qdrant.stores.embedded.values import TOKEN_STATES
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 
 _LOCAL_MODE = (
-    "The folder is one of qdrant-client's local mode, QdrantClient(path=...): copy its collections into another folder "
+    "The folder belongs to qdrant-client's local mode, QdrantClient(path=...): copy its collections to another folder "
     "(twinvec adopt --local-path {} --to-path FOLDER, adopt_collection), or give another path"
 )
 
@@ -85,7 +85,7 @@ class EmbeddedStore(Store):
 
     def create(self, new: NewCollection) -> EmbeddedBackend:
         if new.cluster.given():
-            raise ConfigurationError(f"{self.location}: settings of a cluster are for a server; leave cluster out")
+            raise ConfigurationError(f"{self.location}: cluster settings need a Qdrant server; leave cluster out")
         check_not_local_mode(self._path)
         return self._open(new)
 
@@ -101,7 +101,7 @@ class EmbeddedStore(Store):
                 folder.remove()
 
     def _mend_description(self) -> None:
-        """Replace a damaged description by the one that was written down at the last close."""
+        """Replace a damaged description by the description in the checksums of the last close."""
         try:
             self._folder.check_description()
             self._folder.read_description()
@@ -149,16 +149,16 @@ class EmbeddedStore(Store):
 
 
 def local_mode_hint(path: str | Path) -> str:
-    """Return what to add to an error about a folder that a ``QdrantClient(path=...)`` has filled; "" for others."""
+    """Return the end of an error about a folder that ``QdrantClient(path=...)`` has filled; "" for other folders."""
     folder = Path(path).expanduser()
     is_local = (folder / "meta.json").is_file() and (folder / "collection").is_dir()
     return f". {_LOCAL_MODE.format(path)}" if is_local else ""
 
 
 def check_not_local_mode(path: str | Path) -> None:
-    """Raise ``ConfigurationError`` if the folder, in which a collection is to be made, is one of ``QdrantClient``."""
+    """Raise ``ConfigurationError`` if a collection is to be made in a folder of ``QdrantClient(path=...)``."""
     if hint := local_mode_hint(path):
-        raise ConfigurationError(f"{path}: no place for a new collection{hint}")
+        raise ConfigurationError(f"{path}: cannot hold a new collection{hint}")
 
 
 def _give_all() -> None:
@@ -172,7 +172,7 @@ atexit.register(_give_all)
 
 
 def _create(folder: CollectionFolder, new: NewCollection) -> None:
-    """Write the engine's files into another folder and rename it, so that a folder named ``shard`` is complete."""
+    """Write the engine's files into another folder and rename it to ``shard``, which is therefore complete."""
     check_room(folder.path, WRITE_ROOM, "make a collection")
     aside = _create_aside(folder, new)
     folder.write_description(new.metadata)

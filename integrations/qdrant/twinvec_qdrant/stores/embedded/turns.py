@@ -5,12 +5,12 @@
                    between turns
     turns/users    shared by all processes that have the collection open, with or without a turn; the last one removes
                    the folder
-    turns/wait-*   the ticket of a process that waits for its turn, locked by it; the lowest name is the next
+    turns/wait-*   the ticket of a process that waits for its turn, locked by it; the lowest name gets the next turn
     turns/writer   held by the process that writes, through all its turns
     turns/pid      id of the process that writes
 
-Qdrant's embedded engine serves one process at a time. A process that has the turn looks now and then whether another
-one waits, and then closes the engine (``engine``). The locks are the system's: a kill releases them.
+Qdrant's embedded engine serves one process at a time. A process that has the turn looks regularly whether another
+process waits, and then closes the engine (``engine``). The operating system holds the locks, so a kill releases them.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from twinvec_qdrant.stores.embedded.room import MAKE_ROOM
 
 try:
     import fcntl
-except ImportError:  # without flock, nobody notices that a collection is open elsewhere, between its turns
+except ImportError:  # without flock, nobody notices processes that have the collection open without a turn
     fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.01
 _SILENT_SECONDS = 1.0  # a longer wait for the writer is logged
-_TICKET_SECONDS = 60.0  # others may take a new ticket for one that is left over, before it is locked, and remove it
-_TIMES_AS_LONG = 10  # as usual is the wait while another process opens or closes the engine
+_TICKET_SECONDS = 60.0  # another process may lock a new ticket for a moment, to see whether its owner was killed
+_TIMES_AS_LONG = 10  # factor of the wait while another process opens or closes the engine
 _MOVES = b"\n"
 _TICKET = "wait-"
 _USERS = "users"
 
 
 class Turns:
-    """The locks of the collection in the folder ``path``, for one process; one thread at a time uses them."""
+    """The locks of the collection in the folder ``path``, for one process; one thread at a time may use them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,7 +61,7 @@ class Turns:
     def enter(self, *, needs_room: bool = True) -> None:
         """Count this process among the users of the collection, whose folder is created if missing.
 
-        Without ``needs_room``, a process that a full disk keeps from being counted goes on.
+        Without ``needs_room``, a full disk is no error: the process is then not counted.
         """
         try:
             while self._users is None:
@@ -73,17 +73,17 @@ class Turns:
                 raise self._unusable(error) from error
 
     def leave(self) -> None:
-        """End what ``enter`` began; a second call does nothing."""
+        """Stop counting this process as a user; a second call does nothing."""
         if self._users is not None:
             if fcntl is not None and not self._others():
-                with suppress(OSError):  # a new user waits for the lock, and then finds that its file is gone
+                with suppress(OSError):  # a new user who waits for the lock then finds the file gone
                     fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(self._folder)
             self._users.close()
             self._users = None
 
     def abandon(self) -> None:
-        """Release the locks of a folder that is gone, and touch no file where it was."""
+        """Release the locks of a folder that is gone, without touching files in its place."""
         self._turn.release()
         if self._users is not None:
             self._users.close()
@@ -91,7 +91,7 @@ class Turns:
 
     @contextmanager
     def alone(self, wait_seconds: float) -> Iterator[None]:
-        """Have the turn while no other process has the collection open; else raise ``StoreBusyError``."""
+        """Take the turn if no other process has the collection open; else raise ``StoreBusyError``."""
         end = time.monotonic() + wait_seconds
         is_settled = False
         try:
@@ -116,7 +116,7 @@ class Turns:
     def held(self, wait_seconds: float) -> Iterator[bool]:
         """Keep the turn from others without writing; yield whether the last turn ended by ``give``.
 
-        A process that has the turn can tell that this one waits only if a ticket can be written.
+        The process that has the turn notices this one only if a ticket can be written.
         """
         patience = _Patience(self._owner, wait_seconds)
         ticket = self._new_ticket()
@@ -138,7 +138,7 @@ class Turns:
                     if not patience.is_left():
                         raise self._busy("in use", self._owner, patience.waited(), "use")
                     time.sleep(_POLL_SECONDS)
-            except FileNotFoundError:  # nobody has had a turn here
+            except FileNotFoundError:  # no process ever had a turn here
                 pass
             except OSError as error:
                 raise StoreUnavailableError(f"{self._path}: cannot be read: {error.strerror or error}") from error
@@ -170,11 +170,11 @@ class Turns:
         return False
 
     def take(self, wait_seconds: float, check: Callable[[], None] = lambda: None, *, needs_room: bool = True) -> bool:
-        """Take the turn; return whether the last one ended by ``give``, or raise ``StoreBusyError``.
+        """Take the turn; return whether the last turn ended by ``give``, or raise ``StoreBusyError``.
 
-        Those who wait take their turns in the order of their coming. They wait ``wait_seconds`` for each process that
-        has the turn before them, and longer while it opens or closes the engine: see ``opened`` and ``closing``. The
-        wait ends when ``check`` raises. ``needs_room`` is that of ``enter``.
+        Processes take their turns in the order in which they came. Each one waits ``wait_seconds`` for every process
+        that has the turn before it, and longer while that process opens or closes the engine: see ``opened`` and
+        ``closing``. The wait ends when ``check`` raises. See ``enter`` for ``needs_room``.
         """
         self.enter(needs_room=needs_room)
         patience = _Patience(self._owner, wait_seconds)
@@ -199,12 +199,12 @@ class Turns:
         return was_given
 
     def opened(self) -> None:
-        """Tell those who wait that this process has the turn, and has just opened the engine."""
-        with suppress(OSError):  # shortened, not written anew: a full disk would leave nothing, as after ``give``
+        """Show the waiting processes that this process has opened the engine."""
+        with suppress(OSError):  # a new file would be empty on a full disk, as after ``give``
             os.truncate(self._owner, len(str(os.getpid())))
 
     def closing(self) -> None:
-        """If this process has the turn, tell those who wait that it begins to close the engine, which may take long."""
+        """If this process has the turn, show waiting processes that it begins to close the engine, which takes time."""
         if self._turn.is_locked:
             with suppress(OSError), self._owner.open("ab") as owner:
                 owner.write(_MOVES)
@@ -219,19 +219,19 @@ class Turns:
             if not is_disk_full(error):
                 raise
             with suppress(OSError):
-                os.truncate(self._owner, 1)  # a hole needs no room, and shows that the turn was not given
+                os.truncate(self._owner, 1)  # a hole needs no room, and shows that the turn has not ended
 
     def _new_ticket(self) -> FileLock:
         return FileLock(self._folder / f"{_TICKET}{time.time_ns():020}-{os.getpid()}", thread_local=False)
 
     def give(self, *, is_settled: bool = True) -> None:
-        """End the turn to write, if this process has it.
+        """End the turn, if this process has it.
 
-        ``is_settled`` is False if the engine may have to read its log again: the turn then looks as after a kill.
+        ``is_settled`` is False if the engine may have to read its log again: the files then look as after a kill.
         """
         if self._turn.is_locked:
             if is_settled:
-                with suppress(OSError):  # also where the folder has just been removed
+                with suppress(OSError):  # the folder may have been removed
                     self._owner.write_bytes(b"")
             self._turn.release()
 
@@ -243,7 +243,7 @@ class Turns:
         return sorted(self._folder.glob(f"{_TICKET}*"))
 
     def _waits(self, ticket: Path) -> bool:
-        """Return whether the process with the ticket still waits; remove the ticket of one that was killed."""
+        """Return whether the process with the ticket still waits; remove the ticket of a killed process."""
         lock = FileLock(ticket, thread_local=False)
         try:
             lock.acquire(timeout=0)
@@ -282,7 +282,7 @@ class Turns:
         return True
 
     def end_writing(self) -> None:
-        """End what ``write`` began."""
+        """Stop being the writer."""
         self._writer.release()
 
     def _busy(self, how: str, file: Path, wait_seconds: float, what: str) -> StoreBusyError:
@@ -297,9 +297,9 @@ class Turns:
 
 
 class _Patience:
-    """The wait for a turn: ``seconds`` since the file ``owner`` has last changed.
+    """The wait for a turn, of at most ``seconds`` since the file ``owner`` has changed.
 
-    While another process opens or closes the engine, it is ``_TIMES_AS_LONG``.
+    The limit is ``_TIMES_AS_LONG`` times as long while another process opens or closes the engine.
     """
 
     def __init__(self, owner: Path, seconds: float) -> None:
@@ -309,14 +309,14 @@ class _Patience:
         self._start = self._since = time.monotonic()
 
     def is_left(self) -> bool:
-        """Return whether to go on waiting."""
+        """Return whether the wait may go on."""
         if (now := self._now()) != self._seen:
             self._seen, self._since = now, time.monotonic()
         content, _ = now
         return time.monotonic() - self._since < self._seconds * (_TIMES_AS_LONG if content.endswith(_MOVES) else 1)
 
     def waited(self) -> float:
-        """Return the seconds so far."""
+        """Return the seconds waited so far."""
         return time.monotonic() - self._start
 
     def _now(self) -> tuple[bytes, int]:
@@ -335,7 +335,7 @@ def _acquires(lock: FileLock, seconds: float) -> bool:
 
 
 def _begin_waiting(ticket: FileLock) -> None:
-    """Lock the ticket; a full disk has no room for one, and others may then come first."""
+    """Lock the ticket. On a full disk, there is no ticket, and other processes may get their turns first."""
     try:
         ticket.acquire(timeout=_TICKET_SECONDS, poll_interval=_POLL_SECONDS)
         while not Path(ticket.lock_file).exists():  # another process removed it before it was locked
@@ -353,7 +353,7 @@ def _end_waiting(ticket: FileLock) -> None:
 
 
 def _shares(file: IO[bytes]) -> bool:
-    """Lock the file together with other readers; return False if a process has it alone."""
+    """Lock the file together with other readers; return False if a process has locked it alone."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -363,7 +363,7 @@ def _shares(file: IO[bytes]) -> bool:
 
 
 def _holder(file: Path) -> str:
-    """Return what to call the process whose id is in the file."""
+    """Return a name for the process whose id is in the file."""
     try:
         return f"process {int(file.read_text(encoding='ascii'))}"
     except (OSError, ValueError):

@@ -24,7 +24,7 @@ INDEX_PARAMS: dict[FieldIndexType, Any] = {
     "geo": edge.GeoIndexParams,
     "text": partial(edge.TextIndexParams, tokenizer=edge.TokenizerType.Word, lowercase=True, phrase_matching=True),
 }
-"""The class of the parameters of each payload index; of one on the disk, the system keeps in memory what it uses."""
+"""The class of the parameters of each payload index. Indexes are on the disk; the system caches what searches use."""
 
 # without a filter, the engine's document frequencies count deleted points until it is optimised
 _LIVE_FREQUENCIES = edge.SearchParams(
@@ -82,7 +82,7 @@ def _condition(test: tests.PointTest) -> Any:
     if isinstance(test, tests.AnyText):
         return edge.FieldCondition(test.path, match=edge.MatchAny(list(test.texts)))
     if isinstance(test, tests.Exactly):
-        # the engine reads Python's bool as an integer
+        # the engine takes Python's bool for an integer, but not NumPy's
         value = cast(bool, np.bool_(test.value)) if isinstance(test.value, bool) else test.value
         return edge.FieldCondition(test.path, match=edge.MatchValue(value))
     if isinstance(test, tests.Within):

@@ -78,7 +78,7 @@ class Searching(Reading):
         return self.run(self._within(found))
 
     def watches(self) -> bool:
-        """Return whether ``candidates`` looks for watched points; see ``Backend``.
+        """Return whether ``candidates`` looks for watched points (``Along.watched``); see ``Backend``.
 
         If the server limits the size of a collection, it may refuse points that would be watched. If it limits how many
         points a search compares, the search may compare fewer than the batch asks for.

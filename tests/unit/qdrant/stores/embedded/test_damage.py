@@ -253,7 +253,7 @@ def test_files_that_no_repair_can_read_are_kept(folder, caplog):
         collection.verify(repair=True)
     (kept,) = (folder / "notes" / "unreadable").rglob("mutable_id_tracker.mappings")
     assert kept.read_bytes() == damaged
-    assert f"cannot be read; its files are kept in {kept.parent}" in caplog.text
+    assert f"cannot be read; their files are kept in {kept.parent}" in caplog.text
     with opened(folder) as collection:
         assert collection.ingest(DOCUMENTS.values()).failed == 0
         assert collection.verify().sound

@@ -112,7 +112,7 @@ def test_a_full_disk_is_read_and_no_process_dies(on_disk, temporary, tmp_path):
                     assert "the disk is full" in refusal(call) and "twinvec drop" in refusal(call)
             assert len(warnings.told) == 1, warnings.told
             assert "reading from a copy" in warnings.told[0]
-            assert "show when that process has closed the collection" in warnings.told[0]
+            assert "are seen when that process has closed the collection" in warnings.told[0]
         backup_collection("notes", backup, place)
         assert [each.name for each in list_collections(place)] == ["notes"]
         assert "the disk is full" in refusal(lambda: opened(Path(place, "other")))

@@ -1,1 +1,1 @@
-"""The repair of damaged files: what can still be read of them."""
+"""The repair of damaged files: reading all that can still be read."""

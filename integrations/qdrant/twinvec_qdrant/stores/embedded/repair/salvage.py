@@ -1,10 +1,11 @@
-"""Salvage: what can still be read of a damaged collection, in new files.
+"""Salvage: copy all that can still be read of a damaged collection into new files.
 
-A damaged file can end the process that reads it, so another process reads (``salvage_worker``), first the engine's log
-alone, then all files, and if that fails, each segment by itself. A segment that cannot be opened is read without parts
-that ``verify`` makes anew from the texts: first without indexes and weights of words, then without any vectors. One
-that cannot be read at all is kept in the folder ``unreadable``. The new files replace the old ones together with a note
-of the damage. Until ``verify`` has marked what is lost and removed the note, the collection opens for repair only.
+A damaged file can end the process that reads it, so another process reads (``salvage_worker``): first only the engine's
+log, then all files, and if that fails, each segment by itself. A segment that cannot be opened is read again without
+parts that ``verify`` makes anew from the texts: first without indexes and BM25 weights, then without any vectors. A
+segment that cannot be read at all is kept in the folder ``unreadable``. The new files replace the old ones, together
+with a note of the damage. Until ``verify`` has marked lost documents and removed the note, the collection opens for
+repair only.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ _MADE_ANEW: tuple[tuple[str, ...], ...] = (
     ("payload_index", "vector_index-*", f"*-{SPARSE}"),
     ("payload_index", "vector_*"),
 )
-"""What a segment is read without, one attempt after the other: what is made quickly, and then all vectors too."""
+"""Parts of a segment that each attempt leaves out: first none, then those that are made quickly, then all vectors."""
 _SETTINGS = "segment.json"
 _OF_ANY = ("version.info", *(f"payload_storage/{name}" for name in ("config.json", "bitmask.dat", "gaps.dat")))
-"""Files of a segment that hold no documents: settings and maps of free room. Those of an empty segment replace them."""
-_TRACKERS = ("mutable_id_tracker", "id_tracker")  # of a segment that grows, and of one with an index, which does not
+"""Files of a segment without documents: settings and maps of free room. Files of an empty segment can replace them."""
+_TRACKERS = ("mutable_id_tracker", "id_tracker")  # of a growing segment, and of one with an index
 _WORKER = Path(__file__).with_name("salvage_worker.py")
 
 
 def noted(shard: Path) -> Damage | None:
-    """Return the noted damage, if any."""
+    """Return the noted damage, or None without a note."""
     try:
         return Damage(**json.loads((shard / _NOTE).read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -50,12 +51,12 @@ def noted(shard: Path) -> Damage | None:
 
 
 def forget(shard: Path) -> None:
-    """Remove the note."""
+    """Remove the note of the damage."""
     (shard / _NOTE).unlink(missing_ok=True)
 
 
 def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
-    """Replace the engine's files by what can be read of them; ``empty`` is a new collection, which is filled.
+    """Replace the engine's files by all that can be read of them, copied into the new collection ``empty``.
 
     Dense vectors and token states that may be damaged are left out.
     """
@@ -67,7 +68,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
     shutil.copytree(empty, target)
 
     def read(chosen: Sequence[str], without: Sequence[str] = ()) -> bool:
-        """Copy the points of these segments and of the log to the target; return whether the process survived."""
+        """Copy the points of these segments and of the log to the target; return whether the worker has succeeded."""
         shutil.rmtree(aside, ignore_errors=True)
         shutil.copytree(empty, aside)
         if log_is_whole and (folder.shard / "wal").is_dir():
@@ -96,7 +97,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
 
 
 def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], damage: Damage) -> None:
-    """Copy a segment without these parts; settings that are damaged are replaced by those of a ``new`` segment."""
+    """Copy a segment without these parts; settings of a ``new`` segment replace damaged ones."""
     shutil.copytree(segment, copy)
     (copy / "payload_storage").mkdir(exist_ok=True)
 
@@ -107,15 +108,15 @@ def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], 
         shutil.copy(new / name, copy / name)
     for part in {path for pattern in without for path in copy.glob(pattern)}:
         shutil.rmtree(part)
-    for tracker in _TRACKERS:  # the engine drops the points that have no version
+    for tracker in _TRACKERS:  # the engine drops points without a version
         points, versions = (copy / f"{tracker}.{part}" for part in ("mappings", "versions"))
         if points.is_file() and is_damaged(versions.name):
             versions.write_bytes(bytes(points.stat().st_size))
     if without or is_damaged(_SETTINGS):
-        settings = json.loads((new / _SETTINGS).read_text(encoding="utf-8"))  # they name no index
+        settings = json.loads((new / _SETTINGS).read_text(encoding="utf-8"))  # settings without an index
         if (copy / f"{_TRACKERS[1]}.mappings").is_file():
             for vector in settings["config"]["vector_data"].values():
-                vector["storage_type"] = "InRamMmap"  # of a segment that does not grow
+                vector["storage_type"] = "InRamMmap"  # the type of a segment that does not grow
         (copy / _SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
 
 
@@ -123,7 +124,7 @@ def _keep(folder: CollectionFolder, segment: str) -> None:
     """Keep a copy of a segment that cannot be read; another tool may be able to read it."""
     kept = folder.path / "unreadable" / segment
     shutil.copytree(folder.shard / "segments" / segment, kept, dirs_exist_ok=True)
-    logger.warning("%s: a part of the documents cannot be read; its files are kept in %s", folder.path, kept)
+    logger.warning("%s: some documents cannot be read; their files are kept in %s", folder.path, kept)
 
 
 def _reaches(damage: Damage, *parts: str) -> bool:

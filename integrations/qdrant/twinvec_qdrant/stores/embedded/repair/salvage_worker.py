@@ -2,9 +2,9 @@
 
     python salvage_worker.py FOLDER TARGET OPTIONS
 
-It copies the points of the collection in FOLDER that TARGET lacks: one by one where several together cannot be read,
-and without their vectors where these cannot be read.
-OPTIONS is JSON: {"vectors": false} leaves the dense vectors out. Importing nothing of twinvec makes the start quick.
+It copies the points of the collection in FOLDER that TARGET lacks. If a batch of points cannot be read, it copies them
+one by one; if a point's vectors cannot be read, it leaves them out. OPTIONS is JSON: {"vectors": false} leaves out all
+dense vectors. The process imports nothing of twinvec, and so starts quickly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def load_shard(path: str) -> edge.EdgeShard:
     """Open the engine's files, if necessary without their configuration file.
 
     A kill while the engine adds or drops a vector leaves a configuration that contradicts the segments. The engine then
-    refuses to open; without the file, it takes the configuration from the segments.
+    refuses to open the files. Without the configuration file, it takes the configuration from the segments.
     """
     try:
         return edge.EdgeShard.load(path)
