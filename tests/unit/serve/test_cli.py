@@ -120,7 +120,10 @@ def test_a_port_that_is_taken_is_an_error():
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1"])
 def test_an_address_of_another_machine_is_an_error(host):
-    with pytest.raises(ConfigurationError, match=f"--host {host} is no address of this machine"), listening(host, 0):
+    with (
+        pytest.raises(ConfigurationError, match=f"--host {host} is not an address of this machine"),
+        listening(host, 0),
+    ):
         pass
 
 

@@ -95,7 +95,7 @@ def test_a_document_may_be_longer_than_a_text_to_embed(tiny_model, tmp_path):
         assert refused.json()["error"]["code"] == "text_too_long"
         assert client.post("/v1/search", json={"query": long["text"]}).status_code == 400
     described = CliRunner().invoke(build_app(), ["serve", "--help"], env={"COLUMNS": "200"}).output
-    assert "documents to ingest may have more" in described
+    assert "Documents to ingest may be longer" in described
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ MEDIA_TYPES = {
 """Ending of a file's name -> its media type."""
 
 HEADERS = {
-    "Cache-Control": "no-cache",  # kept, and asked about at each use: a newer version is seen at once
+    "Cache-Control": "no-cache",  # browsers ask at each use whether a file has changed
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 }
@@ -40,7 +40,7 @@ class PageFile:
 
 @cache
 def page_files() -> dict[str, PageFile]:
-    """Name -> file, for all files of the page. Requests choose among these names and reach no path."""
+    """Return name -> file for all files of the page. A request names one of them, and cannot reach other paths."""
     found = {}
     for entry in files("twinvec_serve.page").joinpath("static").iterdir():
         ending = entry.name[entry.name.rfind(".") :]
