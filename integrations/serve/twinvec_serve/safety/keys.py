@@ -1,7 +1,7 @@
 """Keys: who may read, and who may write.
 
-``Access`` is asked at the border of the server, before a body is read; it closes every path that is not public. A route
-says what it needs by a dependency, ``Depends(reads)`` or ``Depends(writes)``.
+``Border`` asks ``Access`` before a body is read, for every path that is not public. A route states the right that it
+needs by a dependency, ``Depends(reads)`` or ``Depends(writes)``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Access:
 
 
 async def reads(request: Request) -> None:
-    """Let a request pass that may read: a dependency of routes."""
+    """Refuse a request whose key may not read. Routes that read depend on this."""
     _require(request, "read")
 
 
