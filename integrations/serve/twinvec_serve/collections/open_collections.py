@@ -162,7 +162,7 @@ class OpenCollections:
         return CollectionNotFoundError(f"no collection {name!r}; there are: {others}")
 
     async def create(self, name: str, model: str | None, settings: Mapping[str, Any]) -> Collection:
-        """Make a collection, and return it open; raise RequestError if the name is taken, UnknownModel for a wrong model."""
+        """Make a collection, and return it open; raise RequestError if the name is taken, and UnknownModel."""
         encoder = self._models.encoder(model or self._models.default)
         async with self._lock(name):
             if name in self._open or name in await self.names():

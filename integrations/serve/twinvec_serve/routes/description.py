@@ -1,4 +1,4 @@
-"""The OpenAPI description: what FastAPI derives from the routes, with the errors and keys as they are."""
+"""The OpenAPI description: FastAPI derives it from the routes; this module corrects the errors and keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "/v1/collections/{name}/documents/get": {"ids": ["leave.md"]},
     "/v1/collections/{name}/documents/delete": {"ids": ["leave.md"], "dry_run": True},
 }
-"""A body for each path that takes one."""
+"""Example of the body for each path that takes a body."""
 
 _OF_MODELS = {"name": "Name of the model."}
 _OF_COLLECTIONS = {"name": "Name of the collection.", "identity": "Id of the document; it may have slashes."}
@@ -49,7 +49,7 @@ _SCHEME = "key"
 
 
 def describe(app: FastAPI, settings: ServeSettings) -> None:
-    """Let the app describe its API with the errors that it has, and with its keys if it has any."""
+    """Let the app describe its API with this server's errors, and with its keys if it has any."""
     derived = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -67,7 +67,7 @@ def describe(app: FastAPI, settings: ServeSettings) -> None:
 
 def _describe_errors(described: dict[str, Any]) -> None:
     schemas = described.setdefault("components", {}).setdefault("schemas", {})
-    for name in _FASTAPI_ERRORS:  # of its own answer to invalid requests, 422, which this server does not give
+    for name in _FASTAPI_ERRORS:  # of FastAPI's answer 422, which this server never gives
         schemas.pop(name, None)
     schema = ErrorAnswer.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= schema.pop("$defs")

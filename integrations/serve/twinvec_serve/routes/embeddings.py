@@ -22,20 +22,20 @@ router = APIRouter(prefix="/v1", tags=["models"], dependencies=[Depends(reads)])
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request is not valid; the message says why."},
-    404: {"model": ErrorAnswer, "description": "No model has the name; the message lists those that there are."},
-    429: {"model": ErrorAnswer, "description": "The queue is full; Retry-After says when to come again."},
+    404: {"model": ErrorAnswer, "description": "No model has the name; the message lists the existing names."},
+    429: {"model": ErrorAnswer, "description": "The queue is full; Retry-After says when to try again."},
 }
 _TOLD = {"schema": {"type": "integer"}, "description": "Number of texts that the model has not read to the end."}
 ANSWERS: dict[int | str, dict[str, Any]] = {**ERRORS, 200: {"headers": {TRUNCATED: _TOLD}}}
-"""The answers of models to texts."""
+"""The answers of routes that call a model: their errors, and the header that counts truncated texts."""
 
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 
 class EmbeddingsRequest(IgnoresOthersFields):
-    """Texts to embed. Unknown fields are ignored, but one whose name is much like a known one is an error."""
+    """Texts to embed. Unknown fields are ignored, but a misspelt known field is an error."""
 
-    alike = 0.8  # dimension, inputType and modle are slips; input_text, encoding and dims are other names
+    alike = 0.8  # dimension, inputType and modle are slips; input_text, encoding and dims are not
     undecisive = frozenset(("user",))
 
     input: Annotated[list[str], WithJsonSchema(_TEXTS)] = Field(
@@ -58,7 +58,7 @@ class EmbeddingsRequest(IgnoresOthersFields):
     def _as_list(cls, value: Any) -> Any:
         if isinstance(value, list) and value and isinstance(value[0], (int, list)):
             raise ValueError(
-                "token ids are not taken, only texts; in langchain-openai, set "
+                "token ids are not supported, send texts; in langchain-openai, set "
                 "OpenAIEmbeddings(check_embedding_ctx_length=False)"
             )
         return as_texts(value)
@@ -76,7 +76,7 @@ class EmbeddingsUsage(BaseModel):
     """What a request has cost."""
 
     prompt_tokens: int = Field(description="Tokens that the model has read, special tokens and prompts included.")
-    total_tokens: int = Field(description="The same number.")
+    total_tokens: int = Field(description="The same number as prompt_tokens.")
 
 
 class EmbeddingsAnswer(BaseModel):

@@ -16,13 +16,13 @@ router = APIRouter(tags=["operation"])
 
 
 class Readiness(BaseModel):
-    """The answer of a server that is well."""
+    """The answer of a server that is ready."""
 
-    status: Literal["ok"] = Field(default="ok", description="The server is well.")
+    status: Literal["ok"] = Field(default="ok", description="Always ok; an unready server answers 503.")
 
 
 class Health(Readiness):
-    """The answer of a process that lives."""
+    """The answer of a running process."""
 
     instance: str | None = Field(
         default=None, description="Name of this server in the folder of the store that it serves, if it serves one."

@@ -33,11 +33,11 @@ PROGRESS: dict[int | str, dict[str, Any]] = {
 
 _EVERY_SECONDS = 0.25
 _PING_SECONDS = 10
-_SILENT_SECONDS = 1.0  # a longer wait for other ingests is told
+_SILENT_SECONDS = 1.0  # a longer wait for other work is reported
 
 
 class ProgressAnswer(EventSourceResponse):
-    """Tells the progress of work; when the client goes away, the work goes on.
+    """Sends the progress of work; when the client goes away, the work goes on.
 
     ``ended`` is set when the request's body has been read; until then, only the work receives from the client. The
     answer may go on for ``stop_seconds`` after the signal to stop.
@@ -58,7 +58,7 @@ class ProgressAnswer(EventSourceResponse):
 async def work_answer(
     work: Work[Any], request: Request, shared: Services, ended: asyncio.Event | None = None
 ) -> Response:
-    """Return the report of work as JSON when it is done, or at once the events that tell its progress.
+    """Return the report as JSON when the work is done, or immediately a stream of events with its progress.
 
     ``ended`` is set when the request's body has been read; default: it has been.
     """
