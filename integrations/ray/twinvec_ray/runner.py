@@ -1,4 +1,4 @@
-"""What ``--ray`` of the commands runs: the entry point ``ray`` of the group ``twinvec.runners``."""
+"""The runner behind the commands' option ``--ray``: the entry point ``ray`` of the group ``twinvec.runners``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 _COLUMN = "vector"
-_COUNTED = (".parquet", ".lance", "")  # files that say how many rows they have
+_COUNTED = (".parquet", ".lance", "")  # files that record their number of rows
 _PAUSE_SECONDS = 0.5
 
 
@@ -91,7 +91,7 @@ class Counter:
 def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
     """Yield an actor that counts texts for the progress shown; None if none is shown.
 
-    The bar has an end where the files say how many rows they have. A batch that is lost with its worker counts twice.
+    The bar has a total if the files record their number of rows. A batch is counted twice if its worker died.
     """
     if not shown:
         yield None
@@ -122,7 +122,7 @@ def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
 
 
 def _print_nothing_of_ray_data() -> None:
-    """Keep from stderr what Ray Data tells: its bars, each step every ten seconds, and errors that it raises."""
+    """Keep the output of Ray Data off stderr: its bars, its steps every ten seconds, and errors that it also raises."""
     from ray.data import DataContext
 
     DataContext.get_current().enable_progress_bars = False
