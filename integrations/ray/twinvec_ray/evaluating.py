@@ -39,8 +39,8 @@ def evaluate(
     """Evaluate the results of ``nearest``; the figures are those of ``twinvec evaluate`` for the same vectors.
 
     Args:
-        found: What ``nearest`` returns, with a limit above the largest k of the measures: a query's own document is
-            left out, as in ``twinvec.evaluation.ir``. The default measures need a limit of 101.
+        found: The result of ``nearest``, with a limit above the largest k of the measures, because a query's own
+            document is left out (see ``twinvec.evaluation.ir``). The default measures need a limit of 101.
         qrels: Query id -> document id -> relevance; ids as texts. Only judged queries count; a judged query that is
             missing in ``found`` scores 0.
         measures: Measures such as ``ndcg@10``, ``mrr@10``, ``map@100``, ``recall@100`` and ``precision@10``.

@@ -82,7 +82,7 @@ def write(dataset: Dataset, output: str | Path) -> None:
     target = Path(output).resolve()
     partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
     if older.exists() and not target.exists():
-        older.rename(target)  # after a write that was killed between two renames
+        older.rename(target)  # a write was killed between its two renames
     for left in (partial, older):
         shutil.rmtree(left, ignore_errors=True)
     try:

@@ -50,9 +50,9 @@ def mine_negatives(
 ) -> Dataset:
     """Find hard negatives for pairs: texts that are near to an anchor, and not among its positives.
 
-    The mining runs at once, by cosine, with the rules of ``twinvec.training.mining``: ranks, margins, and what is a
-    known positive. The corpus is read twice, first its vectors, then its texts: write what ``encode`` gives to files,
-    and read these.
+    The mining runs at once, by cosine, with the rules of ``twinvec.training.mining``: ranks, margins and known
+    positives. The corpus is read twice, first its vectors, then its texts. Therefore write the result of ``encode`` to
+    files first, and give the dataset that reads them.
 
     Args:
         pairs: Rows with ``anchor``, ``positive``, and the anchor's vector, as ``encode`` makes it with

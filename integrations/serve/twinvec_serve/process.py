@@ -32,7 +32,7 @@ from twinvec_serve.services import Services
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS, ServeSettings
 
 _TERMINAL = "/dev/tty"
-_KEEP_ALIVE_SECONDS = 75  # longer than the 60 s of most proxies: they would write to closed connections
+_KEEP_ALIVE_SECONDS = 75  # longer than the 60 s of most proxies, so that they never use a closed connection
 _WAITING = 2048  # connections
 
 logger = logging.getLogger(__name__)

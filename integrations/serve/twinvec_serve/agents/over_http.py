@@ -59,7 +59,7 @@ class _Endpoint:
         sessions: _Sessions | None = getattr(scope["app"].state, "agents", None)
         if sessions is None:
             raise RequestError("the server is not running", code="stopping", status=503, headers={"Retry-After": "1"})
-        body = await Request(scope, receive).body()  # here: the SDK would answer a lost client with 500
+        body = await Request(scope, receive).body()  # read here: if the client leaves, the SDK would answer 500
         manager = await sessions.manager()
         await manager.handle_request(scope, _again(body, receive), send)
 

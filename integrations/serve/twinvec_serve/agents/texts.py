@@ -44,7 +44,7 @@ def parse_place(text: str) -> Place | None:
 
 
 def passage_of(hit: Hit) -> str:
-    """Return the text of a hit without the headings that chunking has put before it."""
+    """Return the text of a hit without the headings that chunking has put before the text."""
     return hit.text[body_start(hit) :].strip()
 
 
@@ -74,9 +74,9 @@ def place_of(hit: Hit, lines: tuple[int, int] | None) -> str:
 
 
 def cut_text(text: str, chars: int) -> tuple[str, bool]:
-    """Return as many whole lines as ``chars`` characters hold, and False.
+    """Return the whole lines that fit into ``chars`` characters, and False.
 
-    If the first line alone is longer, return its beginning and True.
+    If the first line does not fit, return its beginning and True.
     """
     if len(text) <= chars:
         return text, False

@@ -100,7 +100,7 @@ class OpenCollections:
             self._announcement = Announcement(settings.path or DEFAULT_PATH, settings.address, certificate)
 
     def stop_in(self, seconds: float) -> None:
-        """After this time, end the writes that are still under way; committed documents stay."""
+        """After this number of seconds, end the writes that are still under way; committed documents stay."""
         loop = asyncio.get_running_loop()
         self._end = loop.call_later(seconds, lambda: self.ingests.start(self._give_up()))
 

@@ -57,7 +57,7 @@ def read_by_command(value: dict[str, Any], _number: int) -> Any:
 async def _page(
     lines: list[tuple[int, bytes | None]], most_bytes: int, read: Callable[[dict[str, Any], int], Any]
 ) -> list[Any]:
-    """Return the documents of lines; long ones are parsed in a thread."""
+    """Return the documents of lines; long lines are parsed in a thread."""
 
     def documents() -> list[Any]:
         return [_document(number, line, most_bytes, read) for number, line in lines]

@@ -43,7 +43,7 @@ class EmbeddingModel:
         if prompts["query"] != prompts["document"]:
             queries = Batches(partial(self._compute, "query"), encoder.max_tokens, room, metrics)
         self._batches: dict[Kind, Batches[str, FloatArray]] = {"document": documents, "query": queries}
-        with unreported_truncations():  # the texts are not the user's
+        with unreported_truncations():  # warm-up texts are not the user's
             for text in _WARM_UP:
                 encoder.encode([text])
 

@@ -1,4 +1,4 @@
-"""Counters of one server, as Prometheus reads them."""
+"""Metrics of one server, in the format of Prometheus."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from twinvec_serve.errors import ErrorAnswer
 from twinvec_serve.settings import ServeSettings
 
 DESCRIPTION = """\
-One process holds models and collections, and serves them: embeddings as OpenAI has them, reranking as Cohere and Jina
-have it, search and ingestion over collections.
+One process holds models and collections, and serves them: embeddings in the format of OpenAI, reranking in the
+formats of Cohere and Jina, search and ingestion over collections.
 
 Every error has the form `{"error": {"message", "type", "param", "code"}}`. `400` is a wrong request, `401` a missing or
-unknown key, `403` a key or a page that may not, `404` an unknown model, collection or path, `413` a body that is too
+unknown key, `403` a key or a page without permission, `404` an unknown model, collection or path, `413` a body that is too
 large. After `429` (the queue is full) and `503` (the store is busy), `Retry-After` says when to try again.
 """
 TAGS = [

@@ -53,5 +53,5 @@ async def ready(shared: Served) -> Readiness:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(shared: Served) -> Response:
-    """Return counters as Prometheus reads them: requests, latencies, batch sizes, the queue, and tokens."""
+    """Return metrics in the format of Prometheus: requests, latencies, batch sizes, the queue, and tokens."""
     return Response(shared.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -86,7 +86,7 @@ class CheckedAddresses:
         if not _is_served(hosts[0], served):
             raise RequestError(
                 "this server does not serve the address in the Host header; to permit it, start the server with "
-                "--allow-origin and this address",
+                "--allow-origin and its origin, such as https://search.example.com",
                 code="unknown_host",
                 status=421,
             )
@@ -95,7 +95,7 @@ class CheckedAddresses:
             if not _is_origin_of(each, served):
                 raise RequestError(
                     "a page of another origin may not use this server; to permit it, start the server with "
-                    "--allow-origin and the origin",
+                    "--allow-origin and the page's origin",
                     code="foreign_origin",
                     status=403,
                 )

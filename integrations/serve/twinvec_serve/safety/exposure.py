@@ -23,8 +23,8 @@ _REASONS = {
 def check_exposure(settings: ServeSettings) -> None:
     """Raise ConfigurationError for settings under which others could read keys or texts.
 
-    This is an address that other machines reach, directly or through a proxy, without a key or without TLS. Unusable
-    TLS files and a malformed origin are errors too.
+    Such settings let other machines reach the server, directly or through a proxy, without a key or without TLS.
+    Unusable TLS files and a malformed origin are errors too.
     """
     for origin in settings.allow_origins:
         parse_origin(origin)

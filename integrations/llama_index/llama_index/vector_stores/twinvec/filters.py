@@ -77,5 +77,5 @@ def _listed(each: MetadataFilter) -> list[Any]:
     if isinstance(each.value, str) and each.operator in (FilterOperator.IN, FilterOperator.NIN):
         return each.value.split(",")  # as LlamaIndex's own Qdrant store reads it
     if not isinstance(each.value, list):
-        raise FilterError(f"filter {each.key!r}: {each.operator.value!r} takes a list, got {each.value!r}")
+        raise FilterError(f"filter {each.key!r}: {each.operator.value!r} needs a list, got {each.value!r}")
     return list(each.value)
