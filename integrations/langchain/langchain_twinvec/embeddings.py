@@ -1,6 +1,6 @@
 """TwinvecEmbeddings: a twinvec encoder as LangChain's ``Embeddings``.
 
-The class also takes the fields of ``HuggingFaceEmbeddings``, with the same vectors, and refuses unsupported ones.
+The class also has the fields of ``HuggingFaceEmbeddings``, which give the same vectors; unsupported fields are refused.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
     def _describe(self, encoder: Encoder) -> None:
         """Set the fields to a given encoder's model, dimensions, limit and prompts: saved fields then give its vectors.
 
-        There is no field for a default prompt, which vectors of queries and documents do not depend on.
+        A default prompt is left out: the vectors of queries and documents do not depend on it.
         """
         self.model_name = encoder.name
         self.dimensions, self.max_tokens = (encoder.overrides.get(name) for name in ("dim", "max_tokens"))

@@ -113,7 +113,7 @@ class TwinvecRecordManager(RecordManager):
     aupdate = awaitable(update)
 
     def exists(self, keys: Sequence[str]) -> list[bool]:
-        """Return whether the collection has a recorded document under each key; announce those that are missing."""
+        """Return whether the collection has a recorded document under each key; note missing documents as announced."""
         there, noted = self._present(keys), self._notes.get(keys)
         missing = [key for key in dict.fromkeys(keys) if key not in there]
         if missing:

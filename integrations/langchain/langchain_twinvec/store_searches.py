@@ -1,4 +1,4 @@
-"""How ``TwinvecVectorStore`` searches its collection: by a text, by a vector, and for documents that differ.
+"""How ``TwinvecVectorStore`` searches its collection: by a text, by a vector, and by maximal marginal relevance.
 
 Further arguments are those of the store's methods; unknown ones are refused.
 """

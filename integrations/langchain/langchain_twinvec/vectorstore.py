@@ -1,7 +1,7 @@
 """TwinvecVectorStore: a twinvec collection in Qdrant as a LangChain vector store.
 
-Documents are stored whole, one point each, under any id, and are returned with their metadata unchanged. LangChain runs
-the blocking methods in a worker thread for the async ones.
+Documents are stored whole, one point each, under any id, and are returned with their metadata unchanged. LangChain's
+async methods run the blocking methods in a worker thread.
 """
 
 from __future__ import annotations
@@ -235,9 +235,9 @@ class TwinvecVectorStore(VectorStore):
 
         Args:
             texts: The texts; the last text of an id is kept.
-            metadatas: One for each text. Dates, sets and other values that JSON lacks are kept as
+            metadatas: Metadata of each text. Dates, sets and other values that JSON lacks are kept as
                 ``twinvec.adapters.metadata`` describes.
-            ids: One for each text (default, and for None: a random id). The whole number 7 is stored as "7".
+            ids: Id of each text (default, and for None: a random id). The whole number 7 is stored as "7".
 
         Returns:
             One id for each text.
@@ -280,7 +280,7 @@ class TwinvecVectorStore(VectorStore):
         return super().add_documents(check_documents(documents), **kwargs)
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Return the documents with these ids, in this order, without missing ones."""
+        """Return the documents with these ids, in this order; ids without a document are skipped."""
         return [stored_document(stored) for stored in self.collection.get(text_ids(ids))]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
@@ -326,9 +326,9 @@ class TwinvecVectorStore(VectorStore):
             filter: Conditions on the metadata, as in ``twinvec.retrieval.filters``:
                 ``{"lang": "en", "year": {"gte": 2020}}``, or a ``qdrant_client.models.Filter``.
             mode: Mode of this search (default: the store's).
-            kwargs: ``offset``, the best documents to skip; ``score_threshold``, the least score of a document;
-                ``weights`` of vectors and words in mode "hybrid"; ``search_params=models.SearchParams(exact=True)``,
-                to compare every vector in mode "dense".
+            kwargs: ``offset``, the number of best documents to skip; ``score_threshold``, the least score of a
+                document; ``weights`` of vectors and words in mode "hybrid";
+                ``search_params=models.SearchParams(exact=True)``, to compare every vector in mode "dense".
         """
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, mode, **kwargs)]
 
@@ -437,7 +437,7 @@ class TwinvecVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         """Return hits with their relevance, or with cosines mapped to 0 to 1 if the collection is not calibrated."""
         mode = kwargs.pop("mode", None) or self._mode
-        kwargs.pop("score_threshold", None)  # LangChain compares it with what is returned
+        kwargs.pop("score_threshold", None)  # LangChain compares the result with it
         found = by_text(self.collection, query, k, kwargs.pop("filter", None), mode, **kwargs)
         return [(document, relevance_of(hit)) for document, hit in found]
 

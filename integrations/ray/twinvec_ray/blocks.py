@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 BLOCK_ROWS = 16_384
-"""Rows of a block: as many vectors of 384 numbers take 24 MB."""
+"""Rows of a block. This number of vectors with 384 numbers takes 24 MB."""
 
 _AHEAD = 2  # blocks that wait for each running task
 

@@ -23,13 +23,13 @@ from twinvec.errors import ConfigurationError, EngineError
 from twinvec.support.checks import check_methods, integer, string
 
 Workers = int | tuple[int, int] | None
-"""A number of workers, or the least and the most of them; None for as many as the cluster has cores or GPUs."""
+"""The number of workers, or its minimum and maximum; None for one worker for each core or GPU of the cluster."""
 
 AUTOMATIC = ""
 """Address of the cluster that ``RAY_ADDRESS`` names, or else of a (perhaps new) cluster on this machine."""
 
 _NAMED = "RAY_ADDRESS"
-_TLS = "RAY_USE_TLS"  # a cluster with TLS takes only those who have its certificates
+_TLS = "RAY_USE_TLS"  # a cluster with TLS accepts only clients that have its certificates
 _AUTO = "auto"
 _LOCAL = "local"
 _HOST_AND_PORT = re.compile(r"(?:ray://)?(?P<host>\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
@@ -75,7 +75,7 @@ def planned(
 ) -> Plan:
     """Return the plan for a cluster of nodes with these resources.
 
-    Raise ConfigurationError if a number is invalid, or the cluster lacks what the plan needs.
+    Raise ConfigurationError if a number is invalid, or the cluster lacks the resources that the plan needs.
     """
     integer(threads, "threads", least=1)
     cores = [floor(node.get("CPU", 0)) for node in nodes]

@@ -38,11 +38,11 @@ def encode(
     batch_rows: int = BATCH_ROWS,
     **options: Any,
 ) -> Dataset:
-    """Return the dataset with a column of vectors: those that ``Encoder.encode`` gives for the texts.
+    """Return the dataset with a column of vectors, which equal those of ``Encoder.encode``.
 
     Args:
         dataset: Any Ray dataset; rows are computed when the result is read.
-        model: See ``Encoder``. Each worker finds the model by its name, and checks that it is the same.
+        model: See ``Encoder``. Each worker loads the model by its name, and checks that it is the same model.
         text: Column of the texts.
         column: Column of the vectors: lists of ``dim`` numbers.
         prompt: See ``Encoder.encode``.
@@ -55,7 +55,7 @@ def encode(
         options: Other arguments of ``Encoder``, such as ``engine`` and ``dim``.
 
     Raises:
-        ConfigurationError: an argument is invalid, or the cluster lacks what the workers need.
+        ConfigurationError: an argument is invalid, or the cluster lacks the resources for the workers.
         ModelError: the model is not found, damaged or not supported.
     """
     check_dataset(dataset, "dataset")

@@ -161,7 +161,7 @@ def merged(tables: list[pa.Table], limit: int) -> pa.Table:
     """Merge tables with the same queries and different vectors: return the nearest vectors of each query."""
     parts = [table.column("ids").combine_chunks().flatten() for table in tables]
     if len({part.type for part in parts}) > 1:
-        raise InputError("vectors: the ids of some are texts, those of others are numbers")
+        raise InputError("vectors: some ids are texts and some are numbers; use one type for all")
     ids = pa.concat_arrays(parts)
     scores = [
         table.column("scores").combine_chunks().flatten().to_numpy().reshape(table.num_rows, -1) for table in tables

@@ -1,7 +1,7 @@
 """A pool of actors that outlives the death of its actors.
 
-Each actor has two calls at a time: one it works on, and one that waits for it. An actor that dies is replaced, and the
-caller decides whether to repeat its calls. The pool goes on with the other actors while a new one is starting.
+Each actor has two calls at a time: one running and one waiting. An actor that dies is replaced, and the caller decides
+whether to repeat its calls. The pool goes on with the other actors while a new one is starting.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class Pool(Generic[T]):
 
 
 def cause_of(error: RayError) -> TwinvecError:
-    """Return what a task or an actor raised, without Ray's notes on retries; or an EngineError that quotes it."""
+    """Return the TwinvecError of a task without Ray's notes on retries, or else an EngineError that quotes the error."""
     cause = error.cause if isinstance(error, RayTaskError) else None
     if isinstance(cause, TwinvecError):
         cause.__dict__.pop("__notes__", None)

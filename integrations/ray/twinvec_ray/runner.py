@@ -57,7 +57,7 @@ class Runner:
     ) -> dict[str, Any]:
         """Encode the texts of files into a folder of vectors; errors are those of ``read``, ``encode`` and ``write``.
 
-        Return the name of the model, its space, and the shape of the vectors: ``texts`` and ``columns``.
+        Return the model's name and space, the number of vectors (``texts``) and their size (``columns``).
         """
         check_output(output)
         with connected(self._address):
@@ -73,7 +73,7 @@ class Runner:
 
 
 class Counter:
-    """An actor that counts what workers do."""
+    """An actor that counts the texts which workers have encoded."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -89,7 +89,7 @@ class Counter:
 
 @contextmanager
 def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
-    """Yield an actor that counts texts for the progress shown; None if none is shown.
+    """Yield an actor that counts texts for the progress bar; None if no progress is shown.
 
     The bar has a total if the files record their number of rows. A batch is counted twice if its worker died.
     """

@@ -1,7 +1,7 @@
-"""Train one model with workers on several machines: Ray Train starts them, and starts them again when one dies.
+"""Train one model with workers on several machines: Ray Train starts the workers, and starts them again when one dies.
 
-Each worker is a process of ``twinvec.training.run.train``, as ``torchrun`` starts them: negatives are gathered across
-all of them, and the weights are those of one process.
+Each worker is a process of ``twinvec.training.run.train``, as with ``torchrun``: negatives are gathered across all
+workers, and the weights equal those of a single process.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def train(
         )
         try:
             trainer.fit()
-        except Exception as error:  # Ray wraps what a worker raised
+        except Exception as error:  # Ray wraps the error of a worker
             raise EngineError(f"{target}: the run failed: {error}") from error
     shutil.rmtree(notes, ignore_errors=True)
     return train_alone(config, target)  # returns the report of a finished run

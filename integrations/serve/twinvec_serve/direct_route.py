@@ -27,7 +27,7 @@ class DirectRoute:
     """Answers the requests to one route instead of FastAPI.
 
     The route's endpoint takes the request, the body and the services, and returns a response. Its dependencies take the
-    request, and may only refuse it. Errors and invalid bodies get the same answers as on other routes.
+    request, and return nothing or raise an error. Errors and invalid bodies get the same answers as on other routes.
     """
 
     def __init__(self, route: APIRoute) -> None:

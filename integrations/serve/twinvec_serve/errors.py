@@ -39,12 +39,12 @@ logger = logging.getLogger(__name__)
 
 
 class RequestError(Exception):
-    """A request cannot be answered as it is.
+    """The request is not valid, or the server cannot answer it now.
 
     Args:
         message: What was wrong, and what to do.
         param: Name of the parameter that is wrong.
-        code: A word for programs, such as "unknown_model".
+        code: Code of the error for programs, such as "unknown_model".
         status: HTTP status of the answer.
         headers: Headers of the answer.
     """
@@ -157,7 +157,7 @@ class ErrorFields(BaseModel):
     message: str = Field(description="What was wrong, what was expected, and what to do.")
     type: str = Field(description="The kind of error, such as invalid_request_error or rate_limit_error.")
     param: str | None = Field(description="The parameter that is wrong, if it is a single one.")
-    code: str | None = Field(description="A word for programs, such as model_not_found.")
+    code: str | None = Field(description="Code of the error for programs, such as model_not_found.")
 
 
 class ErrorAnswer(BaseModel):

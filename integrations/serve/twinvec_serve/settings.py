@@ -18,7 +18,7 @@ _MIB = 2**20
 
 
 class ServeSettings(BaseModel):
-    """The settings of one server, as ``twinvec serve`` takes them.
+    """The settings of one server; ``twinvec serve`` has an option for each.
 
     Attributes:
         path: Folder of the embedded store; default without ``url``: ``./.twinvec``.
@@ -27,7 +27,7 @@ class ServeSettings(BaseModel):
         rerankers: Cross-encoders to serve, by names that differ from those of the models; "maxsim" is always available.
         precision: Number format in which models and rerankers compute, as for ``twinvec.Encoder``.
         host: Address to listen at.
-        port: Port to listen at; 0 takes a free one.
+        port: Port to listen at; 0 for any free port.
         read_keys: Keys that may read.
         write_keys: Keys that may read and write; without any key, everybody who reaches the server may.
         tls_cert: File of the certificate, in PEM, with those of its issuers.

@@ -338,7 +338,7 @@ async def test_agents_are_served_over_standard_input_with_and_without_a_server(t
         with serving(tmp_path, tiny, errors=subprocess.DEVNULL, TWINVEC_READ_API_KEY=KEY):
             refused = await client.call_tool("list_collections", {})
             assert refused.is_error
-            assert "it needs a key; set TWINVEC_READ_API_KEY" in refused.content[0].text
+            assert "the server needs a key; set TWINVEC_READ_API_KEY" in refused.content[0].text
 
 
 @SLOW

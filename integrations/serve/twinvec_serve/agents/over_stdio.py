@@ -77,8 +77,8 @@ async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) 
             result = await client.call_tool(tool, given)
     except Exception as error:  # also the client's exception groups
         needs_key = httpx2.codes.UNAUTHORIZED in statuses
-        reason = f"it needs a key; set {READ_VARIABLE}" if needs_key else _reason(error)
-        raise ToolError(f"{process} has the store and cannot be asked: {reason}") from error
+        reason = f"the server needs a key; set {READ_VARIABLE}" if needs_key else _reason(error)
+        raise ToolError(f"{process} has the store, and the call to it failed: {reason}") from error
     if result.is_error or result.structured_content is None:
         text = " ".join(each.text for each in result.content if each.type == "text")
         raise ToolError(text.removeprefix(f"Error executing tool {tool}: "))  # this process's SDK adds it again

@@ -22,12 +22,12 @@ class SourceInfo(BaseModel):
 class CollectionInfo(BaseModel):
     """A collection of documents."""
 
-    name: str = Field(description="Name of the collection, as the other tools take it.")
+    name: str = Field(description="Name of the collection, for the other tools.")
     documents: int = Field(description="Number of documents.")
     chunks: int = Field(description="Number of passages that can be found.")
     model: str = Field(description="The model that embeds its texts.")
     language: str = Field(description="Language of its texts.")
-    sources: list[SourceInfo] = Field(default_factory=list, description="What the documents are from.")
+    sources: list[SourceInfo] = Field(default_factory=list, description="Sources of the documents.")
     metadata: dict[str, str] = Field(
         default_factory=dict, description="Keys that the filter of search accepts, each with the type of its values."
     )

@@ -35,7 +35,7 @@ class Stretch(NamedTuple):
 
 
 def parse_place(text: str) -> Place | None:
-    """Parse ``id:12``, ``id:12-15`` (also with page and heading, as ``place_of``) or ``id#3``, a chunk; else None."""
+    """Parse ``id:12``, ``id:12-15`` or ``id#3`` (a chunk), also with the page and heading of ``place_of``."""
     match = _PLACE.fullmatch(text)
     if match is None:
         return None
@@ -51,7 +51,7 @@ def passage_of(hit: Hit) -> str:
 def lines_of(hit: Hit, text: str) -> tuple[int, int] | None:
     """Return the first and last line of a hit's passage in its document, from 1; None unless it occurs exactly once.
 
-    ``text`` is the document as the collection holds it: its chunks, each below its heading.
+    ``text`` is the stored document: its chunks, each below its heading.
     """
     found = whole_lines(text, hit.text)
     if len(found) != 1:

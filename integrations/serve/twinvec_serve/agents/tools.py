@@ -150,7 +150,12 @@ class Tools:
         limit: Annotated[int, Field(ge=1, le=_MOST_RESULTS, description="Largest number of passages.")] = 8,
         min_relevance: Annotated[
             float | None,
-            Field(ge=0, le=1, description="Leave out passages of less relevance: 0.5 keeps those that likely answer."),
+            Field(
+                ge=0,
+                le=1,
+                description="Leave out passages with a lower relevance. 0.5 keeps the passages that "
+                "likely answer the question.",
+            ),
         ] = None,
         filter: Annotated[
             dict[str, Any] | None,

@@ -37,7 +37,7 @@ class Ingest(Work[IngestReport]):
     """One ingest.
 
     Attributes:
-        report: What has been done so far.
+        report: Report of the work done so far.
         total: Number of documents; None if it is unknown.
         current: The id of the document that was read last.
     """
@@ -129,7 +129,7 @@ class Ingests:
         task.add_done_callback(lambda _: self._beside.pop(opened.name))
 
     def beside(self, name: str) -> Work[Any] | None:
-        """Return the work that goes on beside the ingests of a collection, or None."""
+        """Return the work (a migration) that goes on beside the ingests of a collection, or None."""
         return self._beside.get(name)
 
     async def ended_beside(self, name: str) -> None:

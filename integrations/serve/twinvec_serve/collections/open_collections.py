@@ -51,7 +51,7 @@ _RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What a search found: an answer for each query, and the names of the collections that were searched.
+    """The result of a search: an answer for each query, and the names of the collections that were searched.
 
     ``failed`` says why other collections could not be searched. ``roots`` are the sources of each collection, as JSON.
     """

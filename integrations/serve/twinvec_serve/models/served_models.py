@@ -48,7 +48,7 @@ class ServedModels:
 
     @property
     def default(self) -> str:
-        """Name of the model that embeds for requests that name none."""
+        """Name of the embedding model for requests without a model."""
         return self.names[0]
 
     async def start(self) -> None:

@@ -26,12 +26,12 @@ HEADERS = {
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 }
 """Headers of each file, besides those of every answer (``safety.headers``). The policy permits scripts and styles from
-this server only, and no markup made from texts."""
+this server only, and forbids scripts to turn texts into markup."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """One file of the page, as it is sent."""
+    """One file of the page: its content, media type and ETag."""
 
     content: bytes
     media_type: str

@@ -65,7 +65,7 @@ class NewCollection(BaseModel):
     keep_model: bool = Field(default=False, description="With exists_ok: an existing collection keeps its model.")
     chunking: bool | None = Field(default=None, description="Whether to cut documents into chunks; default: true.")
     chunk_tokens: int | None = Field(
-        default=None, ge=1, description="Largest chunk in tokens; default: what the model reads."
+        default=None, ge=1, description="Largest chunk in tokens; default: the model's limit."
     )
     overlap: int | None = Field(default=None, ge=0, description="Tokens that neighbouring chunks share; default: 0.")
     surroundings: int | None = Field(
@@ -100,8 +100,12 @@ class Search(BaseModel):
     )
     filter: dict[str, Any] | None = Field(default=None, description='Conditions on payloads, such as {"lang": "en"}.')
     group: bool = Field(default=True, description="Whether to return only the best chunk of each document.")
-    words: Texts = Field(default=[], description="The query in key words, for BM25: a text or several.")
-    answers: Texts = Field(default=[], description="Made-up answers, for the vectors (HyDE): a text or several.")
+    words: Texts = Field(
+        default=[], description="Further forms of the query in key words, for BM25: one text or a list."
+    )
+    answers: Texts = Field(
+        default=[], description="Made-up answers to the query, for the vectors (HyDE): one text or a list."
+    )
     min_relevance: float | None = Field(default=None, ge=0, le=1, description="Leave out hits with a lower relevance.")
     everything: bool = Field(
         default=False, description="Return all hits with min_relevance (default: 0.5) or more; limit has no effect."
@@ -184,7 +188,7 @@ class Found(BaseModel):
 
 
 class Report(BaseModel):
-    """What an ingest did. The first five fields, and ``empty``, count documents."""
+    """The result of an ingest. The first five fields, and ``empty``, count documents."""
 
     new: int = Field(description="Documents added to the collection.")
     updated: int = Field(description="Documents replaced, because text, title or payload differ.")
@@ -202,7 +206,7 @@ class Report(BaseModel):
 
 
 class Verified(BaseModel):
-    """What a check of a collection found."""
+    """The result of a check of a collection."""
 
     sources: int = Field(description="Documents.")
     chunks: int = Field(description="Chunks that the documents should have.")
@@ -219,7 +223,7 @@ class Migration(BaseModel):
 
     model_config = _STRICT
 
-    model: str | None = Field(default=None, description="The new model: one that the server was started with.")
+    model: str | None = Field(default=None, description="The new model, by its name on this server.")
     rate: float | None = Field(
         default=None, ge=1, allow_inf_nan=False, description="Largest number of chunks to encode per second."
     )
@@ -233,7 +237,7 @@ class Migration(BaseModel):
 
 
 class Migrated(BaseModel):
-    """What a migration did."""
+    """The result of a migration."""
 
     model: str = Field(description="Name of the new model, as the collection records it.")
     encoded: int = Field(description="Chunks encoded; an earlier, unfinished migration may have encoded others.")
@@ -325,7 +329,7 @@ class Deletion(BaseModel):
 
 
 class Deleted(BaseModel):
-    """What was deleted."""
+    """The result of a deletion."""
 
     deleted: int = Field(description="Number of documents that were deleted.")
     documents: list[str] = Field(description="Ids of the documents that were found.")

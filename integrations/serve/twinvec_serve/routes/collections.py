@@ -57,7 +57,7 @@ async def list_all(shared: Served) -> Response:
 
 @router.get("/collections/{name}", dependencies=[Depends(reads)], responses=ERRORS, summary="Describe a collection")
 async def describe(name: str, shared: Served) -> dict[str, Any]:
-    """Return what a collection holds, its model and its settings, as ``twinvec info --json`` does."""
+    """Return the size, model and settings of a collection, as ``twinvec info --json`` prints them."""
     opened = await shared.collections.open(name)
     return await shared.collections.call(opened, Collection.info)
 

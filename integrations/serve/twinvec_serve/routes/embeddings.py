@@ -49,7 +49,8 @@ class EmbeddingsRequest(IgnoresOthersFields):
         default=None, ge=1, description="Truncate vectors to the first dimensions; they are normalised again."
     )
     input_type: Literal["query", "document"] | None = Field(
-        default=None, description="Which of the model's prompts goes before the texts; default: that of documents."
+        default=None,
+        description="Whether the texts are documents (default) or queries: the model has a prompt for each.",
     )
     user: str | None = Field(default=None, description="Ignored.")
 
@@ -73,7 +74,7 @@ class Embedding(BaseModel):
 
 
 class EmbeddingsUsage(BaseModel):
-    """What a request has cost."""
+    """Numbers of tokens of a request."""
 
     prompt_tokens: int = Field(description="Tokens that the model has read, special tokens and prompts included.")
     total_tokens: int = Field(description="The same number as prompt_tokens.")
@@ -85,7 +86,7 @@ class EmbeddingsAnswer(BaseModel):
     object: Literal["list"] = Field(description='Always "list".')
     data: list[Embedding] = Field(description="One vector for each text.")
     model: str = Field(description="Name of the model.")
-    usage: EmbeddingsUsage = Field(description="What the request has cost.")
+    usage: EmbeddingsUsage = Field(description="Numbers of tokens of the request.")
 
 
 class ServedModel(BaseModel):
@@ -95,7 +96,7 @@ class ServedModel(BaseModel):
     object: Literal["model"] = Field(default="model", description='Always "model".')
     created: int = Field(description="When the server loaded the model, in seconds since 1970.")
     owned_by: str = Field(default="twinvec", description='Always "twinvec".')
-    type: Literal["embedding", "reranking"] = Field(description="What the model does.")
+    type: Literal["embedding", "reranking"] = Field(description="Task of the model.")
     dimensions: int | None = Field(default=None, description="Size of the vectors.")
     max_tokens: int | None = Field(
         default=None, description="Longest text, or for a cross-encoder longest pair, in tokens; the rest is truncated."

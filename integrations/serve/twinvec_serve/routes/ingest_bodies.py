@@ -1,4 +1,4 @@
-"""The bodies of an ingest: JSON, JSON lines as they come, or uploaded files."""
+"""The bodies of an ingest: JSON, JSON lines that are read while they arrive, or uploaded files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The progress of work as server-sent events: any number of ``progress``, then one ``report`` or ``error``.
 
 ``progress`` has ``waiting`` (true) while the work waits for other work on the same collection, if that takes long, and
-``received`` (true) once the whole body has been read: from then on, the work goes on without its client. Of an ingest,
-the field ``report`` has the counts of the report so far, for a client that loses the connection.
+``received`` (true) once the whole body has been read: from then on, the work goes on without its client. For an ingest,
+the field ``report`` has the counts so far, for a client that loses the connection.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SILENT_SECONDS = 1.0  # a longer wait for other work is reported
 class ProgressAnswer(EventSourceResponse):
     """Sends the progress of work; when the client goes away, the work goes on.
 
-    ``ended`` is set when the request's body has been read; until then, only the work receives from the client. The
+    ``ended`` is set when the request's body has been read; until then, only the work may read from the client. The
     answer may go on for ``stop_seconds`` after the signal to stop.
     """
 

@@ -34,7 +34,7 @@ class RerankRequest(IgnoresOthersFields):
 
     alike = 0.75  # top_m, top_k and return_document are slips; max_tokens_per_doc, truncation and priority are not
 
-    query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The question or the words to answer.")
+    query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The query: a question or key words.")
     documents: list[str | dict[str, Any]] = Field(
         min_length=1,
         fail_fast=True,
@@ -64,7 +64,7 @@ class RerankResult(BaseModel):
 
 
 class RerankUsage(BaseModel):
-    """What a request has cost."""
+    """Numbers of tokens of a request."""
 
     total_tokens: int = Field(description="Tokens that the model has read.")
     prompt_tokens: int = Field(description="The same number as total_tokens.")
@@ -89,7 +89,7 @@ class RerankAnswer(BaseModel):
     object: Literal["list"] = Field(default="list", description='Always "list".')
     model: str = Field(description="Name of the reranker.")
     results: list[RerankResult] = Field(description="The results, most relevant first.")
-    usage: RerankUsage = Field(description="What the request has cost.")
+    usage: RerankUsage = Field(description="Numbers of tokens of the request.")
     meta: RerankMeta = Field(description="The version of the API.")
 
 

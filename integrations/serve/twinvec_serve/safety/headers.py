@@ -1,4 +1,4 @@
-"""Headers that every answer has: what a browser may do with it.
+"""Headers of every answer, which limit what a browser may do with the answer.
 
 The page and the documentation load scripts and styles as files of this server. All other scripts are forbidden, so a
 script inside a text never runs.

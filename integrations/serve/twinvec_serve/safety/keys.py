@@ -29,13 +29,13 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The keys of a server that may read, and those that may also write; without any key, everybody may do both."""
+    """The read keys and write keys of a server. A write key may also read. Without any key, everybody may do both."""
 
     read_keys: tuple[SecretStr, ...] = ()
     write_keys: tuple[SecretStr, ...] = ()
 
     def rights(self, headers: Headers) -> frozenset[Right]:
-        """Return what a request may do; raise RequestError (401) if it has no key or an unknown one."""
+        """Return the rights of a request; raise RequestError (401) if it has no key or an unknown one."""
         if not self.read_keys and not self.write_keys:
             return ALL_RIGHTS
         scheme, _, given = headers.get("authorization", "").partition(" ")

@@ -1,6 +1,6 @@
 """TwinvecEmbedding: a twinvec encoder as LlamaIndex's ``BaseEmbedding``.
 
-The class also takes the arguments of ``HuggingFaceEmbedding``, with the same vectors, and refuses unsupported ones.
+The class also has the arguments of ``HuggingFaceEmbedding``, which give the same vectors; others are refused.
 """
 
 from __future__ import annotations

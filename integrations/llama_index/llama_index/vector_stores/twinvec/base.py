@@ -1,6 +1,6 @@
 """TwinvecVectorStore: a twinvec collection in Qdrant as a LlamaIndex vector store.
 
-Nodes are stored whole, one point each, under any id. Async methods run the blocking ones in a worker thread.
+Nodes are stored whole, one point each, under any id. Async methods run the blocking methods in a worker thread.
 """
 
 from __future__ import annotations
