@@ -227,7 +227,7 @@ class Pool(Generic[T]):
 
 
 def cause_of(error: RayError) -> TwinvecError:
-    """Return the TwinvecError of a task without Ray's notes on retries, or else an EngineError that quotes the error."""
+    """Return the TwinvecError of a task without Ray's notes on retries, or an EngineError that quotes the error."""
     cause = error.cause if isinstance(error, RayTaskError) else None
     if isinstance(cause, TwinvecError):
         cause.__dict__.pop("__notes__", None)

@@ -236,7 +236,7 @@ def _fault(error: Mapping[str, Any], body: Any) -> tuple[str, str]:
         if error["input"] in (None, b""):
             return "", "the body is empty or null; send a JSON object"
         if isinstance(error["input"], bytes):  # still bytes: the body was not read as JSON
-            return "", "the request lacks the header Content-Type: application/json, so its body was not read"
+            return "", "the body was not read, because the request lacks the header Content-Type: application/json"
         return "", "the body is not a JSON object; send a JSON object"
     return _place(error["loc"]), field_fault(error)
 

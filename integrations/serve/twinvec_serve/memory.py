@@ -30,7 +30,7 @@ async def trim_regularly() -> None:
 
 
 def trim() -> None:
-    """Give the free pages inside the heaps of glibc's ``malloc`` back, in under 0.1 s. Other C libraries lack the call."""
+    """Give back the free pages in the heaps of glibc's ``malloc``, in under 0.1 s. Other C libraries lack the call."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -228,7 +228,9 @@ def test_a_parameter_that_is_wrong_is_named_in_plain_words(served, path, body, t
 def test_a_header_that_hides_the_json_is_told(served, path, headers):
     answer = served.post(path, content=b'{"input": "a text", "query": "a text"}', headers=headers)
     assert answer.status_code == 400
-    assert answer.json()["error"]["message"].startswith("the request lacks the header Content-Type")
+    assert answer.json()["error"]["message"].startswith(
+        "the body was not read, because the request lacks the header Content-Type"
+    )
 
 
 @pytest.mark.parametrize("path", ["/v1/search", "/v1/embeddings", "/v2/rerank"])
