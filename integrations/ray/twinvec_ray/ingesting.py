@@ -39,9 +39,9 @@ def ingest(
 
     The collection is the same as by a single process, with the same ids, vectors and words. With a server, the workers
     cut, encode and write; with an embedded store, they encode, and this process cuts and writes. This process reads the
-    files of a ``Root``, and tasks parse those that are not plain text. If a worker, a machine or this process dies, the
-    next ingest adds the missing documents. With a server, every worker writes; if the server is too busy for all, fewer
-    workers go on.
+    files of a ``Root``, and tasks parse the files that are not plain text. If a worker, a machine or this process dies,
+    the next ingest adds the missing documents. With a server, every worker writes; if the server is too busy for all,
+    fewer workers go on.
 
     Args:
         documents: As for ``Collection.ingest``; or a Ray dataset with the columns ``id``, ``text`` and optionally

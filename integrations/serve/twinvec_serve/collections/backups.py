@@ -20,7 +20,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Backups:
-    """The backups of a server's embedded store. ``url`` is the address of the Qdrant server, if it has that instead."""
+    """The backups of a server's embedded store. ``url`` is the address of a Qdrant server that is used instead."""
 
     def __init__(self, collections: OpenCollections, path: Path | None, url: str | None) -> None:
         self._collections = collections

@@ -143,7 +143,7 @@ class OpenCollections:
         return [each.name for each in await self.entries()]
 
     async def open(self, name: str) -> Collection:
-        """Return the open collection of a name, or raise CollectionNotFoundError, which lists the others."""
+        """Return the open collection of a name, or raise CollectionNotFoundError, which lists all names."""
         if (opened := self._open.get(name)) is not None:
             return opened
         return await asyncio.shield(self.ingests.start(self._open_first(name)))

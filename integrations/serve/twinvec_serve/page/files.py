@@ -67,7 +67,7 @@ def page_file(name: str, if_none_match: Annotated[str | None, Header()] = None) 
 
 @router.get("/favicon.ico")
 def icon(if_none_match: Annotated[str | None, Header()] = None) -> Response:
-    """Answer browsers that ask for the icon by its old name."""
+    """Answer with the icon: browsers also request it by this path."""
     return _answer(page_files()["icon.svg"], if_none_match)
 
 
