@@ -53,7 +53,7 @@ def test_the_page_of_a_proxy_is_no_answer(visit, server):
     page = visit(server, "similarity")
     page.route("**/v1/embeddings", lambda route: route.fulfill(body="<html>Log in</html>", content_type="text/html"))
     page.click("#panel-similarity button.main")
-    expect(page.locator("#similarity-outcome [role=alert]")).to_contain_text("a proxy or a login page may stand before")
+    expect(page.locator("#similarity-outcome [role=alert]")).to_contain_text("perhaps from a proxy or a login page")
 
 
 def test_while_it_waits_the_page_says_so_and_a_new_request_takes_the_place_of_the_old(visit, server):

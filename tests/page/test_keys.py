@@ -34,7 +34,7 @@ def test_a_server_with_keys_is_asked_once_with_the_key_of_this_tab(visit, closed
     visit.expected = ("401",)
     page = visit(closed_server)
     type_key(page, "wrong-" + "x" * 20)  # the dialog comes back as soon as the server has refused it
-    expect(page.locator("#key-hint")).to_contain_text("does not take this key")
+    expect(page.locator("#key-hint")).to_contain_text("refuses this key")
     give_key(page, READ)
     expect(page.locator(".chip")).to_have_count(4)
     assert page.evaluate("() => [sessionStorage.length, localStorage.length, document.cookie]") == [1, 0, ""]

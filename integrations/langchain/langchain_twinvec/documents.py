@@ -1,7 +1,7 @@
 """Conversion between LangChain's documents, and the documents and hits of twinvec.
 
-The metadata of a document has its final score as ``relevance_score``, as LangChain's rerankers call it, and the score
-of each stage by name as ``twinvec_scores``.
+The metadata of a found document has two more keys. ``relevance_score`` is the final score; LangChain's rerankers use
+the same key. ``twinvec_scores`` has the score of each stage by name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SCORES = "twinvec_scores"
 
 
 class ScoredDocument(Document):
-    """A document whose scores do not count when it is compared.
+    """A document that is compared without its scores.
 
-    Retrievers that ask several times, such as ``MultiQueryRetriever``, drop equal documents; the same document has
-    other scores for each query. The class bears the name of ``Document``: LangChain and LangGraph save an object with
-    the name of its class, and LangGraph's strict mode gives back only classes that it knows.
+    Retrievers with several queries, such as ``MultiQueryRetriever``, drop equal documents, and the scores of a document
+    differ between queries. The class has the name ``Document``, because LangChain and LangGraph save an object with the
+    name of its class, and LangGraph's strict mode restores only classes that it knows.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -50,7 +50,7 @@ def _scored(text: str, metadata: dict[str, Any], key: str | None) -> ScoredDocum
 
 
 def check_documents(documents: object) -> list[Document]:
-    """Return documents as a list; raise DocumentError for what is not a list of documents."""
+    """Return documents as a list; raise DocumentError unless they are a list of documents."""
     if isinstance(documents, (Document, Mapping)) or not is_list(documents):
         raise DocumentError(f"documents: expected a list of documents, got {type(documents).__name__}")
     listed = list(cast("Iterable[Document]", documents))
@@ -64,7 +64,7 @@ def check_documents(documents: object) -> list[Document]:
 
 
 def storable(key: str, text: str, metadata: Mapping[str, Any] | None) -> Stored | Failure:
-    """Return the document to store, or why its metadata cannot be kept."""
+    """Return the document to store, or a Failure if its metadata cannot be stored."""
     try:
         return Stored(key, text, payload=plain_metadata(key, metadata or {}))
     except DocumentError as error:
@@ -72,7 +72,7 @@ def storable(key: str, text: str, metadata: Mapping[str, Any] | None) -> Stored 
 
 
 def stored_document(stored: Stored) -> Document:
-    """Return a document as it was given to be stored."""
+    """Return the LangChain document that a stored document was made from."""
     return Document(page_content=stored.text, metadata=dict(stored.payload), id=stored.id)
 
 

@@ -1,6 +1,6 @@
 """TwinvecEmbeddings: a twinvec encoder as LangChain's ``Embeddings``.
 
-The class also takes the fields of ``HuggingFaceEmbeddings``, with the same vectors, and refuses unsupported ones.
+The class also has the fields of ``HuggingFaceEmbeddings``, which give the same vectors; unsupported fields are refused.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
             self.encoder = open_encoder(self.model_name, **settings)
         elif settings or "model_name" in self.model_fields_set:
             raise ConfigurationError(
-                f"an encoder is given; set these when you open it: {', '.join(settings) or 'model'}"
+                f"an encoder is given; leave these out, and set them when you open the encoder: "
+                f"{', '.join(settings) or 'model'}"
             )
         else:
             self._describe(self.encoder)
@@ -93,13 +94,13 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
 
     @field_serializer("model_kwargs")
     def _without_token(self, model_kwargs: dict[str, Any]) -> dict[str, Any]:
-        """A saved model names no secret; the token has to be given again."""
+        """Leave the token out of saved settings; a loaded model needs it again."""
         return {name: value for name, value in model_kwargs.items() if name not in ("token", "use_auth_token")}
 
     def _describe(self, encoder: Encoder) -> None:
-        """Set the fields to a given encoder's model, size, length and prompts, so that their dump gives its vectors.
+        """Set the fields to a given encoder's model, dimensions, limit and prompts: saved fields then give its vectors.
 
-        No field stands for a default prompt, which the vectors of queries and documents do not depend on.
+        A default prompt is left out: the vectors of queries and documents do not depend on it.
         """
         self.model_name = encoder.name
         self.dimensions, self.max_tokens = (encoder.overrides.get(name) for name in ("dim", "max_tokens"))
@@ -116,7 +117,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         return queries, documents
 
     def _settings(self, queries: dict[str, Any], documents: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of ``open_encoder`` that the fields set."""
+        """Return the arguments of ``open_encoder`` that the fields stand for."""
         sides = {"query": queries, "document": documents}
         common = self.model_kwargs.get("default_prompt_name")
         names = {side: name for side, each in sides.items() if (name := each.get("prompt_name", common)) is not None}

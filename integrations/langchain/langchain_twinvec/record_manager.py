@@ -3,10 +3,11 @@
 ``langchain_core.indexing.index`` asks a record manager which documents it has written. This one looks into the
 collection, so that a document that is lost from the store is written again.
 
-``index`` asks whether documents exist, adds those that do not, and only then records them. A process that dies before
-the last step leaves documents without a record, which no clean-up would ever find. The record manager therefore notes
-the question, too: a document that is asked for and missing becomes *announced*. The next ``index`` writes and records
-the announced documents that it has, and removes all others that no ``index`` under way has announced.
+``index`` asks whether documents exist, adds the missing ones, and only then records them. A process that dies before
+the last step leaves documents without a record, which no clean-up would ever find. The record manager therefore notes a
+missing document as *announced* when ``index`` asks for it. The next ``index`` writes and records the announced
+documents that it has. It removes the other announced documents, unless another ``index`` that is under way has
+announced them.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from twinvec.support.checks import check_methods
 from twinvec_qdrant import Collection, Writer
 
 _LONGEST_SECONDS = 3600.0
-"""How long an ``index`` of this process or of another machine may take from asking to recording.
+"""Longest time of an ``index`` from asking to recording, if this process cannot see whether it has ended.
 
-Whether a process of another machine lives cannot be seen. An ``index`` of this process that has failed counts as under
-way for as long as its error is kept.
+The end of a process on another machine cannot be seen. An ``index`` of this process that has failed counts as under way
+for as long as its error is kept.
 """
 
 
 class _Start(float):
-    """The time at which an ``index`` began, which it keeps until it ends."""
+    """The time at which an ``index`` began. The ``index`` keeps this object until it ends."""
 
 
 class _Index(NamedTuple):
@@ -104,7 +105,7 @@ class TwinvecRecordManager(RecordManager):
         now = time.time()
         if time_at_least is not None and now < time_at_least:
             raise ConfigurationError(f"this machine's clock says {now}, which is before {time_at_least}: set the clock")
-        if group_ids is None:  # the time alone is refreshed
+        if group_ids is None:  # only the time is updated
             known = self._notes.get(keys)
             group_ids = [known.get(key, {}).get("group") for key in keys]
         self._notes.put({key: {"group": group, "time": now} for key, group in zip(keys, group_ids, strict=True)})
@@ -112,7 +113,7 @@ class TwinvecRecordManager(RecordManager):
     aupdate = awaitable(update)
 
     def exists(self, keys: Sequence[str]) -> list[bool]:
-        """Return whether the collection has a recorded document under each key; announce those that are missing."""
+        """Return whether the collection has a recorded document under each key; note missing documents as announced."""
         there, noted = self._present(keys), self._notes.get(keys)
         missing = [key for key in dict.fromkeys(keys) if key not in there]
         if missing:
@@ -134,8 +135,8 @@ class TwinvecRecordManager(RecordManager):
     ) -> list[str]:
         """Return the keys of existing documents, filtered by time of update and by group.
 
-        With ``before``, documents that an ``index`` which has ended announced and never recorded are listed too: their
-        group is not known.
+        With ``before``, documents are listed too that were announced, but never recorded, by an ``index`` that has
+        ended; they have no group.
         """
         bounds = {name: at for name, at in (("lt", before), ("gt", after)) if at is not None}
         wanted: dict[str, object] = {"time": bounds} if bounds else {}
@@ -153,13 +154,13 @@ class TwinvecRecordManager(RecordManager):
     alist_keys = awaitable(list_keys)
 
     def delete_keys(self, keys: Sequence[str]) -> None:
-        """Forget these keys."""
+        """Delete the records of these keys."""
         self._notes.delete(keys)
 
     adelete_keys = awaitable(delete_keys)
 
     def _is_abandoned(self, note: Mapping[str, Any]) -> bool:
-        """Return whether the ``index`` that has announced a document will not record it any more."""
+        """Return whether the ``index`` that announced a document will never record it."""
         written_by = json.loads(note["writer"])
         writer = Writer.of_payload(written_by)
         is_own = writer == Writer.this()

@@ -61,7 +61,7 @@ class TwinvecReranker(BaseDocumentCompressor):
 
 
 class TwinvecCrossEncoder(BaseModel, BaseCrossEncoder):
-    """A cross-encoder for the classes of LangChain that take one.
+    """A cross-encoder of twinvec as LangChain's ``BaseCrossEncoder``.
 
         scores = TwinvecCrossEncoder(model="path/to/cross-encoder").score([("query", "text")])
 

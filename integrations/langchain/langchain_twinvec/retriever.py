@@ -1,4 +1,4 @@
-"""Retrievers: ``TwinvecRetriever``, of a twinvec collection or index, and that of a vector store."""
+"""Retrievers: ``TwinvecRetriever`` for a collection or index, and ``StoreRetriever`` for a vector store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TwinvecRetriever(BaseRetriever):
 
     A document has the hit's id. Its metadata has the hit's payload, ``relevance_score`` and ``twinvec_scores`` (the
     score of each stage by name). The payload of a collection's hit has ``source``, ``position`` and ``heading``, unless
-    the ingested document has its own; ``source`` is the id of that document.
+    the ingested document has such keys itself; ``source`` is the id of the document.
 
         retriever = TwinvecRetriever(retriever=collection, reranker=collection.maxsim(), k=5)
         documents = retriever.invoke("How do I get time off?", filter={"team": "hr"})
@@ -78,7 +78,7 @@ class TwinvecRetriever(BaseRetriever):
         given = {**self.search_kwargs, **search_kwargs}
         own = OWN_OPTIONS if self.reranker is not None else frozenset[str]()
         refuse_unknown({name: given[name] for name in given.keys() - own if not _takes(self.retriever.search, name)})
-        options = {**without_passages(self.retriever), **given}  # documents have none
+        options = {**without_passages(self.retriever), **given}  # documents have no passages
         limit = self.k if k is None else k
         search: Retriever = self.retriever
         if self.reranker is not None:
@@ -105,7 +105,7 @@ class TwinvecRetriever(BaseRetriever):
 
 
 def _takes(search: Callable[..., Any], name: str) -> bool:
-    """Return whether ``search`` takes this argument besides those that the retriever gives it."""
+    """Return whether ``search`` accepts this argument, and the retriever does not give it already."""
     parameters = signature(search).parameters
     takes_all = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
     return name not in ("query", "limit", "filter") and (takes_all or name in parameters)

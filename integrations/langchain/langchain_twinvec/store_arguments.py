@@ -1,4 +1,4 @@
-"""Arguments of ``TwinvecVectorStore`` as those of ``QdrantVectorStore`` are given: the mode, the name, the model."""
+"""Arguments in the form of ``QdrantVectorStore``, translated for ``TwinvecVectorStore``: mode, name and model."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def search_mode(mode: Mode, retrieval_mode: Any) -> Mode:
     """Return the mode that one of the two arguments names; ``retrieval_mode`` may be LangChain's enum."""
     plain = getattr(retrieval_mode, "value", retrieval_mode)
     if plain not in (None, mode) and mode != "dense":
-        raise ConfigurationError(f"mode is {mode!r}, but retrieval_mode is {plain!r}: give one of them")
+        raise ConfigurationError(f"mode is {mode!r}, but retrieval_mode is {plain!r}: give only one of them")
     wanted: Mode = plain or mode
     check_choice(wanted, Mode, "mode")
     return wanted
 
 
 def with_name(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with a new, random name in place of the name None, as ``QdrantVectorStore`` does it."""
+    """Return the arguments; a collection name of None becomes a random name, as in ``QdrantVectorStore``."""
     if "collection_name" in arguments and arguments["collection_name"] is None:
         return {**arguments, "collection_name": uuid4().hex}
     return arguments

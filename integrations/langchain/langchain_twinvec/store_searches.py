@@ -1,4 +1,4 @@
-"""How ``TwinvecVectorStore`` searches its collection: by a text, by a vector, and for documents that differ.
+"""How ``TwinvecVectorStore`` searches its collection: by a text, by a vector, and by maximal marginal relevance.
 
 Further arguments are those of the store's methods; unknown ones are refused.
 """
@@ -100,7 +100,7 @@ def diverse(
         raise ConfigurationError(f"lambda_mult must be between 0 and 1, got {lambda_mult!r}")
     if exact_search(search_params):
         raise ConfigurationError(
-            "search_params: a search for different documents is never exact; leave search_params out"
+            "search_params: maximal marginal relevance has no exact search; leave search_params out"
         )
     space, conditions = None if isinstance(query, str) else vector_space(collection, query), understood_filter(filter)
     hits = collection.search_diverse(query, k, conditions, candidates=fetch_k, diversity=1 - lambda_mult, space=space)
@@ -121,8 +121,8 @@ def relevance_of(hit: Hit) -> float:
         return hit.relevance
     if "dense" not in hit.scores:
         raise ConfigurationError(
-            "the collection tells no relevance of words (Collection.reindex calibrates it): search by vectors, or both "
-            "('dense', 'hybrid')"
+            "the collection is not calibrated, so hits of a sparse search have no relevance: run Collection.reindex, "
+            "or search in mode 'dense' or 'hybrid'"
         )
     return (1 + min(1.0, max(-1.0, hit.scores["dense"]))) / 2
 

@@ -27,14 +27,14 @@ _COMPARATORS = {
 
 
 class TwinvecTranslator(Visitor):
-    """Translates what a language model has made of a question; every comparator and operator is supported.
+    """Translates a structured query that a language model has written; every comparator and operator is supported.
 
         SelfQueryRetriever.from_llm(
             llm, store, "pages of a handbook", fields, structured_query_translator=TwinvecTranslator()
         )
 
-    ``contain`` holds for an element of a list, and for words of a text; ``like`` for words of a text. On a server, both
-    need a text index of the key: ``payload_indexes={"tags": "text"}``.
+    ``contain`` compares with the elements of a list or the words of a text, ``like`` with the words of a text. On a
+    server, both need a text index of the key: ``payload_indexes={"tags": "text"}``.
     """
 
     allowed_operators = (Operator.AND, Operator.OR, Operator.NOT)
@@ -73,7 +73,7 @@ class TwinvecTranslator(Visitor):
 
 
 def _value(value: Any) -> Any:
-    """Return a value of a structured query; its dates are mappings with their type."""
+    """Return a value of a structured query as a filter's value; the query has dates as mappings with a type."""
     if isinstance(value, (list, tuple)):
         return [_value(each) for each in value]
     if not isinstance(value, dict) or "type" not in value:

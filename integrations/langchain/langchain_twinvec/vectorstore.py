@@ -1,7 +1,7 @@
 """TwinvecVectorStore: a twinvec collection in Qdrant as a LangChain vector store.
 
-Documents are stored whole, one point each, under any id, and are returned with their metadata unchanged. LangChain runs
-the blocking methods in a worker thread for the async ones.
+Documents are stored whole, one point each, under any id, and are returned with their metadata unchanged. LangChain's
+async methods run the blocking methods in a worker thread.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ class TwinvecVectorStore(VectorStore):
         store.add_documents([Document("Holidays are requested two weeks ahead.", id="leave")])
         store.similarity_search("How do I get time off?", k=1)
 
-    The arguments and methods of LangChain's ``QdrantVectorStore`` are taken too, with the same meaning, or refused by
-    an error that names ours.
+    The arguments and methods of LangChain's ``QdrantVectorStore`` are supported too, with the same meaning, or refused
+    by an error that names the argument to use.
 
     Args:
         embedding: Any LangChain embeddings (default: the recorded model of an existing collection). The collection
-            records the model of ``TwinvecEmbeddings``, and of others a digest of the vectors of a few probe texts.
+            records the model of ``TwinvecEmbeddings``; for other embeddings, it records a digest of the vectors of a
+            few probe texts.
         collection_name: Name of the collection.
         path: Folder of the embedded store.
         url: Address of a Qdrant server.
@@ -67,9 +68,9 @@ class TwinvecVectorStore(VectorStore):
         api_key: Key for ``url`` (default: the environment variable ``QDRANT_API_KEY``).
         mode: How text queries search: by vectors ("dense"), words ("sparse", BM25), or both ("hybrid");
             ``retrieval_mode`` is another name for it.
-        collection: An open collection without chunking, instead of the other arguments; ``embedding`` is then only
+        collection: An open collection without chunking, instead of the other arguments; ``embedding`` then only sets
             the property ``embeddings``.
-        grpc: As for ``Collection.open``, like all further arguments.
+        grpc: This and all further arguments are those of ``Collection.open``.
         payload_indexes: Indexes of metadata keys for filters (default: every key gets one).
         qdrant: Further arguments are those of ``QdrantVectorStore``: location, host, port, prefer_grpc, timeout,
             force_recreate, ...
@@ -137,7 +138,7 @@ class TwinvecVectorStore(VectorStore):
             **joined_options(options, others),
         )
         """The collection behind the store."""
-        # after the collection, which refuses to be pickled and says why
+        # after the collection, whose error explains why a store cannot be pickled
         self._embedding = embedding
         self._client = client
         self._mode: Mode = checked_mode
@@ -157,7 +158,7 @@ class TwinvecVectorStore(VectorStore):
         """The ``QdrantClient`` that the store was given.
 
         Raises:
-            ConfigurationError: it was given none; ``collection`` has all that twinvec offers.
+            ConfigurationError: the store was opened without a client; use ``collection`` instead.
         """
         if self._client is None:
             raise ConfigurationError("the store was opened without a client: use .collection, or give client=...")
@@ -219,7 +220,7 @@ class TwinvecVectorStore(VectorStore):
         collection_name: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Open a store with the arguments of the class; ``client_options`` name the place."""
+        """Open a store with the arguments of the class; ``client_options`` name the store's path or url."""
         return cls(embedding, **with_name({**(client_options or {}), **kwargs, "collection_name": collection_name}))
 
     def add_texts(
@@ -234,16 +235,16 @@ class TwinvecVectorStore(VectorStore):
 
         Args:
             texts: The texts; the last text of an id is kept.
-            metadatas: One for each text. Dates, sets and other values that JSON lacks are kept as
+            metadatas: Metadata of each text. Dates, sets and other values that JSON lacks are kept as
                 ``twinvec.adapters.metadata`` describes.
-            ids: One for each text (default, and for None: a random id). The whole number 7 is stored as "7".
+            ids: Id of each text (default, and for None: a random id). The whole number 7 is stored as "7".
 
         Returns:
             One id for each text.
 
         Raises:
-            DocumentError: texts were refused, named by their places in the list (from 0), ids and reasons. The others
-                were stored if all have ids. Otherwise no text without an id was stored, so that the call can be
+            DocumentError: some texts were refused; the error names their positions (from 0), ids and reasons. The
+                others were stored if all have ids. Otherwise no text without an id was stored, so that the call can be
                 repeated without storing a text twice. The same holds after an error of the embeddings or the store; if
                 the store is gone, a note of its error (``__notes__``) names the ids that may be stored.
             TextError: the texts or ids are one text, not a list.
@@ -279,7 +280,7 @@ class TwinvecVectorStore(VectorStore):
         return super().add_documents(check_documents(documents), **kwargs)
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Return the documents with these ids, in this order, without missing ones."""
+        """Return the documents with these ids, in this order; ids without a document are skipped."""
         return [stored_document(stored) for stored in self.collection.get(text_ids(ids))]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
@@ -298,8 +299,7 @@ class TwinvecVectorStore(VectorStore):
         refuse_foreign(kwargs)
         if ids is None and conditions is not None and matches_all(parse_filter(conditions)):
             raise ConfigurationError(
-                "the filter has no condition, or only such as every document satisfies; delete() without a filter "
-                "deletes all documents"
+                "every document satisfies the filter; to delete all documents, call delete() without a filter"
             )
         keys = None if ids is None else text_ids(ids)
         if conditions is not None and keys is not None:
@@ -326,9 +326,9 @@ class TwinvecVectorStore(VectorStore):
             filter: Conditions on the metadata, as in ``twinvec.retrieval.filters``:
                 ``{"lang": "en", "year": {"gte": 2020}}``, or a ``qdrant_client.models.Filter``.
             mode: Mode of this search (default: the store's).
-            kwargs: ``offset``, the best documents to skip; ``score_threshold``, the least score of a document;
-                ``weights`` of vectors and words in mode "hybrid"; ``search_params=models.SearchParams(exact=True)``,
-                to compare every vector in mode "dense".
+            kwargs: ``offset``, the number of best documents to skip; ``score_threshold``, the least score of a
+                document; ``weights`` of vectors and words in mode "hybrid";
+                ``search_params=models.SearchParams(exact=True)``, to compare every vector in mode "dense".
         """
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, mode, **kwargs)]
 
@@ -421,7 +421,7 @@ class TwinvecVectorStore(VectorStore):
     def similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """``similarity_search`` with the relevance of each document, which ``score_threshold`` is compared with."""
+        """``similarity_search`` with the relevance of each document; ``score_threshold`` is the least relevance."""
         check_threshold(kwargs.get("score_threshold"))
         return super().similarity_search_with_relevance_scores(query, k, **kwargs)
 
@@ -437,7 +437,7 @@ class TwinvecVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         """Return hits with their relevance, or with cosines mapped to 0 to 1 if the collection is not calibrated."""
         mode = kwargs.pop("mode", None) or self._mode
-        kwargs.pop("score_threshold", None)  # LangChain compares it with what is returned
+        kwargs.pop("score_threshold", None)  # LangChain compares the result with it
         found = by_text(self.collection, query, k, kwargs.pop("filter", None), mode, **kwargs)
         return [(document, relevance_of(hit)) for document, hit in found]
 

@@ -1,8 +1,8 @@
-"""Blocks of Ray datasets, which tasks compare one by one.
+"""Blocks of two Ray datasets, which tasks compare pair by pair.
 
-One dataset is held: its blocks lie in the object store. The other one streams by: each of its blocks meets each block
-that is held, and is forgotten. A task gets one block of each, and merges what they give with what the held block has
-had before. The process that gives the tasks has references only.
+The blocks of one dataset are held in the object store. The other dataset is streamed: each of its blocks is compared
+with every held block, and then dropped. A task gets one block of each, and merges their result with the earlier result
+of the held block. The process that submits the tasks has only references.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 BLOCK_ROWS = 16_384
-"""Rows of a block: as many vectors of 384 numbers take 24 MB."""
+"""Rows of a block. This number of vectors with 384 numbers takes 24 MB."""
 
-_AHEAD = 2  # blocks that wait for each task
+_AHEAD = 2  # blocks that wait for each running task
 
 
 def blocks(
     dataset: Dataset, what: str, columns: Sequence[str] | None, block_rows: int, prepare: Callable[[pa.Table], pa.Table]
 ) -> Generator[tuple[Any, int]]:
-    """Compute a dataset, and yield its blocks, as ``prepare`` returns them: references, and numbers of rows.
+    """Compute a dataset, and yield the reference and the number of rows of each prepared block.
 
-    Small blocks are put together. Raise ConfigurationError if a column is missing, InputError if the dataset has no
-    rows, and what ``prepare`` or an earlier step of the dataset raises.
+    Small blocks are joined. Raise ConfigurationError if a column is missing, InputError if the dataset has no rows, and
+    what ``prepare`` or an earlier step of the dataset raises.
 
     Args:
         dataset: Any Ray dataset.
-        what: What the dataset is called in errors.
-        columns: What ``prepare`` needs; other columns are not even read where Ray can leave them out. None for all.
+        what: Name of the dataset in errors.
+        columns: Columns that ``prepare`` needs; Ray does not read others if the format permits. None for all columns.
         block_rows: Rows that ``prepare`` gets at once.
-        prepare: Takes a block, and returns another one.
+        prepare: Function that takes a block, and returns the block to yield.
     """
     if columns is not None:
         schema = dataset.schema(fetch_if_missing=False)
@@ -64,7 +64,7 @@ def blocks(
 
 @contextmanager
 def raising_causes(dataset: Dataset) -> Iterator[None]:
-    """Raise what a step of the dataset raises in the block, without Ray's wrapping."""
+    """In the ``with`` block, raise errors of the dataset's steps without Ray's wrapping."""
     context = dataset.context
     wrapping, context.raise_original_map_exception = context.raise_original_map_exception, True
     try:
@@ -88,16 +88,17 @@ def fold(
     compare: Callable[..., pa.Table],
     merge: Callable[..., pa.Table],
 ) -> list[Any]:
-    """Let each block of a stream meet each block that is held; return a reference of what each of the latter has got.
+    """Compare each block of a stream with every held block; return a reference to the result of each held block.
 
-    Few blocks that are held still keep all CPUs busy: each of them then has several tables, which are merged at the
+    If few blocks are held, each has several tables at the same time, so that all CPUs are busy; they are merged at the
     end. Errors are those of ``compare`` and ``merge``.
 
     Args:
-        held: For each block its reference, and other arguments of ``compare`` and ``merge``.
-        stream: As ``blocks`` yields it.
-        compare: Takes a block of the stream, a block that is held and the other arguments; returns a table.
-        merge: Takes a list of such tables of one held block, and the other arguments; returns one table.
+        held: The held blocks: for each a reference, then further arguments of ``compare`` and ``merge``.
+        stream: Blocks from ``blocks``.
+        compare: Function that takes a block of the stream, a held block and the further arguments; returns a table.
+        merge: Function that takes a list of such tables of one held block, and the further arguments; returns one
+            table.
     """
     lanes = ceil(plan().most / len(held))
     tables: list[list[Any]] = [[None] * lanes for _ in held]
@@ -118,7 +119,7 @@ def fold(
 
 
 def results(calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Let tasks do calls, each a function and its arguments; return references of what they give, once all are done.
+    """Run calls (each a function and its arguments) in tasks; once all are done, return references to their results.
 
     Errors are as for ``get``.
     """
@@ -128,13 +129,13 @@ def results(calls: Sequence[tuple[Any, ...]]) -> list[Any]:
 
 
 def submit(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
-    """Let a task do a call; return references of what it gives, and of None, for those who wait until it is done."""
+    """Run a call in a task; return a reference to its result, and one to None, by which to wait for the end."""
     told: tuple[Any, Any] = _TASK.remote(function, *arguments)
     return told
 
 
 def get(references: Any) -> Any:
-    """Wait for tasks, and return what they gave; raise a TwinvecError of a task, and any other error as EngineError."""
+    """Wait for tasks, and return their results; raise a TwinvecError of a task, and any other error as EngineError."""
     try:
         return ray.get(references)
     except RayError as error:

@@ -1,9 +1,9 @@
-"""Calls that tasks of a cluster do ahead of the process that takes their results in order.
+"""Calls that tasks of a cluster compute in advance, for a process that reads the results in order.
 
-They are tasks, and not calls of the pool's actors: a file may take down the process that parses it, and an actor has a
-model and other work to lose. A call whose process has died is done again here and not by Ray, which would start a task
-that runs out of memory again forever. The tasks reserve no CPU: the workers may hold all that a node's death has left,
-and the operating system lets both take turns.
+The calls run in tasks, not in the pool's actors: a file may crash the process that parses it, and an actor would lose
+its model and other work. If the process of a call dies, this module repeats the call. Ray would repeat a task that runs
+out of memory for ever. The tasks reserve no CPU: after a node's death, the workers may hold all CPUs that are left, and
+the operating system shares them between both.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from twinvec_ray.cluster import Plan
 from twinvec_ray.pool import cause_of
 
 AHEAD = 16
-"""How many items are taken ahead, for each CPU of the cluster."""
+"""Number of items that are read in advance, for each CPU of the cluster."""
 
 AHEAD_BYTES = 64 * 1024 * 1024
-"""Largest total size of the calls that are taken ahead, in bytes. A single larger call is taken by itself."""
+"""Largest total size of the calls that are computed in advance, in bytes. A larger call is computed by itself."""
 
 TRIES = 4
 """How often a call is tried, each time by another process, before it fails."""
@@ -42,7 +42,7 @@ _DEATHS = (LocalRayletDiedError, NodeDiedError, ObjectLostError, OutOfMemoryErro
 
 @dataclass(slots=True)
 class _Taken:
-    """An item that is taken ahead; ``reference`` is that of the result if a task does the call."""
+    """An item that was read in advance; ``reference`` refers to its result if a task computes it."""
 
     item: Any
     reference: Any = None
@@ -56,7 +56,7 @@ def with_results(items: Iterator[Any], plan: Plan) -> Generator[Any]:
     tasks = _Tasks(plan)
     taken: deque[_Taken] = deque()
     size = 0
-    item = next(items, _END)  # the next one to take
+    item = next(items, _END)  # the next item to read
     try:
         while taken or item is not _END:
             room = len(taken) < AHEAD * plan.cores and (not taken or size + _size(item) <= AHEAD_BYTES)
@@ -73,16 +73,16 @@ def with_results(items: Iterator[Any], plan: Plan) -> Generator[Any]:
 
 
 class _Tasks:
-    """The tasks of one call of ``with_results``. At most one runs for each CPU: each has a process of its own."""
+    """The tasks of one call of ``with_results``. At most one per CPU runs at a time, each in its own process."""
 
     def __init__(self, plan: Plan) -> None:
         self._task = _TASK.options(num_cpus=0, scheduling_strategy="SPREAD", max_retries=0)
         self._most = plan.cores
-        self._waiting: deque[_Taken] = deque()  # calls that no task does yet
+        self._waiting: deque[_Taken] = deque()  # calls without a task
         self._running: list[Any] = []  # references of results
 
     def take(self, item: Any) -> _Taken:
-        """Let a task do a call as soon as there is room; any other item needs none."""
+        """Queue a call for a task; any other item needs no task."""
         taken = _Taken(item)
         if isinstance(item, HelperCall):
             self._waiting.append(taken)
@@ -109,12 +109,12 @@ class _Tasks:
 
     def close(self) -> None:
         """End the tasks."""
-        if ray.is_initialized():  # cancelling would start a cluster
+        if ray.is_initialized():  # else, cancelling would start a cluster
             for reference in self._running:
                 ray.cancel(reference, force=False)
 
     def _go_on(self, *, wait: bool) -> None:
-        """Forget the tasks that have ended, with ``wait`` at least one, and begin as many others."""
+        """Remove ended tasks, and start tasks for waiting calls; with ``wait``, wait for the end of a task first."""
         if self._running:
             number, seconds = (1, None) if wait else (len(self._running), 0)
             _, self._running = ray.wait(self._running, num_returns=number, timeout=seconds, fetch_local=False)

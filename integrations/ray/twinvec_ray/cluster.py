@@ -1,7 +1,7 @@
 """The cluster: how a process reaches it, and how many workers it can hold.
 
-Tasks that read need a CPU of their own. Workers that reserved every CPU would wait for these tasks forever, and the
-tasks for the workers. A plan therefore reserves less: however Ray places the workers, one node keeps a CPU free.
+Tasks that read data need a CPU of their own. If the workers reserved every CPU, workers and tasks would wait for each
+other for ever. A plan therefore reserves less: however Ray places the workers, one node keeps a CPU free.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from twinvec.errors import ConfigurationError, EngineError
 from twinvec.support.checks import check_methods, integer, string
 
 Workers = int | tuple[int, int] | None
-"""A number of workers, or the least and the most of them; None for as many as the cluster has cores or GPUs."""
+"""The number of workers, or its minimum and maximum; None for one worker for each core or GPU of the cluster."""
 
 AUTOMATIC = ""
-"""The address that stands for the cluster that ``RAY_ADDRESS`` names, one on this machine, or a new one on it."""
+"""Address of the cluster that ``RAY_ADDRESS`` names, or else of a (perhaps new) cluster on this machine."""
 
 _NAMED = "RAY_ADDRESS"
-_TLS = "RAY_USE_TLS"  # a cluster with TLS takes only those who have its certificates
+_TLS = "RAY_USE_TLS"  # a cluster with TLS accepts only clients that have its certificates
 _AUTO = "auto"
 _LOCAL = "local"
 _HOST_AND_PORT = re.compile(r"(?:ray://)?(?P<host>\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
@@ -39,7 +39,7 @@ _ANSWER_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many workers there are, and what each of them takes.
+    """The number of workers, and the resources of each.
 
     Attributes:
         least: Number of workers to begin with.
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The resources of a worker, as Ray takes them."""
+        """The resources of a worker, as options of Ray's actors."""
         return {"num_cpus": self.cpus, "num_gpus": self.gpus}
 
 
@@ -75,14 +75,14 @@ def planned(
 ) -> Plan:
     """Return the plan for a cluster of nodes with these resources.
 
-    Raise ConfigurationError if a number is invalid, or the cluster lacks what the plan needs.
+    Raise ConfigurationError if a number is invalid, or the cluster lacks the resources that the plan needs.
     """
     integer(threads, "threads", least=1)
     cores = [floor(node.get("CPU", 0)) for node in nodes]
     total, gpus = sum(cores), sum(floor(node.get("GPU", 0)) for node in nodes)
     has = f"the cluster has {len(nodes)} nodes with {total} CPUs and {gpus} GPUs"
     if total < 1:
-        raise ConfigurationError(f"{has}, but the tasks that read need a CPU")
+        raise ConfigurationError(f"{has}, but the tasks that read data need a CPU")
     least, most = _numbers(workers, gpus if use_gpu else max(total // threads, 1))
     if use_gpu and gpus < max(least, 1):
         raise ConfigurationError(f"{max(least, 1)} workers with use_gpu need a GPU each, but {has}")
@@ -90,7 +90,7 @@ def planned(
         raise ConfigurationError(f"{least} workers of {threads} threads need {least * threads} CPUs, but {has}")
     if not use_gpu:
         most = min(most, total // threads)
-    spare = total - sum(1 for each in cores if each)  # a node blocks the reading only if all but a part of one is taken
+    spare = total - sum(1 for each in cores if each)  # a node blocks reading only if less than one CPU is free
     return Plan(least, most, threads, min(threads, floor(100 * spare / most) / 100), 1.0 if use_gpu else 0.0, total)
 
 
@@ -127,7 +127,7 @@ def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
         ray.init(address or None, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigurationError(f"no Ray cluster answers at {address or 'the default address'}: {error}") from error
-    except Exception as error:  # of a node that does not start in time; it has no class of its own
+    except Exception as error:  # Ray has no class for the error of a node that does not start in time
         raise EngineError(f"Ray does not start: {error}") from error
     try:
         yield
@@ -145,7 +145,7 @@ def _check_answer(address: str) -> None:
     found = _HOST_AND_PORT.fullmatch(place)
     if found is None:
         if _URL.fullmatch(place) and not place.startswith("ray:"):
-            return  # of a service that Ray knows by a package
+            return  # the address of another service, which a package adds to Ray
         raise ConfigurationError(
             f"{said} is not an address of a Ray cluster: expected HOST:PORT, such as {_host(place)}:6379, "
             f"ray://HOST:PORT, {_AUTO} or {_LOCAL}"
@@ -164,12 +164,12 @@ def _check_grpc(place: str, said: str) -> None:
             grpc.channel_ready_future(channel).result(_ANSWER_SECONDS)
         except grpc.FutureTimeoutError:
             raise ConfigurationError(
-                f"what listens at {said} does not answer as a Ray cluster does: give the port of the cluster's head, "
+                f"the program that listens at {said} is not a Ray cluster: give the port of the cluster's head, "
                 "6379 by default, or ray://HOST:10001"
             ) from None
 
 
 def _host(place: str) -> str:
-    """Return what may be meant as the host, for an example."""
+    """Return the probable host of an address, for the example in an error."""
     host = place.removeprefix("ray://").partition(":")[0]
     return host if re.fullmatch(r"[\w.-]+", host) else "head"

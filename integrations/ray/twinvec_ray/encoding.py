@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 256
 """Rows that a worker gets at once; it cuts them into batches under the engine's token budget.
 
-Ray's own blocks are cut by bytes: one of 1 MB of text has work for a minute, and only one worker gets it.
+Ray cuts its own blocks by bytes: a block with 1 MB of text is work for a minute, and only one worker would get it.
 """
 
 
@@ -38,11 +38,11 @@ def encode(
     batch_rows: int = BATCH_ROWS,
     **options: Any,
 ) -> Dataset:
-    """Return the dataset with a column of vectors: those that ``Encoder.encode`` gives for the texts.
+    """Return the dataset with a column of vectors, which equal those of ``Encoder.encode``.
 
     Args:
-        dataset: Any Ray dataset; rows are computed when it is read.
-        model: See ``Encoder``. Each worker finds the model by its name, and checks that it is the same.
+        dataset: Any Ray dataset; rows are computed when the result is read.
+        model: See ``Encoder``. Each worker loads the model by its name, and checks that it is the same model.
         text: Column of the texts.
         column: Column of the vectors: lists of ``dim`` numbers.
         prompt: See ``Encoder.encode``.
@@ -55,7 +55,7 @@ def encode(
         options: Other arguments of ``Encoder``, such as ``engine`` and ``dim``.
 
     Raises:
-        ConfigurationError: an argument is invalid, or the cluster lacks what the workers need.
+        ConfigurationError: an argument is invalid, or the cluster lacks the resources for the workers.
         ModelError: the model is not found, damaged or not supported.
     """
     check_dataset(dataset, "dataset")
@@ -70,7 +70,7 @@ def encode(
 def encoded(
     dataset: Dataset, recipe: EncoderRecipe, workers: Plan, batch_rows: int = BATCH_ROWS, **how: Any
 ) -> Dataset:
-    """Return the dataset with vectors by these workers; ``how`` are the other arguments of ``BatchEncoder``."""
+    """Return the dataset with vectors from a pool of workers; ``how`` are the other arguments of ``BatchEncoder``."""
     from ray.data import ActorPoolStrategy
 
     return dataset.repartition(target_num_rows_per_block=batch_rows).map_batches(
@@ -108,8 +108,8 @@ class BatchEncoder:
     def __call__(self, table: pa.Table) -> pa.Table:
         """Return the table with its vectors.
 
-        Raise InputError if a text is refused, and ConfigurationError if the prompt or the storage is not of the model,
-        or the table lacks the column of texts or has one of the vectors' name.
+        Raise InputError if a text is refused, and ConfigurationError if the model lacks the prompt or the storage, the
+        table lacks the column of texts, or a column has the name for the vectors already.
         """
         names = table.column_names
         if self._text not in names or self._column in names:

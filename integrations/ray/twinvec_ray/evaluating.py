@@ -1,4 +1,4 @@
-"""Measures of what ``nearest`` finds, against judgements: those of ``twinvec.evaluation.ir``, block by block."""
+"""Evaluation of the results of ``nearest``, block by block, with the measures of ``twinvec.evaluation.ir``."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def evaluate(
     resamples: int = RESAMPLES,
     name: str = "nearest",
 ) -> IrResult:
-    """Measure what ``nearest`` has found: the figures that ``twinvec evaluate`` gives for the same vectors.
+    """Evaluate the results of ``nearest``; the figures are those of ``twinvec evaluate`` for the same vectors.
 
     Args:
-        found: What ``nearest`` returns, with a limit above the largest k of the measures: a query's own document is
-            left out, as in ``twinvec.evaluation.ir``. The default measures need a limit of 101.
-        qrels: Query id -> document id -> relevance; ids as texts. All judged queries count, and only these: one that
-            is not among ``found`` has 0.
+        found: The result of ``nearest``, with a limit above the largest k of the measures, because a query's own
+            document is left out (see ``twinvec.evaluation.ir``). The default measures need a limit of 101.
+        qrels: Query id -> document id -> relevance; ids as texts. Only judged queries count; a judged query that is
+            missing in ``found`` scores 0.
         measures: Measures such as ``ndcg@10``, ``mrr@10``, ``map@100``, ``recall@100`` and ``precision@10``.
-        resamples: How many samples the interval is computed from.
-        name: What the result calls the set.
+        resamples: Number of samples from which the interval is computed.
+        name: Name of the set in the result.
 
     Returns:
         The measures of each query, their means and the interval of the first measure. ``run`` is empty: the hits stay
@@ -53,7 +53,7 @@ def evaluate(
 
     Raises:
         ConfigurationError: a measure is unknown, or a column is missing.
-        InputError: no query is judged, none that is judged was found, or a judged query comes twice.
+        InputError: no query is judged, no judged query is in ``found``, or a judged query is there twice.
     """
     check_dataset(found, "found")
     if not isinstance(measures, (list, tuple)) or not measures:

@@ -17,16 +17,15 @@ from twinvec_ray.cluster import check_dataset
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-_FILE_ROWS = 100_000  # the blocks that workers encode are much smaller
+_FILE_ROWS = 100_000  # rows of a file; the blocks that workers encode are much smaller
 _URL = re.compile(r"\w+://")
 
 
 def read(source: str | Path) -> Dataset:
-    """Return the rows of Parquet (also a folder of it), JSON lines, Lance, or a text file, whose lines are ``text``.
+    """Return the rows of Parquet (a file or folder), JSON lines, Lance, or a text file (each line is a ``text``).
 
     Raises:
-        ConfigurationError: ``source`` is not a path, the name does not end like one of these, or Lance is not
-            installed.
+        ConfigurationError: ``source`` is not a path, its ending is not known, or Lance is not installed.
         InputError: there is no such file.
     """
     import ray.data
@@ -67,7 +66,7 @@ def check_output(output: str) -> None:
 
 
 def write(dataset: Dataset, output: str | Path) -> None:
-    """Compute the dataset, and write it to a folder; a local one appears when it is complete, instead of an older one.
+    """Compute the dataset, and write it to a folder. A local folder replaces an older one when it is complete.
 
     Raises:
         ConfigurationError: as for ``check_output``, or ``dataset`` is not a Ray dataset.
@@ -83,7 +82,7 @@ def write(dataset: Dataset, output: str | Path) -> None:
     target = Path(output).resolve()
     partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
     if older.exists() and not target.exists():
-        older.rename(target)  # a killed write has left it so
+        older.rename(target)  # a write was killed between its two renames
     for left in (partial, older):
         shutil.rmtree(left, ignore_errors=True)
     try:
@@ -112,7 +111,7 @@ def _is_lance(output: str) -> bool:
 
 
 def _others(folder: Path, output: str) -> list[str]:
-    """Return the names of what is in a folder, and was not written there as vectors."""
+    """Return the names of the files in a folder that ``write`` has not written."""
     ours = ("data", "_versions", "_transactions", "_indices", "_deletions") if _is_lance(output) else ()
     return sorted(each.name for each in folder.iterdir() if each.name not in ours and each.suffix != ".parquet")
 

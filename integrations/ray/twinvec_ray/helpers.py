@@ -1,6 +1,7 @@
 """The helpers of an ingest (``twinvec_qdrant.Helpers``) on a Ray cluster.
 
-They parse files and encode, and with a server also cut and write. Actors do what needs a model, tasks parse.
+The helpers parse files and encode; with a server, they also cut and write. Tasks parse; actors do the work that needs a
+model.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from twinvec_ray.pool import BUSY, DIED, Pool
 from twinvec_ray.recipes import Recipe, recipe_of
 
 _PART_TEXTS = 64  # texts that an encoding worker gets at once
-_MOST_LOSSES = 4  # of the same texts
+_MOST_LOSSES = 4  # of workers that encode the same texts
 
 
 class RayHelpers:
     """Helpers on the cluster that this process is connected to; ``close``, or the end of a ``with`` block, ends them.
 
     Args:
-        plan: How many workers there are, and what each of them takes.
-        place: Arguments of ``Collection.open``, by which workers open the collection on a server.
+        plan: The number of workers, and the resources of each.
+        place: Arguments of ``Collection.open`` with which workers open the collection on a server.
         options: Arguments of ``Encoder`` for the workers, such as its engine.
     """
 
@@ -62,25 +63,25 @@ class RayHelpers:
         self._encoding, self._writing, self._reading = {}, None, []
 
     def with_results(self, items: Iterator[Any]) -> Iterator[Any]:
-        """Yield items in their order, with the result of each ``HelperCall`` in its place, which a task computes."""
+        """Yield items in their order; the result of each ``HelperCall``, computed by a task, replaces the call."""
         started = with_results(items, self._plan)
         self._reading.append(started)
         return started
 
     def encoder(self, encoder: SpaceEncoder) -> SpaceEncoder:
-        """Return an encoder with the same vectors that lets the workers encode documents."""
+        """Return an encoder that gives the same vectors, and lets the workers encode documents."""
         if encoder.space not in self._encoding:
             self._encoding[encoder.space] = self._pool(EncodingWorker, recipe_of(encoder, self._options))
         return SpreadEncoder(encoder, self._encoding[encoder.space])
 
     def written(self, parts: Iterator[Part], encoder: SpaceEncoder) -> Iterator[tuple[Part, PartReport | None]]:
-        """Let workers write parts, and yield each of them with its report, or with None if its worker has died."""
+        """Let workers write parts; yield each part with its report, or with None if the part must be written again."""
         if self._writing is None:
             recipe = recipe_of(encoder, self._options)
             self._writing = self._pool(WritingWorker, recipe, self._place, busy=StoreUnavailableError)
         for part, result in self._writing.results(parts, lambda actor, part: actor.write.remote(part)):
             if result is BUSY:
-                yield replace(part, losses=part.losses - 1), None  # its documents are not to blame
+                yield replace(part, losses=part.losses - 1), None  # a busy server is not a loss caused by the part
             else:
                 yield part, None if result is DIED else result
 
@@ -106,7 +107,7 @@ class EncodingWorker:
         self._recipe = recipe
 
     def hello(self) -> Writer:
-        """Load the model; return the process."""
+        """Load the model; return the identity of the process."""
         self._encoder: Any = self._recipe.load(self._threads)
         return Writer.this()
 
@@ -128,7 +129,7 @@ class WritingWorker:
         self._place = place
 
     def hello(self) -> Writer:
-        """Load the model and open the collection; return the process."""
+        """Load the model and open the collection; return the identity of the process."""
         self._collection = Collection.open(**self._place, encoder=self._recipe.load(self._threads), create=False)
         return Writer.this()
 
@@ -138,7 +139,7 @@ class WritingWorker:
 
 
 class SpreadEncoder:
-    """An encoder whose documents are encoded by the workers of a pool; for all else it is the encoder that it wraps."""
+    """An encoder that lets the workers of a pool encode documents; the wrapped encoder does everything else."""
 
     def __init__(self, encoder: SpaceEncoder, pool: Pool[Any]) -> None:
         self._encoder = encoder
@@ -173,9 +174,9 @@ class SpreadEncoder:
     def _spread(
         self, texts: Sequence[str], submit: Callable[[Any, list[str]], Any]
     ) -> Generator[tuple[list[int], Any]]:
-        """Yield rows of the texts with what a worker gives for them; texts of like length are together.
+        """Yield indices of texts with a worker's result for these texts; texts of similar length go together.
 
-        No other call goes on before the generator has ended, or is closed.
+        Other calls wait until this generator has ended or is closed.
         """
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
         left = [(order[start : start + _PART_TEXTS], 0) for start in range(0, len(order), _PART_TEXTS)]

@@ -37,15 +37,15 @@ def ingest(
 ) -> IngestReport:
     """Ingest documents as ``Collection.ingest`` does, with the workers of a cluster.
 
-    The collection is the one that a single process makes: the same ids, vectors and words. With a server, the workers
+    The collection is the same as by a single process, with the same ids, vectors and words. With a server, the workers
     cut, encode and write; with an embedded store, they encode, and this process cuts and writes. This process reads the
-    files of a ``Root``, and tasks parse those that are not plain text. A worker, a machine or this process may die: the
-    next ingest does what is missing. Each worker of a server is a writer; if the server is too busy for all of them,
-    fewer go on.
+    files of a ``Root``, and tasks parse the files that are not plain text. If a worker, a machine or this process dies,
+    the next ingest adds the missing documents. With a server, every worker writes; if the server is too busy for all,
+    fewer workers go on.
 
     Args:
-        documents: As for ``Collection.ingest``; or a Ray dataset with the columns ``id`` and ``text``, perhaps
-            ``title``, and others, which are payload.
+        documents: As for ``Collection.ingest``; or a Ray dataset with the columns ``id``, ``text`` and optionally
+            ``title``; all other columns are payload.
         collection: Name of the collection.
         path: Folder of an embedded store.
         url: Address of a Qdrant server, which all machines reach.
@@ -55,11 +55,12 @@ def ingest(
             there is work and the cluster has room. Default: one for each GPU, or for ``threads`` cores.
         use_gpu: Whether each worker has a GPU to itself.
         threads: Threads of a worker that computes on a CPU.
-        source: See ``Collection.ingest``, as for the arguments after it.
+        source: See ``Collection.ingest``, also for the arguments after this one.
         settings: Other arguments of ``Collection.open``.
 
     Raises:
-        ConfigurationError: an argument is invalid, no cluster answers, or it lacks what the workers need.
+        ConfigurationError: an argument is invalid, no cluster answers, or the cluster lacks the resources for the
+            workers.
         TwinvecError: as for ``Collection.open`` and ``Collection.ingest``.
         EngineError: the workers die again and again, or none of them starts.
     """

@@ -1,7 +1,7 @@
 """Hard negatives over datasets that one memory does not hold, by the rules of ``twinvec.training.mining``.
 
-Pairs are dealt into blocks by their anchors, so that a block has all positives of its anchors. The nearest vectors are
-found block by block, then their texts, and each block is mined as ``mine_negatives`` of the core mines a file.
+Pairs are grouped into blocks by their anchors, so that a block has all positives of its anchors. The nearest vectors
+are found block by block, then their texts, and each block is mined as ``mine_negatives`` of the core mines a file.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def mine_negatives(
 ) -> Dataset:
     """Find hard negatives for pairs: texts that are near to an anchor, and not among its positives.
 
-    The mining runs at once, by cosine, with the rules of ``twinvec.training.mining``: ranks, margins, and what is a
-    known positive. The corpus is read twice, first its vectors, then its texts: write what ``encode`` gives to files,
-    and read these.
+    The mining runs at once, by cosine, with the rules of ``twinvec.training.mining``: ranks, margins and known
+    positives. The corpus is read twice, first its vectors, then its texts. Therefore write the result of ``encode`` to
+    files first, and give the dataset that reads them.
 
     Args:
         pairs: Rows with ``anchor``, ``positive``, and the anchor's vector, as ``encode`` makes it with
             ``text="anchor"`` and the prompt of queries. Other columns stay.
         corpus: Rows with an id, a text and its vector: the positives of the pairs, each once, or any other texts.
         options: Which hits become negatives.
-        denoise: A cross-encoder, by its name or folder, which leaves out what it thinks is an answer.
+        denoise: A cross-encoder, by its name or folder, which removes hits that it scores as answers.
         column: Column of the vectors.
         id: Column of the corpus' ids: texts or whole numbers.
         text: Column of the corpus' texts.
@@ -67,8 +67,8 @@ def mine_negatives(
         block_rows: Rows of a block. A task holds one block of pairs with the texts of all hits.
 
     Returns:
-        The rows of ``pairs``, in any order, with ``negatives``, a list of texts, hardest first, which replaces an older
-        one; and without the vectors.
+        The rows of ``pairs`` without their vectors, in any order. The column ``negatives`` is new, or replaces an older
+        one: a list of texts, hardest first.
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is missing.
@@ -99,7 +99,7 @@ def mine_negatives(
 
 
 def _dealt(pairs: Dataset, column: str, block_rows: int) -> list[tuple[Any, Any, int]]:
-    """Deal pairs into blocks by their anchors.
+    """Group pairs into blocks by their anchors.
 
     Return for each block its pairs, its anchors with their vectors, and the largest number of positives of an anchor.
     """
@@ -114,7 +114,7 @@ def _dealt(pairs: Dataset, column: str, block_rows: int) -> list[tuple[Any, Any,
 
 
 def _pairs(batch: pa.Table, column: str) -> pa.Table:
-    """Return a block of pairs, once it is checked."""
+    """Check a block of pairs, and return it."""
     check_columns(batch.column_names, ("anchor", "positive", column), "pairs")
     for name in ("anchor", "positive"):
         for value in batch.column(name).to_pylist():
@@ -125,7 +125,7 @@ def _pairs(batch: pa.Table, column: str) -> pa.Table:
 
 
 def _deal(pairs: pa.Table, number: int) -> list[pa.Table]:
-    """Return tables of the pairs, those of equal anchors in the same one."""
+    """Return tables of the pairs; pairs with equal anchors are in the same table."""
     places = np.array([text_hash(anchor) % number for anchor in pairs.column("anchor").to_pylist()])
     return [pairs.filter(pa.array(places == place)) for place in range(number)]
 
@@ -153,7 +153,7 @@ def _texts(batch: pa.Table, id: str, text: str) -> pa.Table:
 
 
 def _wanted(texts: pa.Table, found: pa.Table) -> pa.Table:
-    """Return the rows of ``texts`` whose ids are among those that are found."""
+    """Return the rows of ``texts`` whose ids were found."""
     ids = pc.unique(found.column("ids").combine_chunks().flatten())
     return texts.filter(pc.is_in(texts.column("id"), value_set=ids))
 
@@ -177,7 +177,7 @@ def _scorer(model: str) -> PairScorer:
 
 
 class _Found:
-    """A retriever of what has been found."""
+    """A retriever that returns the hits which were found before."""
 
     def __init__(self, found: pa.Table, texts: pa.Table) -> None:
         self._found = found
@@ -185,7 +185,7 @@ class _Found:
         self._texts = dict(zip(*(texts.column(name).to_pylist() for name in ("id", "text")), strict=True))
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
-        """Return the hits of a query, best first; a filter finds nothing."""
+        """Return the hits of a query, best first; with a filter, return none."""
         if filter is not None:
             return []
         row = self._rows[query]

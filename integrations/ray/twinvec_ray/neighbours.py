@@ -1,8 +1,8 @@
 """Exact nearest neighbours of many queries in many vectors, block by block.
 
-Scores do not depend on the blocks: products of matrices, whose last bit depends on their shapes, only choose what may
-be among the best, and the scores of these are summed again, one by one, in float64. Equal scores are in the order of
-ids. Shapes: Q queries, N vectors, D numbers in a vector, K neighbours.
+Scores do not depend on the blocks. The last bit of a matrix product depends on the shapes, so matrix products only
+select candidates. The scores of the candidates are summed again, one by one, in float64. Equal scores are in the order
+of ids. Shapes: Q queries, N vectors, D numbers in a vector, K neighbours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
-_ROUNDING = 2.0**-22  # four times that of a float32 number: two scores are compared, and some is spare
+_ROUNDING = 2.0**-22  # four times the rounding of a float32 number: two scores are compared, with a margin
 
 
 def nearest(
@@ -44,8 +44,8 @@ def nearest(
 ) -> Dataset:
     """Find the nearest vectors for each query, by exact search; neither dataset needs to fit into memory.
 
-    The search runs at once. Vectors stream by, and are read once. Queries, and what is found for them, lie in the
-    object store: let ``queries`` be the smaller dataset.
+    The search runs at once. Vectors are streamed and read once. Queries and their results are held in the object store:
+    let ``queries`` be the smaller dataset.
 
     Args:
         queries: Rows with an id and a vector, as ``encode`` makes them. Several rows may have the same id.
@@ -135,7 +135,7 @@ def _check_numbers(fine: bool, kind: object, what: str) -> None:
 
 
 def compared(vectors: pa.Table, queries: pa.Table, limit: int) -> pa.Table:
-    """Return the nearest vectors of a block for each query of a block: rows of ``nearest``, from ``vector_table``s."""
+    """Return rows of ``nearest`` for a block of queries and a block of vectors, both from ``vector_table``."""
     vectors_ND, queries_QD = (as_matrix(table.column("vector"), "vectors") for table in (vectors, queries))
     if vectors_ND.shape[1] != queries_QD.shape[1]:
         raise InputError(f"queries have {queries_QD.shape[1]} numbers, vectors have {vectors_ND.shape[1]}")
@@ -158,10 +158,10 @@ def compared(vectors: pa.Table, queries: pa.Table, limit: int) -> pa.Table:
 
 
 def merged(tables: list[pa.Table], limit: int) -> pa.Table:
-    """Return the nearest vectors for each query of tables that have the same queries, and different vectors."""
+    """Merge tables with the same queries and different vectors: return the nearest vectors of each query."""
     parts = [table.column("ids").combine_chunks().flatten() for table in tables]
     if len({part.type for part in parts}) > 1:
-        raise InputError("vectors: the ids of some are texts, those of others are numbers")
+        raise InputError("vectors: some ids are texts and some are numbers; use one type for all")
     ids = pa.concat_arrays(parts)
     scores = [
         table.column("scores").combine_chunks().flatten().to_numpy().reshape(table.num_rows, -1) for table in tables

@@ -1,7 +1,7 @@
 """A pool of actors that outlives the death of its actors.
 
-Each actor has two calls at a time: one it works on, and one that waits for it. An actor that dies is replaced; whoever
-gave it the calls decides what becomes of them. The pool goes on with the actors it has while a new one is starting.
+Each actor has two calls at a time: one running and one waiting. An actor that dies is replaced, and the caller decides
+whether to repeat its calls. The pool goes on with the other actors while a new one is starting.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 300.0
-"""How long the pool waits while no actor has started."""
+"""Seconds that the pool waits while no actor has started."""
 
-_RESOURCES = {"num_cpus": "CPU", "num_gpus": "GPU"}  # what actors take -> what clusters have
+_RESOURCES = {"num_cpus": "CPU", "num_gpus": "GPU"}  # option of an actor -> resource of a cluster
 _AT_ONCE = 2
-_CALLS_TO_GROW = 8  # of each actor that may have calls, before one more may
-_MOST_DEATHS = 3  # of actors of the pool in a row, for each actor, while none of them gets anything done
+_CALLS_TO_GROW = 8  # finished calls per permitted actor before one more actor is permitted
+_MOST_DEATHS = 3  # deaths in a row without a finished call, per actor of the pool
 
 
 class Lost:
-    """What stands for the result of a call that must be done again."""
+    """Stands for the missing result of a call, which must be repeated."""
 
 
 DIED = Lost()
-"""The actor has died, or its machine with the result."""
+"""The actor has died, or the machine that held the result."""
 
 BUSY = Lost()
 """A resource that the actors share, such as a server, was too busy for this number of actors."""
@@ -44,14 +44,14 @@ BUSY = Lost()
 @dataclass(frozen=True, slots=True)
 class _Call:
     item: Any
-    alone: bool  # no other actor had calls, and only one actor was permitted to have any
+    alone: bool  # only this actor had calls, and only one actor was permitted to have calls
     slowed: int  # how often the pool had been slowed before
 
 
 @dataclass(slots=True)
 class _Member:
     actor: Any
-    started: Any  # the reference of what it says when it has started; None once it has
+    started: Any  # reference to the result of ``hello``; None once the actor has started
     hello: Any = None
     calls: dict[Any, _Call] = field(default_factory=dict)  # by reference
 
@@ -64,10 +64,10 @@ class Pool(Generic[T]):
     slowly again while calls are done.
 
     Args:
-        make: Makes an actor. Its method ``hello`` loads what it needs, and says who it is.
+        make: Makes an actor. Its method ``hello`` loads the model, and returns the identity of the process.
         least: Number of actors to begin with.
         most: Largest number of actors.
-        needs: The resources of each of them, as Ray takes them.
+        needs: The resources of each actor, as options of Ray's actors.
         busy: The error of a call that may succeed later if fewer actors are at work.
     """
 
@@ -87,11 +87,11 @@ class Pool(Generic[T]):
         self._permitted = float(most)  # actors that have calls at the same time
         self._slowed = 0
         self.ended: list[Any] = []
-        """What the actors that have died said when they started."""
+        """The results of ``hello`` of the actors that have died."""
         self._members = [self._new() for _ in range(least)]
 
     def idle(self) -> list[Any]:
-        """Return what the actors that have no calls said when they started."""
+        """Return the results of ``hello`` of the actors without calls."""
         return [member.hello for member in self._members if member.started is None and not member.calls]
 
     def close(self) -> None:
@@ -103,8 +103,8 @@ class Pool(Generic[T]):
     def results(self, items: Iterator[T], submit: Callable[[Any, T], Any]) -> Iterator[tuple[T, Any]]:
         """Yield each item with its result, or with ``DIED`` or ``BUSY``, in any order.
 
-        ``submit`` takes an actor and an item, and returns the reference of the result. No more items are taken than the
-        actors have room for.
+        ``submit`` takes an actor and an item, and returns the reference of the result. Items are read only when an
+        actor has room for them.
 
         Raise a TwinvecError of an actor (the error ``busy`` only if no other actor was at work), and EngineError if no
         actor starts, or all of them die again and again.
@@ -141,7 +141,7 @@ class Pool(Generic[T]):
         return _Member(actor, actor.hello.remote())
 
     def _grow(self) -> None:
-        """Add an actor if those that there are do not suffice, and the cluster has room for another one."""
+        """Add an actor if more are permitted, all have started, and the cluster has room for another one."""
         if len(self._members) >= int(self._permitted) or any(each.started is not None for each in self._members):
             return
         free: Callable[[], dict[str, Any]] = ray.available_resources
@@ -157,7 +157,7 @@ class Pool(Generic[T]):
         return least if least is not None and len(least.calls) < _AT_ONCE else None
 
     def _is_alone(self, member: _Member) -> bool:
-        """Return whether only this actor has calls, and will have."""
+        """Return whether only this actor has calls, and only one actor is permitted to have calls."""
         return int(self._permitted) == 1 and not any(each.calls for each in self._members if each is not member)
 
     def _waiting(self) -> list[Any]:
@@ -167,7 +167,7 @@ class Pool(Generic[T]):
     def _arrived(self, reference: Any) -> Iterator[tuple[T, Any]]:
         member = next((each for each in self._members if each.started is reference or reference in each.calls), None)
         if member is None:
-            return  # the actor has died, as another of its calls has shown
+            return  # the actor has died, and was replaced already
         try:
             result = ray.get(reference)
         except (RayActorError, ObjectLostError) as error:  # a result is lost with the machine where it lies
@@ -189,7 +189,7 @@ class Pool(Generic[T]):
         alone = len(self._members) == 1 if call is None else call.alone
         if self._busy is None or alone or not isinstance(cause, self._busy):
             raise cause from None
-        if call is None:  # it could not start
+        if call is None:  # the actor could not start
             ray.kill(member.actor)
             self._members.remove(member)
             self._slow_down(len(self._members), cause)
@@ -199,14 +199,14 @@ class Pool(Generic[T]):
         yield member.calls.pop(reference).item, BUSY
 
     def _slow_down(self, actors: int, cause: TwinvecError) -> None:
-        """Give calls to this number of actors only, and to one at least."""
+        """Give calls to at most this number of actors, but to at least one."""
         self._permitted = max(1.0, min(self._permitted // 2, actors))
         self._slowed += 1
         logger.warning("%s; %d of %d workers go on", cause, int(self._permitted), len(self._members))
 
     def _replaced(self, member: _Member, error: RayError) -> Iterator[tuple[T, Any]]:
         self._deaths += 1
-        ray.kill(member.actor)  # it may live where nobody reaches it
+        ray.kill(member.actor)  # it may still run on an unreachable machine
         if member.hello is not None:
             self.ended.append(member.hello)
         row = self._members.index(member)
@@ -227,7 +227,7 @@ class Pool(Generic[T]):
 
 
 def cause_of(error: RayError) -> TwinvecError:
-    """Return what a task or an actor raised, without Ray's notes on retries; or an EngineError that quotes it."""
+    """Return the TwinvecError of a task without Ray's notes on retries, or an EngineError that quotes the error."""
     cause = error.cause if isinstance(error, RayTaskError) else None
     if isinstance(cause, TwinvecError):
         cause.__dict__.pop("__notes__", None)

@@ -1,4 +1,4 @@
-"""Recipes: what a worker needs to load the encoder of the driver again, in its own process and perhaps machine."""
+"""Recipes, by which a worker loads the driver's encoder again, in its own process and perhaps on another machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twinvec.retrieval.base import SpaceEncoder
 
 @dataclass(frozen=True, slots=True)
 class EncoderRecipe:
-    """A ``twinvec.Encoder`` by its name; its space must be that of the driver's."""
+    """Recipe of a ``twinvec.Encoder``: its name, and the space that it must have."""
 
     name: str
     space: str
@@ -35,7 +35,7 @@ class EncoderRecipe:
 
 @dataclass(frozen=True, slots=True)
 class CopyRecipe:
-    """Any other encoder, which is copied."""
+    """Recipe of any other encoder: a copy of the encoder."""
 
     encoder: SpaceEncoder
 
@@ -46,7 +46,7 @@ class CopyRecipe:
 
 
 Recipe = EncoderRecipe | CopyRecipe
-"""Loads an encoder, which computes on some threads of a CPU."""
+"""Loads an encoder that computes with a given number of CPU threads."""
 
 
 def encoder_recipe(model: str | Path, options: dict[str, Any]) -> EncoderRecipe:

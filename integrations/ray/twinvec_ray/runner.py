@@ -1,4 +1,4 @@
-"""What ``--ray`` of the commands runs: the entry point ``ray`` of the group ``twinvec.runners``."""
+"""The runner behind the commands' option ``--ray``: the entry point ``ray`` of the group ``twinvec.runners``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 _COLUMN = "vector"
-_COUNTED = (".parquet", ".lance", "")  # files that say how many rows they have
+_COUNTED = (".parquet", ".lance", "")  # files that record their number of rows
 _PAUSE_SECONDS = 0.5
 
 
@@ -57,7 +57,7 @@ class Runner:
     ) -> dict[str, Any]:
         """Encode the texts of files into a folder of vectors; errors are those of ``read``, ``encode`` and ``write``.
 
-        Return the name of the model, its space, and the shape of the vectors: ``texts`` and ``columns``.
+        Return the model's name and space, the number of vectors (``texts``) and their size (``columns``).
         """
         check_output(output)
         with connected(self._address):
@@ -73,7 +73,7 @@ class Runner:
 
 
 class Counter:
-    """An actor that counts what workers do."""
+    """An actor that counts the texts which workers have encoded."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -89,9 +89,9 @@ class Counter:
 
 @contextmanager
 def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
-    """Yield an actor that counts texts for the progress shown; None if none is shown.
+    """Yield an actor that counts texts for the progress bar; None if no progress is shown.
 
-    The bar has an end where the files say how many rows they have. A batch that is lost with its worker counts twice.
+    The bar has a total if the files record their number of rows. A batch is counted twice if its worker died.
     """
     if not shown:
         yield None
@@ -122,7 +122,7 @@ def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
 
 
 def _print_nothing_of_ray_data() -> None:
-    """Keep from stderr what Ray Data tells: its bars, each step every ten seconds, and errors that it raises."""
+    """Keep the output of Ray Data off stderr: its bars, its steps every ten seconds, and errors that it also raises."""
     from ray.data import DataContext
 
     DataContext.get_current().enable_progress_bars = False

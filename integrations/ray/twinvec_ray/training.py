@@ -1,7 +1,7 @@
-"""Train one model with workers on several machines: Ray Train starts them, and starts them again when one dies.
+"""Train one model with workers on several machines: Ray Train starts the workers, and starts them again when one dies.
 
-Each worker is a process of ``twinvec.training.run.train``, as ``torchrun`` starts them: negatives are gathered across
-all of them, and the weights are those of one process.
+Each worker is a process of ``twinvec.training.run.train``, as with ``torchrun``: negatives are gathered across all
+workers, and the weights equal those of a single process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from twinvec.training.run.config import TrainConfig
     from twinvec.training.run.model_card import TrainReport
 
-_LEAST_CPUS = 0.01  # Ray places no worker that reserves nothing; a plan may leave every CPU to tasks that read
+_LEAST_CPUS = 0.01  # a plan may reserve no CPU for workers, but Ray places only workers that reserve some
 
 
 def train(
@@ -37,7 +37,7 @@ def train(
 
     Args:
         config: The run, as for ``twinvec.training.run.train.train``; ``batches.size`` counts the rows of all workers.
-        folder: The folder of the run, on a file system that all machines share, as the data and the model.
+        folder: The folder of the run. All machines must share its file system, and that of the data and the model.
         num_workers: Number of workers; default: one for each GPU, or for ``threads`` cores.
         use_gpu: Whether each worker has a GPU to itself.
         threads: Threads of a worker that computes on a CPU.
@@ -45,7 +45,8 @@ def train(
         max_failures: How often all workers are started again, from the last checkpoint, after one has died.
 
     Raises:
-        ConfigurationError: an argument is invalid, no cluster answers, or it lacks what the workers need.
+        ConfigurationError: an argument is invalid, no cluster answers, or the cluster lacks the resources for the
+            workers.
         EngineError: the run failed; the message quotes the worker's error. The next call continues it.
     """
     from ray.train import FailureConfig, RunConfig, ScalingConfig
@@ -59,7 +60,7 @@ def train(
     integer(max_failures, "max_failures", least=0)
     target = file_path(folder, "folder").resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
-    notes = target.with_name(f".{target.name}.ray")  # of Ray
+    notes = target.with_name(f".{target.name}.ray")  # Ray's own files
     with connected(address):
         workers = plan(num_workers, threads=threads, use_gpu=use_gpu)
         if target.exists() and not target.is_dir():
@@ -74,7 +75,7 @@ def train(
                     "CPU": max(workers.cpus, _LEAST_CPUS),
                     **({"GPU": 1.0} if use_gpu else {}),
                 },
-                placement_strategy="SPREAD",  # a worker reserves less than it uses, and one node would get them all
+                placement_strategy="SPREAD",  # else one node could get all workers, which reserve less than they use
             ),
             run_config=RunConfig(
                 name=notes.name,
@@ -84,10 +85,10 @@ def train(
         )
         try:
             trainer.fit()
-        except Exception as error:  # Ray wraps what a worker raised
+        except Exception as error:  # Ray wraps the error of a worker
             raise EngineError(f"{target}: the run failed: {error}") from error
     shutil.rmtree(notes, ignore_errors=True)
-    return train_alone(config, target)  # a finished run is reported
+    return train_alone(config, target)  # returns the report of a finished run
 
 
 def _work(settings: dict[str, Any]) -> None:

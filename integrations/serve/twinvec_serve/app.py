@@ -1,4 +1,4 @@
-"""The application: services, routes, and what happens at the start and at the end."""
+"""The application: its services and routes, its start and its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MCP_HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID")
 
 
 class _Application(FastAPI):
-    """FastAPI's application, and the requests that go past it; both pass this server's own middleware first."""
+    """FastAPI's application with direct routes, which bypass FastAPI. Requests to both pass the middleware first."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_direct = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in self._direct
@@ -95,7 +95,7 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
 
 
 def _add_middleware(app: FastAPI, settings: ServeSettings, metrics: Metrics) -> None:
-    """Add what every request passes; the last one added is the first to see a request."""
+    """Add the middleware; the one added last is the first to see a request."""
     app.add_middleware(Border, settings=settings)
     if settings.allow_origins:
         app.add_middleware(

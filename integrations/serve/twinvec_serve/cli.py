@@ -1,4 +1,4 @@
-"""The commands ``twinvec serve`` and ``twinvec mcp``: their options, and what they print."""
+"""The commands ``twinvec serve`` and ``twinvec mcp``: their options and their output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ModelNames = Annotated[
     typer.Option(
         "--model",
         metavar="MODEL[=NAME]",
-        help=f"A model that embeds: {MODEL_HELP} Requests call it NAME. Repeatable; the first is the default.",
+        help=f"Embedding model: {MODEL_HELP} NAME is its name in requests. Repeatable; the first model is the default.",
         show_default=False,
     ),
 ]
@@ -39,7 +39,7 @@ RerankerNames = Annotated[
     typer.Option(
         "--reranker",
         metavar="MODEL[=NAME]",
-        help="A cross-encoder that reranks: a folder, or org/name. Repeatable; maxsim is always there.",
+        help="Cross-encoder for reranking: a folder, or org/name. Repeatable. The reranker maxsim is always available.",
         show_default=False,
     ),
 ]
@@ -65,15 +65,16 @@ def serve_command(
     ] = "auto",
     host: Annotated[str, typer.Option(envvar="TWINVEC_SERVE_HOST", help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(envvar="TWINVEC_SERVE_PORT", min=0, max=65_535, help="Port to listen at; 0 takes a free one.")
+        int,
+        typer.Option(envvar="TWINVEC_SERVE_PORT", min=0, max=65_535, help="Port to listen at; 0 for any free port."),
     ] = 6380,
     api_key_file: Annotated[
         Path | None,
         _access_option(
             envvar="TWINVEC_SERVE_API_KEY_FILE",
             metavar="FILE",
-            help="Keys, one a line: read KEY, or write KEY, which may read and write. TWINVEC_API_KEY and "
-            "TWINVEC_READ_API_KEY hold one of each kind.",
+            help="File of API keys, one per line: read KEY for reading, or write KEY for reading and writing. "
+            "TWINVEC_READ_API_KEY and TWINVEC_API_KEY can hold a further key of each kind.",
             show_default=False,
         ),
     ] = None,
@@ -83,7 +84,9 @@ def serve_command(
     tls_key: Annotated[
         Path | None, _access_option(metavar="FILE", help="Private key of the certificate, in PEM.", show_default=False)
     ] = None,
-    behind_proxy: Annotated[bool, _access_option("--behind-proxy", help="A proxy in front speaks https.")] = False,
+    behind_proxy: Annotated[
+        bool, _access_option("--behind-proxy", help="Say that a proxy in front of the server provides https.")
+    ] = False,
     allow_origin: Annotated[
         list[str] | None,
         _access_option(
@@ -98,38 +101,43 @@ def serve_command(
     max_ingest_mb: Annotated[
         int, _limit_option(min=1, help="Largest request of files or NDJSON to ingest, in MB.")
     ] = 1024,
-    max_texts: Annotated[int, _limit_option(min=1, help="Most texts, queries or documents in one request.")] = 2048,
+    max_texts: Annotated[
+        int, _limit_option(min=1, help="Largest number of texts, queries or documents in one request.")
+    ] = 2048,
     max_text_chars: Annotated[
         int,
         _limit_option(
             min=1,
-            help="Most characters of a text to embed or rerank, or of a query; documents to ingest may have more.",
+            help="Largest number of characters of a query, or of a text to embed or rerank. Documents to ingest may "
+            "be longer.",
         ),
     ] = 1_000_000,
     queue_size: Annotated[
-        int, _limit_option(min=1, help="Most requests that wait for a model; further ones get 429.")
+        int,
+        _limit_option(min=1, help="Largest number of requests that wait for a model; further requests get status 429."),
     ] = 512,
     stop_seconds: Annotated[
-        float, _limit_option(min=1, help="Time for requests to finish after a signal to stop.")
+        float, _limit_option(min=1, help="Seconds that requests have to finish after a signal to stop.")
     ] = 60.0,
     log_requests: Annotated[
-        bool, typer.Option("--log-requests", help="Log each request: route, status and time, no text and no key.")
+        bool,
+        typer.Option("--log-requests", help="Log the route, status and time of each request, but no text and no key."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Serve models and collections over HTTP: to programs, to people at the page, and to agents.
+    """Serve models and collections over HTTP: an API for programs, a page for people, and tools for agents.
 
     \b
     twinvec serve --path ./store
     curl http://127.0.0.1:6380/v1/embeddings -H 'Content-Type: application/json' -d '{"input": "a text"}'
 
-    The APIs are those of OpenAI (/v1/embeddings), of Cohere and Jina (/v1/rerank), of collections (/v1/collections)
-    and of the Model Context Protocol (/mcp); /docs describes them, and / is the page. Commands that use the same
-    --path talk to the server. SIGTERM or Ctrl+C stops it once requests in flight are answered; a second signal ends
-    it at once.
+    Embeddings follow the API of OpenAI (/v1/embeddings), reranking those of Cohere and Jina (/v1/rerank). Collections
+    have an API of their own (/v1/collections), and agents use the Model Context Protocol (/mcp). /docs describes the
+    API, and / is the page. Commands with the same --path talk to the server. SIGTERM or Ctrl+C stops the server once
+    requests in flight are answered; a second signal ends it at once.
 
-    Without a key, only programs of this machine reach the server. Beyond it, the server needs a key, and https of its
-    own (--tls-cert) or of a proxy (--behind-proxy).
+    Without a key, only programs of this machine reach the server. To serve other machines, it needs a key and https, by
+    --tls-cert or by a proxy (--behind-proxy).
     """
     from twinvec_serve.process import run
     from twinvec_serve.safety.key_files import find_keys
@@ -181,7 +189,7 @@ def mcp_command(path: StorePath = None, url: StoreUrl = None) -> None:
 
 
 def _defaults() -> tuple[str, list[str]]:
-    """Return the model and the rerankers that the environment names, or else the file of defaults."""
+    """Return the model and the rerankers that the environment names, or else the settings file."""
     written = find_settings(Path.cwd())
     model = os.environ.get("TWINVEC_MODEL") or (written and written.model) or "default"
     reranker = os.environ.get("TWINVEC_RERANK") or (written and written.rerank)
@@ -189,14 +197,16 @@ def _defaults() -> tuple[str, list[str]]:
 
 
 def _named(given: list[str]) -> dict[str, str]:
-    """Return models by their names: the one after "=", else a folder's own name, else the model's without revision."""
+    """Return name -> model. The name is the part after "=", else the folder's name, else the model without revision."""
     named: dict[str, str] = {}
     for each in given:
         model, sign, name = ("", "", "") if Path(each).is_dir() else each.rpartition("=")
         if not sign:
             model, name = each, Path(each).resolve().name if Path(each).is_dir() else each.partition("@")[0]
         if name in named:
-            raise ConfigurationError(f"two models have the name {name!r}: name one of them, as in {model}=OTHER")
+            raise ConfigurationError(
+                f"two models have the name {name!r}; give one of them another name, as in {model}=OTHER"
+            )
         named[name] = model
     return named
 

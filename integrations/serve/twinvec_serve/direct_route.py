@@ -1,7 +1,7 @@
-"""Direct answers: requests that are many and short go past FastAPI, which only describes their route.
+"""Direct answers: frequent short requests bypass FastAPI, which only describes their route.
 
-For a short text, FastAPI and Starlette need more time to find a route and its parameters than this server needs for all
-else but computing.
+For a short text, FastAPI and Starlette need more time for the route and its parameters than this server needs for
+everything else except the computation.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from twinvec_serve.services import services
 
 
 class DirectRoute:
-    """Answers the requests to one route, in FastAPI's place.
+    """Answers the requests to one route instead of FastAPI.
 
     The route's endpoint takes the request, the body and the services, and returns a response. Its dependencies take the
-    request, and only refuse it. Errors and invalid bodies get the same answers as on other routes.
+    request, and return nothing or raise an error. Errors and invalid bodies get the same answers as on other routes.
     """
 
     def __init__(self, route: APIRoute) -> None:
@@ -70,5 +70,5 @@ async def _parsed(content: bytes) -> Any:
     except json.JSONDecodeError as error:
         fault = {"type": "json_invalid", "loc": ("body", error.pos), "ctx": {"error": error.msg}}
         raise RequestValidationError([fault], body=error.doc) from None
-    except (ValueError, RecursionError):  # no UTF-8, nested too deeply, or a number of thousands of digits
+    except (ValueError, RecursionError):  # not UTF-8, nested too deeply, or a number of thousands of digits
         raise HTTPException(400, UNREADABLE) from None

@@ -1,7 +1,7 @@
-"""Errors as answers: which status each has, and one form for all of them.
+"""Errors as answers: a status for each error, and one form for all.
 
-The form is OpenAI's, ``{"error": {"message", "type", "param", "code"}}``. Clients of twinvec's own errors read what was
-wrong; an error that nobody expects is logged with its traceback and answered without its text.
+The form is OpenAI's, ``{"error": {"message", "type", "param", "code"}}``. The message of a twinvec error is sent to the
+client. An unexpected error is logged with its traceback and answered without its message.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ logger = logging.getLogger(__name__)
 
 
 class RequestError(Exception):
-    """A request cannot be answered as it is.
+    """The request is not valid, or the server cannot answer it now.
 
     Args:
         message: What was wrong, and what to do.
         param: Name of the parameter that is wrong.
-        code: A word for programs, such as "unknown_model".
+        code: Code of the error for programs, such as "unknown_model".
         status: HTTP status of the answer.
         headers: Headers of the answer.
     """
@@ -85,8 +85,8 @@ class ServerStopsError(RequestError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the server stopped before the request was done; what was committed stays, and the same request does the "
-            "rest once the server is back",
+            "the server stopped before the request was done; committed documents stay; once the server is back, send "
+            "the same request again for the rest",
             code="server_stopped",
             status=503,
             headers={"Retry-After": "10"},
@@ -101,7 +101,7 @@ class ClientGoneError(RequestError):
 
 
 class UnknownModel(RequestError):  # noqa: N818 - what was asked for
-    """No model or reranker has the name: 404; the message lists those that there are. ``kind`` says which it is."""
+    """No model or reranker has the name: 404. The message lists the names; ``kind`` is "model" or "reranker"."""
 
     def __init__(self, name: str, names: Sequence[str], *, kind: str = "model", param: str = "model") -> None:
         super().__init__(
@@ -121,25 +121,25 @@ _KNOWN = {
     StoreUnavailableError: (503, "store_unavailable"),
     StoreLimitError: (507, "store_limit"),
     StoreCorruptError: (502, "store_corrupt"),
-    StoreError: (502, "store_failed"),  # after its subclasses: the first that fits counts
+    StoreError: (502, "store_failed"),  # after its subclasses: the first match counts
 }
 """Status and code of errors whose message is for the client.
 
-Others are of the server's own files and models, and are logged.
+Other errors concern the server's own files and models, and are logged.
 """
 
 _CODES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
 
 UNREADABLE = "There was an error parsing the body"
-"""FastAPI's words for a body that Python's parser cannot read; its answer has clearer ones."""
+"""FastAPI's message for a body that Python's parser cannot read; ``_MESSAGES`` has a clearer one."""
 
 _MESSAGES = {
     UNREADABLE: "the body cannot be read as JSON: it is not UTF-8, or nested too deeply, or has a number of too many "
     "digits",
     HTTPStatus.NOT_FOUND.phrase: "there is no such path; /docs lists the paths of this server",
-    HTTPStatus.METHOD_NOT_ALLOWED.phrase: "the path does not take this method; /docs says which it takes",
+    HTTPStatus.METHOD_NOT_ALLOWED.phrase: "the path does not support this method; /docs lists the methods of each path",
 }
-"""Words of the framework -> what the answer says."""
+"""Message of the framework -> message of the answer."""
 
 _TYPES = {
     401: "authentication_error",
@@ -157,7 +157,7 @@ class ErrorFields(BaseModel):
     message: str = Field(description="What was wrong, what was expected, and what to do.")
     type: str = Field(description="The kind of error, such as invalid_request_error or rate_limit_error.")
     param: str | None = Field(description="The parameter that is wrong, if it is a single one.")
-    code: str | None = Field(description="A word for programs, such as model_not_found.")
+    code: str | None = Field(description="Code of the error for programs, such as model_not_found.")
 
 
 class ErrorAnswer(BaseModel):
@@ -169,9 +169,9 @@ class ErrorAnswer(BaseModel):
 
 
 def error_answer(error: Exception) -> JSONResponse:
-    """Return the answer to a request that raised an error; one that nobody expects is logged, and answered as 500.
+    """Return the answer to a request that raised an error. An unexpected error is logged, and answered with 500.
 
-    Of other answers that blame the server, the reason is logged once a minute.
+    For other answers with a status of 500 or more, each reason is logged at most once a minute.
     """
     known = as_request_error(error)
     if known is None:
@@ -187,7 +187,7 @@ def error_answer(error: Exception) -> JSONResponse:
 
 
 def as_request_error(error: Exception) -> RequestError | None:
-    """Return what a client learns of an error, or None if the error is the server's own."""
+    """Return the error to send to the client, or None if the error must stay inside the server."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, RequestValidationError):
@@ -214,7 +214,7 @@ async def _answer(_: Request, error: Exception) -> JSONResponse:
 
 
 def faults_of(errors: Sequence[Mapping[str, Any]], body: Any = None) -> str:
-    """Say which parameters are invalid and why, from what pydantic found; their values are left out.
+    """Return which parameters are invalid and why, from the errors of pydantic, without the parameters' values.
 
     ``body`` is the text of a body that is not JSON.
     """
@@ -229,20 +229,20 @@ def _invalid(error: RequestValidationError) -> RequestError:
 
 
 def _fault(error: Mapping[str, Any], body: Any) -> tuple[str, str]:
-    """Return where a fault is, and what is wrong; a body that is not a JSON object has no parameters."""
+    """Return the invalid parameter ("" if the body is not a JSON object), and what is wrong with it."""
     if error["type"] == "json_invalid":
         return "", f"the body is not JSON: {JSONDecodeError(error['ctx']['error'], body, error['loc'][1])}"
     if tuple(error["loc"]) == ("body",):
         if error["input"] in (None, b""):
             return "", "the body is empty or null; send a JSON object"
-        if isinstance(error["input"], bytes):  # as it came: it was not read as JSON
-            return "", "the body lacks the header Content-Type: application/json, so it was not read; send it with that"
-        return "", "the body is not a JSON object; send one"
+        if isinstance(error["input"], bytes):  # still bytes: the body was not read as JSON
+            return "", "the body was not read, because the request lacks the header Content-Type: application/json"
+        return "", "the body is not a JSON object; send a JSON object"
     return _place(error["loc"]), field_fault(error)
 
 
 def _place(location: Sequence[int | str]) -> str:
-    """Return where a fault is, without the name of the request's part if there is more to say."""
+    """Return the path of an invalid parameter, without a leading "body", "query" or "path" if more follows."""
     parts = location[1:] if len(location) > 1 and location[0] in ("body", "query", "path", "header") else location
     return ".".join(map(str, parts))
 
@@ -255,6 +255,6 @@ def _http_error(error: HTTPException) -> RequestError:
 
 
 def _without_message(error: Exception) -> Any:
-    """Return what is logged of an error: where it came from, without its message, which may quote a text."""
+    """Return the traceback of an error for the log, without the message, which may quote a text."""
     bare = Exception("(its message is left out: it may quote a text)")
     return type(bare), bare, error.__traceback__

@@ -20,7 +20,7 @@ class JoinedProtocol(HttpToolsProtocol):
 
 
 class _JoinedWrites:
-    """A transport that sends what one round of the event loop writes all at once, in the next round."""
+    """A transport that joins the writes of one round of the event loop, and sends them together in the next round."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport

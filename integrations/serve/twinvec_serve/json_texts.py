@@ -1,8 +1,8 @@
 """JSON bodies, parsed so that the server answers other requests meanwhile.
 
 A large body is parsed in a thread. Python's parser holds up all other threads except while it calls a function, so it
-calls one for each object of a large body. A text with many lists, or many items, is read by ``SteppedDecoder`` in
-Python: that takes longer, and holds up nobody.
+calls one for each object of a large body. ``SteppedDecoder`` reads texts with many lists or items in Python, which
+takes longer but does not hold up other threads.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MOST_LISTS = 500_000
 """Most lists in one JSON text, and most items of a list in a body that a form describes."""
 
 _MANY_LISTS = 20_000  # read in a few milliseconds by Python's parser
-_MANY_COMMAS = 100_000  # if they part numbers, read in a few milliseconds too; those within texts take no time
+_MANY_COMMAS = 100_000  # between numbers, read in a few milliseconds too; commas within texts take no time
 _MOST_FIELDS = 1000  # of a body that a form describes
 
 
 class SteppedDecoder(json.JSONDecoder):
-    """Python's decoder with lists that are read in Python; more than ``MOST_LISTS`` of them raise DocumentError."""
+    """JSON decoder that reads lists in Python; a text with more than ``MOST_LISTS`` lists raises DocumentError."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -54,12 +54,12 @@ def decoder_for(text: bytes) -> type[json.JSONDecoder]:
 
 
 def itself(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of a body: a function that Python's parser calls, so that other threads have their turn."""
+    """Return an object unchanged. Python's parser calls this for each object, so that other threads get a turn."""
     return value
 
 
 async def parsed_body(body: bytes) -> Any:
-    """Return what a body says that a form describes.
+    """Parse a body that a pydantic model describes.
 
     Raise HTTPException (400) if the body has too many lists or fields, or a list with too many items, ValueError if it
     is not JSON, and RecursionError if it is nested too deeply.
@@ -82,11 +82,13 @@ def _parsed(body: bytes) -> Any:
 def _check_sizes(fields: dict[str, Any]) -> None:
     """Raise HTTPException for a body whose validation would hold up other requests."""
     if len(fields) > _MOST_FIELDS:
-        raise HTTPException(400, f"the body has {len(fields):,} fields, more than any request has")
+        raise HTTPException(
+            400, f"the body has {len(fields):,} fields, and the limit is {_MOST_FIELDS:,}; leave out unknown fields"
+        )
     longest = max((len(each) for each in fields.values() if isinstance(each, list)), default=0)
     if longest > MOST_LISTS:
         raise HTTPException(
-            400, f"the body has a list of {longest:,} items, more than {MOST_LISTS:,}; send it in parts"
+            400, f"the body has a list of {longest:,} items, and the limit is {MOST_LISTS:,}; send it in parts"
         )
 
 

@@ -1,4 +1,4 @@
-"""The memory of a server that runs for weeks: what is freed is used again, or goes back to the system."""
+"""The memory of a server that runs for weeks: freed memory is used again, or goes back to the system."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TRIM_SECONDS = 30.0
 
 
 def limit_memory() -> None:
-    """Let this process give memory back; call it before threads are started and models are loaded.
+    """Let this process give memory back to the system. Call this before threads start and models are loaded.
 
-    What the user has set in the environment stays.
+    Settings of ``malloc`` in the environment take precedence.
     """
     _set_malloc("arena_max", _ARENA_MAX, _HEAPS)
     _set_malloc("mmap_threshold", _MMAP_THRESHOLD, _LARGE)
@@ -30,7 +30,7 @@ async def trim_regularly() -> None:
 
 
 def trim() -> None:
-    """Give the free pages inside the heaps of glibc's ``malloc`` back, in under 0.1 s; other C libraries cannot."""
+    """Give back the free pages in the heaps of glibc's ``malloc``, in under 0.1 s. Other C libraries lack the call."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -38,8 +38,8 @@ def trim() -> None:
 def _set_malloc(name: str, number: int, value: int) -> None:
     """Set a parameter of glibc's ``malloc``; other C libraries have none.
 
-    By default, glibc has a heap for nearly every thread and puts arrays of up to 32 MB there. A heap keeps what is
-    freed in it, so that memory grows for hours. With fewer heaps, threads use the same memory again, and arrays of
+    By default, glibc has a heap for nearly every thread and puts arrays of up to 32 MB there. A heap keeps its freed
+    memory, so that memory grows for hours. With fewer heaps, threads use the same memory again, and arrays of
     ``mmap_threshold`` go back to the system when they are freed.
     """
     set_by_user = {f"MALLOC_{name.upper()}", f"MALLOC_{name.upper()}_"} & os.environ.keys()

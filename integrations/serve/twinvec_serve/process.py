@@ -1,8 +1,9 @@
 """The process of a server: its socket, its signals, its start and its end.
 
-SIGTERM and SIGINT stop the server: it takes no new requests, finishes those in flight, and closes collections and
-models. A second signal ends the process at once; the collections lose nothing that was acknowledged. SIGHUP does the
-same if the process has a terminal, which sends it when it closes; else it is a request to reload, and does nothing.
+SIGTERM and SIGINT stop the server: it accepts no new requests, finishes the requests in flight, and closes collections
+and models. A second signal ends the process at once; the collections lose nothing that was acknowledged. SIGHUP also
+stops the server if the process has a terminal, because a terminal that closes sends SIGHUP. Otherwise, SIGHUP is a
+request to reload, and does nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from twinvec_serve.services import Services
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS, ServeSettings
 
 _TERMINAL = "/dev/tty"
-_KEEP_ALIVE_SECONDS = 75  # over the 60 s of most proxies, so that none writes to a closed connection
+_KEEP_ALIVE_SECONDS = 75  # longer than the 60 s of most proxies, so that they never use a closed connection
 _WAITING = 2048  # connections
 
 logger = logging.getLogger(__name__)
@@ -40,9 +41,9 @@ logger = logging.getLogger(__name__)
 def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Callable[[], None]) -> None:
     """Serve until a signal stops the process.
 
-    ``ready`` is called with the server's address when it answers requests, ``stopping`` when the first signal has come.
-    Raise ConfigurationError if the address cannot be listened at or would be unsafe, and another TwinvecError if a
-    model cannot be loaded or another process has the store.
+    ``ready`` is called with the server's address once it answers requests, ``stopping`` at the first signal. Raise
+    ConfigurationError if the server cannot listen at the address or would be unsafe there, and another TwinvecError if
+    a model cannot be loaded or another process has the store.
     """
     check_exposure(settings)
     limit_memory()
@@ -55,14 +56,14 @@ def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Call
 
 
 def address_of(settings: ServeSettings) -> str:
-    """Return the address that clients of this machine use."""
+    """Return the address by which clients on this machine reach the server."""
     scheme = "http" if settings.tls_cert is None else "https"
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's event loop, the faster one, where it is installed; it does not run on Windows."""
+    """Return uvloop's event loop, which is faster, if uvloop is installed (not on Windows), else asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -72,10 +73,10 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Listen at an address, at every number that its name has.
+    """Listen at every IP address of a host name.
 
-    Connections wait until the server answers them, so that a taken port is known before models are loaded. Raise
-    ConfigurationError if the port is taken or not permitted, or the host is not of this machine.
+    Clients can connect, and wait until the server answers. Listening comes first, so that a taken port shows before
+    models are loaded. Raise ConfigurationError if the port is taken or not permitted, or the host is not this machine.
     """
     with ExitStack() as open_sockets:
         sockets = []
@@ -102,7 +103,7 @@ def _why_not(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EACCES:
         return f"this user may not listen at port {port}: choose a port over 1023 with --port"
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host} is no address of this machine: {error.strerror}"
+        return f"--host {host} is not an address of this machine: {error.strerror}"
     return f"the server cannot listen at port {port} of {host}: {error.strerror}"
 
 
@@ -142,14 +143,14 @@ def _has_terminal() -> bool:
 
 
 def _tell_to_restart(_signal: int, _frame: FrameType | None) -> None:
-    logger.warning("SIGHUP does nothing: restart the server, and it reads keys and certificates again")
+    logger.warning("SIGHUP does nothing; restart the server to read keys and certificates again")
 
 
 def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=JoinedProtocol,
-        lifespan="off",  # run around the server, so that its errors are those of the command
+        lifespan="off",  # _serve runs it, so that its errors reach the command
         ws="none",
         log_config=None,
         access_log=False,
@@ -164,9 +165,9 @@ def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which tells when it is ready and when it stops, and which a second signal ends.
+    """uvicorn's server, with callbacks when it is ready and when it stops. A second signal ends the process.
 
-    ``stopping`` is called by the signal, and ``begin_stop`` by the event loop after it.
+    The first signal calls ``stopping``; then the event loop calls ``begin_stop``.
     """
 
     def __init__(
@@ -184,7 +185,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         gc.collect()
-        gc.freeze()  # what stays for ever: full collections, which hold up every request, need not look at it
+        gc.freeze()  # full garbage collections, which hold up every request, skip the objects that stay
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -193,7 +194,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # they are captured already, for the time before and after too
+        yield  # _catch_signals has set the handlers, for the time before and after too
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit or not self.started:

@@ -1,6 +1,6 @@
-"""The reasons of answers that blame the server, as the log has them: each once a minute, whatever number of requests.
+"""Log lines for answers with a status of 500 or more: each reason at most once a minute.
 
-An error of the engine may quote a text, so the log has its kind only.
+An error of the engine may quote a text, so the log does not have its message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _logged: dict[str, float] = {}
 
 
 def log_reason(status: int, code: str | None, message: str) -> None:
-    """Log why an answer has a status of 500 or more, unless that was logged within the last minute.
+    """Log why an answer has a status of 500 or more, unless the reason was logged within the last minute.
 
     Reasons that differ only in numbers count as the same. A server that is starting logs nothing.
     """

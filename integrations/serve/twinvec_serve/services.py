@@ -1,4 +1,4 @@
-"""What the routes share: models, collections and metrics of one server."""
+"""The services that the routes share: models, collections and metrics of one server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server serves, where, and to whom."""
+"""Settings of a server: what it serves, where, and to whom."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ MAXSIM = "maxsim"
 """The name of the reranker that every server has."""
 
 LAST_ANSWERS_SECONDS = 5
-"""Seconds after ``stop_seconds`` in which ingests that the stop has ended are answered: a model may be at work."""
+"""Seconds after ``stop_seconds`` for answering the ingests that the stop has ended: a model may still compute."""
 
 _MIB = 2**20
 
 
 class ServeSettings(BaseModel):
-    """The settings of one server, as ``twinvec serve`` takes them.
+    """The settings of one server; ``twinvec serve`` has an option for each.
 
     Attributes:
-        path: Folder of the embedded store; default: ``./.twinvec``, without ``url``.
+        path: Folder of the embedded store; default without ``url``: ``./.twinvec``.
         url: Address of a Qdrant server.
         models: Models to serve, by the names that requests use; the first is the default.
-        rerankers: Cross-encoders to serve, by names that no model has; "maxsim" is always there.
+        rerankers: Cross-encoders to serve, by names that differ from those of the models; "maxsim" is always available.
         precision: Number format in which models and rerankers compute, as for ``twinvec.Encoder``.
         host: Address to listen at.
-        port: Port to listen at; 0 takes a free one.
+        port: Port to listen at; 0 for any free port.
         read_keys: Keys that may read.
         write_keys: Keys that may read and write; without any key, everybody who reaches the server may.
         tls_cert: File of the certificate, in PEM, with those of its issuers.
@@ -36,12 +36,14 @@ class ServeSettings(BaseModel):
         allow_origins: Origins besides the server's own whose pages may use it, such as ``https://search.example.com``.
         max_body_bytes: Largest body of a request.
         max_ingest_bytes: Largest body of a request whose documents are read as a stream.
-        max_texts: Most texts, queries, documents or ids in one list of a request.
-        max_text_chars: Most characters of a text to embed or rerank, or of a query; documents to ingest may have more.
-        queue_size: Most requests that wait for a model; one more is answered with 429.
-        queue_texts: Most texts of the requests that wait for a model; more are answered with 429.
-        address: Where the commands of twinvec reach the server; it is written into the store's folder, so that they
-            find it. Default: they do not.
+        max_texts: Largest number of texts, queries, documents or ids in one list of a request.
+        max_text_chars: Largest number of characters of a query, or of a text to embed or rerank; documents to ingest
+            may be longer.
+        queue_size: Largest number of requests that wait for a model; further requests are answered with 429.
+        queue_texts: Largest number of texts of all requests that wait for a model; further requests are answered with
+            429.
+        address: Address at which the commands of twinvec reach the server; it is written into the store's folder.
+            Default: none, so that commands do not find the server.
         stop_seconds: How long requests in flight may take after the signal to stop; then ingests are ended.
     """
 

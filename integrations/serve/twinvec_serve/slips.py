@@ -1,4 +1,4 @@
-"""Requests that ignore fields of other services, but refuse a slip: a field whose name is much like a known one."""
+"""Requests that ignore fields of other services, but refuse a slip: a field whose name resembles a known name."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class IgnoresOthersFields(BaseModel):
     """A request to a route that clients of several services use. Unknown fields are ignored, and slips are errors.
 
     Attributes:
-        alike: How much a slip is like the name of the known field: the least ratio of difflib.
-        undecisive: Known fields that decide nothing, so that no slip of them matters.
+        alike: Least similarity of a slip and the known name, as a ratio of difflib.
+        undecisive: Known fields without an effect, whose slips do not matter.
     """
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -40,7 +40,7 @@ class IgnoresOthersFields(BaseModel):
 
     @classmethod
     def _meant(cls, name: str) -> str | None:
-        """Return the field whose name this one is a slip of; None if it is another service's field."""
+        """Return the known field of which this name is a slip; None for a field of another service."""
         known = {_plain(each): each for each in cls.model_fields.keys() - cls.undecisive}
         near = get_close_matches(_plain(name[:_LONGEST]), known, 1, cls.alike)
         return known[near[0]] if near else None

@@ -103,7 +103,9 @@ def test_a_missing_model_is_named(encoder, tmp_path) -> None:
         TwinvecEmbedding(str(tmp_path / "nowhere"))
     with pytest.raises(ConfigurationError, match="not both"):
         TwinvecEmbedding("default", encoder=encoder)
-    with pytest.raises(ConfigurationError, match="an encoder is given; set these when you open it: dim"):
+    with pytest.raises(
+        ConfigurationError, match="an encoder is given; leave these out, and set them when you open the encoder: dim"
+    ):
         TwinvecEmbedding(encoder=encoder, truncate_dim=8)
 
 

@@ -63,7 +63,7 @@ def test_a_node_keeps_a_whole_cpu_wherever_the_workers_are_placed(cores, workers
         (LAPTOP, {"workers": 3}, "3 workers of 1 threads need 3 CPUs, but the cluster has 1 nodes with 2 CPUs"),
         (LAPTOP, {"use_gpu": True}, "need a GPU each, but the cluster has 1 nodes with 2 CPUs and 0 GPUs"),
         (LARGE, {"workers": 9, "use_gpu": True}, "9 workers with use_gpu need a GPU each"),
-        ([{"memory": 1e9}], {}, "the tasks that read need a CPU"),
+        ([{"memory": 1e9}], {}, "the tasks that read data need a CPU"),
         (LARGE, {"workers": (4, 2)}, "smaller number first"),
         (LARGE, {"workers": 0}, "num_workers"),
     ],
@@ -125,7 +125,7 @@ def test_what_listens_and_is_no_cluster_is_told(unasked, monkeypatch):
         serving(HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)) as page,
     ):
         for address in (f"127.0.0.1:{mute.getsockname()[1]}", page.removeprefix("http://")):
-            message = f"what listens at {address} does not answer as a Ray cluster"
+            message = f"the program that listens at {address} is not a Ray cluster"
             with pytest.raises(ConfigurationError, match=message), connected(address):
                 pass
 

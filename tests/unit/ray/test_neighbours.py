@@ -120,7 +120,7 @@ def test_what_only_shows_between_blocks():
     one, two = (compared(prepared(table([[1, each]], ["x"])), asked, 3) for each in (1, 5))
     with pytest.raises(InputError, match="the id 'x' comes twice"):
         merged([one, two], 3)
-    with pytest.raises(InputError, match="the ids of some are texts"):
+    with pytest.raises(InputError, match="some ids are texts and some are numbers"):
         merged([one, compared(prepared(table([[1, 1]], [3])), asked, 3)], 3)
 
 

@@ -585,7 +585,7 @@ async def test_a_request_that_no_tool_needs_is_refused_unread(served):
             body = json.dumps(CALL | {"method": "tools/call", "params": call})  # escaped: twelve bytes a letter
             answer = await web.post("http://127.0.0.1:6380/mcp", content=body)
             assert answer.status_code == status, answer.text
-        assert "larger than the 524,288 bytes" in answer.json()["error"]["message"]
+        assert "larger than this server's limit of 524,288 bytes" in answer.json()["error"]["message"]
 
 
 async def test_before_the_start_agents_are_told_to_wait():

@@ -95,7 +95,7 @@ def test_an_invalid_parameter_is_named_and_its_value_is_not_repeated(caplog):
 
 @pytest.mark.parametrize(
     ("method", "path", "status", "told"),
-    [("GET", "/nowhere", 404, "there is no such path"), ("POST", "/v1/here", 405, "does not take this method")],
+    [("GET", "/nowhere", 404, "there is no such path"), ("POST", "/v1/here", 405, "does not support this method")],
 )
 def test_an_unknown_path_and_a_wrong_method_have_the_form_too(method, path, status, told):
     app = create_app()

@@ -112,7 +112,7 @@ def test_a_qdrant_server_makes_its_own():
     asked = TestClient(create_app(ServeSettings(url="http://127.0.0.1:1")))
     answer = asked.get(BACKUP)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_setting")
-    assert "snapshots of its own" in answer.json()["error"]["message"]
+    assert "make a snapshot there" in answer.json()["error"]["message"]
 
 
 def test_a_key_that_reads_backs_nothing_up(tmp_path):

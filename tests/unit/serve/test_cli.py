@@ -120,7 +120,10 @@ def test_a_port_that_is_taken_is_an_error():
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1"])
 def test_an_address_of_another_machine_is_an_error(host):
-    with pytest.raises(ConfigurationError, match=f"--host {host} is no address of this machine"), listening(host, 0):
+    with (
+        pytest.raises(ConfigurationError, match=f"--host {host} is not an address of this machine"),
+        listening(host, 0),
+    ):
         pass
 
 
@@ -335,7 +338,7 @@ async def test_agents_are_served_over_standard_input_with_and_without_a_server(t
         with serving(tmp_path, tiny, errors=subprocess.DEVNULL, TWINVEC_READ_API_KEY=KEY):
             refused = await client.call_tool("list_collections", {})
             assert refused.is_error
-            assert "it needs a key; set TWINVEC_READ_API_KEY" in refused.content[0].text
+            assert "the server needs a key; set TWINVEC_READ_API_KEY" in refused.content[0].text
 
 
 @SLOW

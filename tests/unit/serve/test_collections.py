@@ -215,7 +215,7 @@ def test_an_empty_body_is_said_to_be_empty(served, path):
         ("/v1/search", {"query": "a", "words": 1}, "words: expected a text or a list of texts"),
         ("/v1/search", {"query": "a", "limit": "ten"}, "limit: should be a valid integer"),
         ("/v1/search", {"query": "a", "limt": 3}, "limt: is not known; leave it out"),
-        ("/v1/search", [], "the body is not a JSON object; send one"),
+        ("/v1/search", [], "the body is not a JSON object; send a JSON object"),
         ("/v1/search", None, "the body is empty or null; send a JSON object"),
     ],
 )
@@ -228,7 +228,9 @@ def test_a_parameter_that_is_wrong_is_named_in_plain_words(served, path, body, t
 def test_a_header_that_hides_the_json_is_told(served, path, headers):
     answer = served.post(path, content=b'{"input": "a text", "query": "a text"}', headers=headers)
     assert answer.status_code == 400
-    assert answer.json()["error"]["message"].startswith("the body lacks the header Content-Type")
+    assert answer.json()["error"]["message"].startswith(
+        "the body was not read, because the request lacks the header Content-Type"
+    )
 
 
 @pytest.mark.parametrize("path", ["/v1/search", "/v1/embeddings", "/v2/rerank"])

@@ -95,7 +95,7 @@ def test_a_document_may_be_longer_than_a_text_to_embed(tiny_model, tmp_path):
         assert refused.json()["error"]["code"] == "text_too_long"
         assert client.post("/v1/search", json={"query": long["text"]}).status_code == 400
     described = CliRunner().invoke(build_app(), ["serve", "--help"], env={"COLUMNS": "200"}).output
-    assert "documents to ingest may have more" in described
+    assert "Documents to ingest may be longer" in described
 
 
 @pytest.mark.parametrize(
@@ -511,7 +511,7 @@ async def test_a_client_that_falls_silent_does_not_keep_the_collection(tiny_mode
             patch.setattr("twinvec_serve.routes.ingest_bodies._IDLE_SECONDS", 0.01)
             answer = await client.post(path, content=body(), headers={"Content-Type": kind})
         assert (answer.status_code, answer.json()["error"]["code"]) == (408, "client_silent")
-        assert "what was committed stays" in answer.json()["error"]["message"]
+        assert "committed documents stay" in answer.json()["error"]["message"]
         assert answer.headers["connection"] == "close"
         assert (await client.post(path, json=documents(2))).json()["new"] == 2
 

@@ -152,7 +152,7 @@ def test_token_ids_get_the_name_of_the_setting_that_sends_texts(client, tokens) 
         ({"input": []}, 400, "input", "at least 1 item"),
         ({"input": None}, 400, "input", "list"),
         ({"input": ["a", 3]}, 400, "input.1", "string"),
-        ({"input": ["a"] * 9}, 400, "input", "more than the 8"),
+        ({"input": ["a"] * 9}, 400, "input", "more than the limit of 8"),
         ({"input": ["a", "b" * 101]}, 400, "input", "text 1 has 101 characters"),
         ({"dimensions": 0}, 400, "dimensions", "1"),
         ({"dimensions": 33}, 400, "dimensions", "between 1 and 32"),

@@ -184,7 +184,7 @@ async def test_names_are_those_of_the_settings_and_others_are_refused(tiny_model
         ({"models": {"maxsim": "org/model"}}, "'maxsim' is the name of the reranker that every server has"),
         (
             {"models": {"a": "org/model"}, "rerankers": {"b": "org/cross", "a": "org/other"}},
-            "a model and a reranker have the name 'a': name one of them, as in org/other=OTHER",
+            "a model and a reranker have the name 'a'; give one of them another name, as in org/other=OTHER",
         ),
     ],
 )

@@ -157,7 +157,7 @@ def test_a_document_that_no_answer_can_hold_is_named(client, note) -> None:
     [
         ({"model": "small"}, 404, "model", "owner/cross, maxsim"),
         ({"documents": []}, 400, "documents", "at least 1"),
-        ({"documents": ["a"] * 9}, 400, "documents", "more than the 8"),
+        ({"documents": ["a"] * 9}, 400, "documents", "more than the limit of 8"),
         ({"documents": ["a", "b" * 101]}, 400, "documents", "text 1"),
         ({"query": "b" * 101}, 400, "query", "text 0"),
         ({"query": None}, 400, "query", "string"),

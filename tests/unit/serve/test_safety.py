@@ -179,9 +179,9 @@ def test_keys_of_a_file_are_of_two_kinds(tmp_path):
         ("# only a comment\n", "the file has no key"),
         (f"\nread {KEY} {OTHER}\n", "line 2: expected read KEY, write KEY or KEY"),
         (f"admin {KEY}\n", "line 1: expected"),
-        ("short-secret\n", "line 1: the key has 12 characters, and at least 16 are safe"),
-        (f"read {KEY}\nwrite {OTHER}\n{KEY}\n", "one key is given both as read and as write"),
-        (f"{KEY}-ü\n", "line 1: a key has letters, digits and signs of ASCII"),
+        ("short-secret\n", "line 1: the key has 12 characters, and the minimum is 16"),
+        (f"read {KEY}\nwrite {OTHER}\n{KEY}\n", "the same key is given as a read key and as a write key"),
+        (f"{KEY}-ü\n", "line 1: a key consists of ASCII letters, digits and punctuation"),
         (b"\xff\xfe\x00", "it is not UTF-8"),
     ],
 )
@@ -195,7 +195,7 @@ def test_a_file_of_keys_is_refused_without_quoting_it(tmp_path, content, message
 
 
 def test_one_key_of_both_kinds_is_refused_in_the_environment_too():
-    with pytest.raises(ConfigurationError, match="both as read and as write"):
+    with pytest.raises(ConfigurationError, match="as a read key and as a write key"):
         find_keys(None, {"TWINVEC_API_KEY": KEY, "TWINVEC_READ_API_KEY": KEY})
 
 
@@ -207,7 +207,9 @@ def test_a_file_of_keys_that_everybody_can_read_gets_a_warning(tmp_path, caplog)
     assert not caplog.messages
     file.chmod(0o644)
     find_keys(file, {})
-    assert caplog.messages == [f"every user of this machine can read the keys in {file}; chmod 600 closes the file"]
+    assert caplog.messages == [
+        f"every user of this machine can read the keys in {file}; protect the file with chmod 600"
+    ]
 
 
 def test_a_missing_file_of_keys_is_an_error(tmp_path):

@@ -1,7 +1,8 @@
-"""What the tools need of a place: the names of its collections, and each collection open.
+"""The tools' access to the collections of a store: their names, and each collection open.
 
-A server has its own open collections (``OpenCollections``); ``twinvec mcp`` over standard input has a ``Library``,
-which opens each at its first use. The embedded store takes turns between processes, so other commands can use it too.
+A server gives the tools its open collections (``OpenCollections``). ``twinvec mcp`` over standard input gives them a
+``Library``, which opens each collection at its first use. Processes take turns at an embedded store, so other commands
+can use it too.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from twinvec_qdrant import Collection, list_collections, open_with_one_of
 
 
 class Shelf(Protocol):
-    """The collections of one place."""
+    """The collections of one store."""
 
     async def names(self) -> list[str]:
         """Return the names of all collections."""
 
     async def open(self, name: str) -> Collection:
-        """Return a collection, which stays open; raise CollectionNotFoundError if the place has none of the name."""
+        """Return a collection, which stays open; raise CollectionNotFoundError if no collection has the name."""
 
 
 class Library:
-    """The collections of a store, each opened at its first use; models that several have are loaded once."""
+    """The collections of a store, each opened at its first use. A model of several collections is loaded once."""
 
     def __init__(self, path: Path | None, url: str | None) -> None:
         self._path = path
@@ -34,7 +35,7 @@ class Library:
         self._lock = asyncio.Lock()
 
     async def names(self) -> list[str]:
-        """Return the names of all collections that twinvec has made, damaged ones of an embedded store too."""
+        """Return the names of all collections made by twinvec, including damaged ones of an embedded store."""
         entries = await asyncio.to_thread(list_collections, self._path, url=self._url)
         return [each.name for each in entries if each.model is not None or self._url is None]
 

@@ -1,4 +1,4 @@
-"""Lines of standard input that hold no message: the SDK leaves them unanswered, and an agent would wait for ever."""
+"""Errors for invalid lines of standard input: the SDK does not answer such lines, and an agent would wait for ever."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IDS: TypeAdapter[RequestId] = TypeAdapter(RequestId)
 async def readable(
     lines: ReadStream[Message], answers: WriteStream[SessionMessage]
 ) -> AsyncIterator[MemoryObjectReceiveStream[Message]]:
-    """Give the messages among the lines, and answer the others with an error."""
+    """Yield the stream of valid messages among the lines, and answer invalid lines with an error."""
     sender, messages = anyio.create_memory_object_stream[Message](0)
 
     async def pass_on() -> None:
@@ -40,7 +40,7 @@ async def readable(
 
 
 def refused(fault: ValidationError) -> JSONRPCError | None:
-    """Return the answer to a line that is no message; None for a blank line."""
+    """Return the error that answers an invalid line; None for a blank line."""
     found = fault.errors()
     first = found[0]
     if first["type"] != "json_invalid":
@@ -51,7 +51,7 @@ def refused(fault: ValidationError) -> JSONRPCError | None:
     if not line.strip():
         return None
     try:
-        message = json.loads(line)  # it takes a lone surrogate, and so tells which request has it
+        message = json.loads(line)  # accepts lone surrogates, so that the request's id is found
     except (ValueError, RecursionError):
         message = None
     error = ErrorData(code=PARSE_ERROR, message=f"the line is not JSON: {first['ctx']['error']}")

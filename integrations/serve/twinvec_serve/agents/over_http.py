@@ -1,8 +1,8 @@
-"""The tools over HTTP: the route ``/mcp``, and the session manager that runs while the server does.
+"""The tools over HTTP: the route ``/mcp``, and the session manager that runs as long as the server.
 
-The SDK takes a second to import, so it is imported at the first request of an agent. Every request stands for itself:
-no session and no open stream is lost when the server stops. Keys, hosts and origins are checked before, as for every
-path (``twinvec_serve.safety``).
+The SDK takes a second to import, so it is imported at the first request of an agent. Requests do not depend on each
+other, so a stop of the server loses no session. Keys, hosts and origins are checked earlier, as for every path
+(``twinvec_serve.safety``).
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ class _Endpoint:
         self.route = Route(PATH, self, methods=_METHODS, include_in_schema=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route"] = self.route  # for the log and the metrics: only FastAPI's own routes say it themselves
+        scope["route"] = self.route  # for the log and the metrics; FastAPI sets it for its own routes only
         sessions: _Sessions | None = getattr(scope["app"].state, "agents", None)
         if sessions is None:
             raise RequestError("the server is not running", code="stopping", status=503, headers={"Retry-After": "1"})
-        body = await Request(scope, receive).body()  # the SDK would answer a client that goes away here with 500
+        body = await Request(scope, receive).body()  # read here: if the client leaves, the SDK would answer 500
         manager = await sessions.manager()
         await manager.handle_request(scope, _again(body, receive), send)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Return what receives a body that has been read already, and then what comes after it."""
+    """Return a ``receive`` that gives a body which has been read already, and then the messages after the body."""
     messages: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def received() -> Message:
@@ -75,7 +75,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 class _Sessions:
-    """Holds the session manager in one task: what it starts has to end there too."""
+    """Runs the session manager in one task, because its task group must end in the task that started it."""
 
     def __init__(self, shelf: Shelf, max_body_bytes: int) -> None:
         self._shelf = shelf
@@ -89,7 +89,7 @@ class _Sessions:
         return await asyncio.shield(self._manager)
 
     async def hold(self) -> None:
-        """Make the manager when it is wanted, and run it until this task is cancelled."""
+        """Make the manager when it is first needed, and run it until this task is cancelled."""
         await self._wanted.wait()
         try:
             server = await asyncio.to_thread(self._build)

@@ -1,6 +1,7 @@
 """The tools over standard input and output, for an agent that starts ``twinvec mcp`` itself.
 
-Where a server has the store, its tools are asked, at each call: it may come and go while the agent lives.
+If a server has the store, a call is passed on to the server's tools. Every call checks this, because a server may start
+or stop while the agent runs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SECONDS = 60.0
 
 
 def run(path: Path | None, url: str | None) -> None:
-    """Answer on standard output what comes on standard input, until that ends."""
+    """Answer the messages of standard input on standard output, until the input ends."""
     library = Library(path, url)
 
     def asking_the_server(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -53,7 +54,7 @@ def run(path: Path | None, url: str | None) -> None:
 
 
 async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Call a tool of the server that has the store; raise ToolError if it fails there, or nothing answers."""
+    """Call a tool of the server that has the store; raise ToolError if the tool fails or the server does not answer."""
     key = os.environ.get(READ_VARIABLE) or os.environ.get(WRITE_VARIABLE)
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     statuses: list[int] = []
@@ -74,13 +75,13 @@ async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) 
             Client(streamable_http_client(process.address + PATH, http_client=web)) as client,
         ):
             result = await client.call_tool(tool, given)
-    except Exception as error:  # of the client's task groups, too
+    except Exception as error:  # also the client's exception groups
         needs_key = httpx2.codes.UNAUTHORIZED in statuses
-        reason = f"it needs a key; set {READ_VARIABLE}" if needs_key else _reason(error)
-        raise ToolError(f"{process} has the store and cannot be asked: {reason}") from error
+        reason = f"the server needs a key; set {READ_VARIABLE}" if needs_key else _reason(error)
+        raise ToolError(f"{process} has the store, and the call to it failed: {reason}") from error
     if result.is_error or result.structured_content is None:
         text = " ".join(each.text for each in result.content if each.type == "text")
-        raise ToolError(text.removeprefix(f"Error executing tool {tool}: "))  # which this process's SDK adds again
+        raise ToolError(text.removeprefix(f"Error executing tool {tool}: "))  # this process's SDK adds it again
     answer: dict[str, Any] = result.structured_content
     return answer
 

@@ -1,4 +1,4 @@
-"""What the tools return: fields that a model understands, each with a sentence."""
+"""Results of the tools. A sentence explains each field to the language model."""
 
 from __future__ import annotations
 
@@ -8,48 +8,52 @@ from pydantic import BaseModel, Field
 
 
 class SourceInfo(BaseModel):
-    """What documents of a collection are from."""
+    """A source of documents: a folder, a file or a stream."""
 
     name: str = Field(description="Name of the source. Ids of its documents begin with it, unless it is the first.")
     documents: int = Field(description="Number of its documents.")
     describes: dict[str, str] = Field(
-        default_factory=dict, description="What it holds, in its owner's words, by folder; the key '' is the whole."
+        default_factory=dict,
+        description="What each folder of the source holds, in its owner's words; the key '' "
+        "stands for the whole source.",
     )
 
 
 class CollectionInfo(BaseModel):
     """A collection of documents."""
 
-    name: str = Field(description="Name of the collection, as the other tools take it.")
+    name: str = Field(description="Name of the collection, for the other tools.")
     documents: int = Field(description="Number of documents.")
     chunks: int = Field(description="Number of passages that can be found.")
     model: str = Field(description="The model that embeds its texts.")
-    language: str = Field(description="The language of its words.")
-    sources: list[SourceInfo] = Field(default_factory=list, description="What the documents are from.")
+    language: str = Field(description="Language of its texts.")
+    sources: list[SourceInfo] = Field(default_factory=list, description="Sources of the documents.")
     metadata: dict[str, str] = Field(
-        default_factory=dict, description="Keys that the filter of search takes, each with the kind of its values."
+        default_factory=dict, description="Keys that the filter of search accepts, each with the type of its values."
     )
-    metadata_left_out: int = Field(default=0, description="Number of further keys that the filter takes.")
+    metadata_left_out: int = Field(default=0, description="Number of further keys that the filter accepts.")
 
 
 class Collections(BaseModel):
-    """All collections, and those that cannot be read."""
+    """All collections: those that can be searched, and those that cannot be read."""
 
     collections: list[CollectionInfo] = Field(description="The collections that can be searched.")
-    failed: dict[str, str] = Field(default_factory=dict, description="Why a collection could not be read, by name.")
+    failed: dict[str, str] = Field(
+        default_factory=dict, description="Names of collections that could not be read, with the reasons."
+    )
 
 
 class Found(BaseModel):
     """A passage that was found."""
 
     collection: str = Field(description="Name of the collection.")
-    source: str = Field(description="Id of the document: get_document returns the whole.")
-    place: str = Field(description="Where the passage is: id, lines, page and headings. get_document takes id:line.")
+    source: str = Field(description="Id of the document; get_document returns the whole document.")
+    place: str = Field(description="Where the passage is: id, lines, page and headings. get_document accepts id:line.")
     title: str | None = Field(default=None, description="Title of the document.")
     relevance: float | None = Field(
-        default=None, description="How likely it answers the query, from 0 to 1; missing if nobody has measured it."
+        default=None, description="How likely the passage answers the query, from 0 to 1; missing if unknown."
     )
-    score: float = Field(description="Score; larger is better. Scores of different collections do not compare.")
+    score: float = Field(description="Score; larger is better. Scores of different collections cannot be compared.")
     text: str = Field(description="The passage.")
     shortened: bool = Field(default=False, description="Whether the passage was cut at the limit of size.")
     describes: str | None = Field(default=None, description="What the document's source holds, in its owner's words.")
@@ -59,13 +63,17 @@ class Search(BaseModel):
     """The passages that answer a query, best first."""
 
     results: list[Found] = Field(description="The passages, best first.")
-    left_out: int = Field(default=0, description="Passages that were found and left out at the limit of size.")
+    left_out: int = Field(
+        default=0, description="Number of passages that were found but left out of the answer for its size."
+    )
     hint: str | None = Field(default=None, description="What to do next, if nothing was found.")
-    failed: dict[str, str] = Field(default_factory=dict, description="Why a collection could not be read, by name.")
+    failed: dict[str, str] = Field(
+        default_factory=dict, description="Names of collections that could not be read, with the reasons."
+    )
 
 
 class DocumentText(BaseModel):
-    """A document, or lines of it."""
+    """A document, or some of its lines."""
 
     collection: str = Field(description="Name of the collection.")
     id: str = Field(description="Id of the document.")
@@ -73,11 +81,15 @@ class DocumentText(BaseModel):
     first_line: int = Field(description="Number of the first line of the text, from 1.")
     last_line: int = Field(description="Number of the last line of the text.")
     lines: int = Field(description="Number of lines of the whole document.")
-    next_line: int | None = Field(default=None, description="The from_line that goes on, if the text was cut.")
-    next_char: int | None = Field(default=None, description="The from_char that goes on, if it was cut within a line.")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="What else the collection knows of it.")
-    metadata_left_out: int = Field(default=0, description="Number of further keys, whose values are too large to show.")
-    describes: str | None = Field(default=None, description="What its source holds, in its owner's words.")
+    next_line: int | None = Field(default=None, description="If the text was cut: the from_line of the next call.")
+    next_char: int | None = Field(
+        default=None, description="If the text was cut within a line: the from_char of the next call."
+    )
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Metadata of the document.")
+    metadata_left_out: int = Field(
+        default=0, description="Number of further metadata keys, whose values are too large to show."
+    )
+    describes: str | None = Field(default=None, description="What the document's source holds, in its owner's words.")
 
 
 class Documents(BaseModel):
@@ -85,7 +97,9 @@ class Documents(BaseModel):
 
     documents: list[DocumentText] = Field(description="The documents, by id.")
     left_out: list[str] = Field(
-        default_factory=list, description="Ids that fit and were left out at the limit of size, the first ones."
+        default_factory=list, description="First of the ids that fit but were left out of the answer for its size."
     )
-    left_out_count: int = Field(default=0, description="How many were left out.")
-    failed: dict[str, str] = Field(default_factory=dict, description="Why a collection could not be read, by name.")
+    left_out_count: int = Field(default=0, description="Number of ids that fit but were left out.")
+    failed: dict[str, str] = Field(
+        default_factory=dict, description="Names of collections that could not be read, with the reasons."
+    )

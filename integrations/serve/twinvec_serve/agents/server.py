@@ -33,10 +33,9 @@ _MOST_NAMES = 5
 
 
 class _Server(MCPServer[object]):
-    """Refuses arguments that a tool does not have; the SDK ignores them, and a search would go without its filter.
+    """Refuses unknown arguments of a tool. The SDK ignores them: a search with a mistyped filter would have no filter.
 
-    An invalid value gets the same message as in an HTTP request, and a line of standard input that holds no message
-    gets an error.
+    An invalid value gets the same message as in an HTTP request. An invalid line of standard input gets an error.
     """
 
     async def run_stdio_async(self) -> None:
@@ -61,7 +60,7 @@ class _Server(MCPServer[object]):
 
 
 def build(shelf: Shelf, around: Callable[[Tool], Tool] = lambda tool: tool) -> MCPServer[object]:
-    """Return the server with its tools; all of them only read. ``around`` wraps each tool."""
+    """Return the server with its tools, which read and never write. ``around`` wraps each tool."""
     server = _Server(
         "twinvec",
         title="twinvec: search over your documents",
@@ -70,7 +69,7 @@ def build(shelf: Shelf, around: Callable[[Tool], Tool] = lambda tool: tool) -> M
         subscriptions=False,
         log_level="WARNING",
     )
-    logging.getLogger("mcp").setLevel(logging.WARNING)  # below, the library logs what was asked
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # lower levels log the queries
     tools = Tools(shelf)
     for tool, title in (
         (tools.list_collections, "List collections"),

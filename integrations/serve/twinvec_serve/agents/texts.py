@@ -1,4 +1,4 @@
-"""Parts of texts for tools: the lines of a document, where a passage stands, and what fits a size."""
+"""Parts of texts for the tools: lines of a document, the place of a passage, and cuts at a size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEADING_CHARS = 300
 
 
 class Place(NamedTuple):
-    """An id, and the lines that are meant; None for all."""
+    """The id of a document, and the first and last of its lines that are meant; None for all lines."""
 
     id: str
     first: int | None = None
@@ -24,9 +24,9 @@ class Place(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """The part of a document that is asked for: a first and a last line, from 1, and the first character of that line.
+    """The requested part of a document: its first and last line, and the first character of the first line.
 
-    None stands for the beginning or the end of the document, or of the line.
+    Lines and characters are counted from 1. None stands for the beginning or the end.
     """
 
     first: int | None = None
@@ -35,7 +35,7 @@ class Stretch(NamedTuple):
 
 
 def parse_place(text: str) -> Place | None:
-    """Read ``id:12``, ``id:12-15``, also with what ``place_of`` adds, or ``id#3`` (a chunk); None for another text."""
+    """Parse ``id:12``, ``id:12-15`` or ``id#3`` (a chunk), also with the page and heading of ``place_of``."""
     match = _PLACE.fullmatch(text)
     if match is None:
         return None
@@ -44,14 +44,14 @@ def parse_place(text: str) -> Place | None:
 
 
 def passage_of(hit: Hit) -> str:
-    """Return the text of a hit without the headings that chunking has put before it."""
+    """Return the text of a hit without the headings that chunking has put before the text."""
     return hit.text[body_start(hit) :].strip()
 
 
 def lines_of(hit: Hit, text: str) -> tuple[int, int] | None:
-    """Return the first and last line of a hit's passage in its document, from 1; None unless it is in one place.
+    """Return the first and last line of a hit's passage in its document, from 1; None unless it occurs exactly once.
 
-    ``text`` is the document as the collection holds it: its chunks, each below its heading.
+    ``text`` is the stored document: its chunks, each below its heading.
     """
     found = whole_lines(text, hit.text)
     if len(found) != 1:
@@ -62,7 +62,7 @@ def lines_of(hit: Hit, text: str) -> tuple[int, int] | None:
 
 
 def place_of(hit: Hit, lines: tuple[int, int] | None) -> str:
-    """Return where the text of a hit stands: ``guides/tls.md:12-15, page 3, Certificates > Renewal``."""
+    """Return the place of a hit's text, such as ``guides/tls.md:12-15, page 3, Certificates > Renewal``."""
     place = hit.id
     if lines is not None:
         first, last = lines
@@ -74,9 +74,9 @@ def place_of(hit: Hit, lines: tuple[int, int] | None) -> str:
 
 
 def cut_text(text: str, chars: int) -> tuple[str, bool]:
-    """Return as many whole lines as ``chars`` characters hold, and False.
+    """Return the whole lines that fit into ``chars`` characters, and False.
 
-    If the first line alone is longer, return its beginning and True.
+    If the first line does not fit, return its beginning and True.
     """
     if len(text) <= chars:
         return text, False
@@ -85,7 +85,7 @@ def cut_text(text: str, chars: int) -> tuple[str, bool]:
 
 
 def metadata_of(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a payload that are small enough to show."""
+    """Return the entries of a payload that fit into the limit of size."""
     shown, left = {}, _METADATA_CHARS
     for key, value in payload.items():
         size = len(key) + len(json.dumps(value, ensure_ascii=False, default=str))

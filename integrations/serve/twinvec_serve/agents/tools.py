@@ -1,6 +1,6 @@
-"""The tools: what an agent can ask of the collections, with the words by which a model learns to use them.
+"""The tools for agents, with the descriptions by which a language model learns to use them.
 
-Every answer is cut at a size, and says what was left out and how to get it.
+Every answer is cut at a size. It names the parts that were left out, and how to get them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PASSAGE_CHARS = 3_000
 _MOST_QUERIES = 8
 _MOST_RESULTS = 50
 _MOST_IDS = 100
-_MOST_DOCUMENTS = 50  # of one answer, whose fields take some 300 characters for each
+_MOST_DOCUMENTS = 50  # in one answer; the fields of each take some 300 characters
 _MOST_KEYS = 50
 _TITLE_CHARS = 300
 _SUGGESTIONS = 5
@@ -67,7 +67,7 @@ OneCollection = Annotated[
 
 
 def understood(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Turn errors of a call into answers that the model can read; log the server's own errors, without texts."""
+    """Turn errors of a tool into messages for the language model; log the server's own errors without messages."""
 
     @wraps(tool)
     async def run(*args: P.args, **options: P.kwargs) -> T:
@@ -86,14 +86,14 @@ def understood(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corouti
 
 
 class _Failures:
-    """Why collections could not be read during one call, by name: the others are read all the same."""
+    """Errors of the collections that one call could not read; the call reads the other collections all the same."""
 
     def __init__(self) -> None:
         self._errors: dict[str, Exception] = {}
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Note an error of one collection and leave the body there."""
+        """Note an error of one collection, which ends the ``with`` block."""
         try:
             yield
         except (TwinvecError, RequestError) as error:
@@ -105,17 +105,17 @@ class _Failures:
             raise next(iter(self._errors.values()))
 
     def by_name(self) -> dict[str, str]:
-        """Return the messages of the errors, by name."""
+        """Return the names of the collections with the messages of their errors."""
         return {name: str(error) for name, error in self._errors.items()}
 
     def hint(self) -> str:
-        """Return what an error adds about them: ``; not read: mail (the store is busy)``; "" if all were read."""
+        """Return an error suffix such as ``; not read: mail (the store is busy)``, or "" if all were read."""
         told = ", ".join(f"{name} ({message})" for name, message in self.by_name().items())
         return f"; not read: {told}" if told else ""
 
 
 class Tools:
-    """The tools over the collections of one place."""
+    """The tools over the collections of one store."""
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
@@ -150,7 +150,12 @@ class Tools:
         limit: Annotated[int, Field(ge=1, le=_MOST_RESULTS, description="Largest number of passages.")] = 8,
         min_relevance: Annotated[
             float | None,
-            Field(ge=0, le=1, description="Leave out passages of less relevance: 0.5 keeps those that likely answer."),
+            Field(
+                ge=0,
+                le=1,
+                description="Leave out passages with a lower relevance. 0.5 keeps the passages that "
+                "likely answer the question.",
+            ),
         ] = None,
         filter: Annotated[
             dict[str, Any] | None,
@@ -186,7 +191,7 @@ class Tools:
     async def _opened(self, name: str) -> AsyncIterator[Collection]:
         """Yield an open collection.
 
-        If it is dropped while it is used, raise CollectionNotFoundError, which lists those that there are.
+        If the collection is dropped meanwhile, raise CollectionNotFoundError, which lists the existing collections.
         """
         opened = await self._shelf.open(name)
         try:
@@ -274,7 +279,7 @@ class Tools:
             int, Field(ge=200, le=MAX_CHARS, description="Largest size of all documents together, in characters.")
         ] = MAX_CHARS,
     ) -> Documents:
-        """Return all documents whose ids fit a pattern, cut at a size; what did not fit is listed by its id.
+        """Return all documents whose ids fit a pattern, cut at a size; documents left out are listed by id.
 
         If a document has next_line, get_document returns the rest of it.
         """
@@ -293,7 +298,7 @@ class Tools:
     async def _documents_of(
         self, ranked: Sequence[CollectionHit], failures: _Failures
     ) -> dict[tuple[str, str], tuple[Document, str | None]]:
-        """Return the documents of hits, with what their sources hold, by collection and id."""
+        """Return the documents of hits, each with the description of its source, by collection and id."""
         documents = {}
         for name in {each.collection for each in ranked}:
             ids = [each.hit.id for each in ranked if each.collection == name]
@@ -338,7 +343,7 @@ def _described(info: dict[str, Any]) -> CollectionInfo:
 
 
 def _keep_better(best: dict[tuple[str, str], tuple[int, CollectionHit]], rank: int, found: CollectionHit) -> None:
-    """Keep of a document that several phrasings found the most relevant hit, with the best of its ranks."""
+    """Of a document's hits for several phrasings, keep the most relevant one, with the best rank among the hits."""
     key = found.collection, found.hit.id
     first, known = best.get(key, (rank, found))
     is_better = (found.hit.relevance or 0.0) > (known.hit.relevance or 0.0)

@@ -1,1 +1,1 @@
-"""The collections of the served place: opening, searching, ingesting."""
+"""The collections of the served store: opening, searching, ingesting."""

@@ -20,7 +20,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Backups:
-    """The backups of a server's embedded store; ``url`` is the address of the Qdrant server that it has instead."""
+    """The backups of a server's embedded store. ``url`` is the address of a Qdrant server that is used instead."""
 
     def __init__(self, collections: OpenCollections, path: Path | None, url: str | None) -> None:
         self._collections = collections
@@ -36,19 +36,19 @@ class Backups:
 
     @asynccontextmanager
     async def archive(self, name: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Back a collection up, and yield the backup as a tar archive, in pieces; at the end, its files are removed.
+        """Back up a collection, yield its tar archive in pieces, and remove the backup at the end.
 
-        Raise ConfigurationError for a collection of a Qdrant server, and Overloaded if there are too many backups.
+        Raise ConfigurationError for a collection of a Qdrant server, and Overloaded if too many backups are under way.
         """
         if self._url is not None:
             raise ConfigurationError(
-                "the collections are in a Qdrant server, which has snapshots of its own: make one there"
+                "the collections are in a Qdrant server: make a snapshot there instead of a backup"
             )
         if self._number >= _AT_ONCE:
             raise Overloaded(_RETRY_SECONDS)
         self._number += 1
         made, over = self._collections.ingests.start(self._made(name)), asyncio.Event()
-        self._collections.ingests.start(self._remove(made, over))  # before the end: a stop of the server waits for it
+        self._collections.ingests.start(self._remove(made, over))  # a stop of the server waits for it
         try:
             yield self._pieces((await asyncio.shield(made)).packed())
         finally:
@@ -63,7 +63,7 @@ class Backups:
             yield piece
 
     async def _remove(self, made: asyncio.Task[TemporaryBackup], over: asyncio.Event) -> None:
-        """Remove a backup when its archive is ``over``; one that is still under way is made to its end."""
+        """Remove a backup when its archive is ``over``, but not before the backup is complete."""
         await over.wait()
         try:
             with suppress(Exception):  # ``archive`` raises it

@@ -1,8 +1,8 @@
-"""Ingests: each runs to its end, one at a time in a collection, whether or not the client still waits for it.
+"""Ingests, one at a time in a collection. Each runs to its end, even if its client has gone.
 
-Only the end of the server ends one earlier (``give_up``): its collection is closed under it, as a kill would do it. A
-drop waits for the ingests that came before it, and those that come after it find no collection. Other work goes on
-beside the ingests of a collection; a drop ends it.
+Only a stop of the server ends an ingest earlier (``give_up``): the collection is closed during the ingest, with the
+effect of a kill. A drop waits for the ingests before it; later ingests find no collection. Other work, such as a
+migration, goes on beside the ingests of a collection; a drop ends that work.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from twinvec_serve.errors import Overloaded, ServerStopsError
 
 T = TypeVar("T")
 
-_AT_ONCE = 8  # in different collections
+_AT_ONCE = 8  # ingests in different collections
 _BESIDE = 2  # collections with work beside their ingests, at once
-_MOST_WAITING = 32  # in one collection
+_MOST_WAITING = 32  # ingests that wait in one collection
 _RETRY_SECONDS = 10.0
 
 
@@ -37,7 +37,7 @@ class Ingest(Work[IngestReport]):
     """One ingest.
 
     Attributes:
-        report: What has been done so far.
+        report: Report of the work done so far.
         total: Number of documents; None if it is unknown.
         current: The id of the document that was read last.
     """
@@ -68,10 +68,10 @@ class Ingest(Work[IngestReport]):
 
 
 class Ingests:
-    """The ingests and deletions of a server: those of one collection wait for one another.
+    """The ingests and deletions of a server. In one collection, they run one after the other.
 
     Attributes:
-        dropped: Collections that were closed to be dropped, as long as calls hold them.
+        dropped: Collections that were closed for a drop, as long as calls refer to them.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Ingests:
 
     @property
     def crowded(self) -> bool:
-        """Whether some wait for ingests of other collections, since too many run at once."""
+        """Whether ingests wait for a thread, because too many ingests of other collections run at once."""
         return self._threads.statistics().tasks_waiting > 0
 
     def writes_to(self, name: str) -> bool:
@@ -94,10 +94,10 @@ class Ingests:
         return self._waiting[name] > 0
 
     def begin(self, opened: Collection, documents: Iterable[Any], total: int | None = None, **options: Any) -> Ingest:
-        """Begin an ingest, which goes on if nobody waits for it; raise Overloaded if too many of the collection wait.
+        """Begin an ingest, which goes on if its client goes away; raise Overloaded if too many ingests wait.
 
         ``documents`` and ``options`` are arguments of ``Collection.ingest``. ``total`` is the number of documents, if
-        the documents do not tell it.
+        ``documents`` has no length.
         """
         ingest = Ingest(total=length_hint(documents) or total)
         given: Iterable[Any] = _Sized(documents, ingest)
@@ -109,7 +109,7 @@ class Ingests:
         return ingest
 
     def begin_in_turn(self, opened: Collection, work: Work[T], function: Callable[[], T]) -> None:
-        """Begin work that writes to a collection, after the ingests that came before.
+        """Begin work that writes to a collection, after the earlier ingests.
 
         Raise Overloaded if too many ingests of the collection wait.
         """
@@ -117,9 +117,9 @@ class Ingests:
         work.done = self.in_turn(opened.name, called)
 
     def begin_beside(self, opened: Collection, work: Work[T], function: Callable[[], T]) -> None:
-        """Begin work that goes on while others search and write; a collection has at most one (``beside``).
+        """Begin work during which searches and ingests go on; a collection has at most one such work (``beside``).
 
-        Raise Overloaded if too many collections have one.
+        Raise Overloaded if too many collections have such work.
         """
         if len(self._beside) >= _BESIDE:
             raise Overloaded(_RETRY_SECONDS)
@@ -129,7 +129,7 @@ class Ingests:
         task.add_done_callback(lambda _: self._beside.pop(opened.name))
 
     def beside(self, name: str) -> Work[Any] | None:
-        """Return the work that goes on beside the ingests of a collection, or None."""
+        """Return the work (a migration) that goes on beside the ingests of a collection, or None."""
         return self._beside.get(name)
 
     async def ended_beside(self, name: str) -> None:
@@ -138,14 +138,14 @@ class Ingests:
             await asyncio.wait([work.done])
 
     async def write(self, opened: Collection, function: Callable[[], T]) -> T:
-        """Call a function that writes, in a thread and after the ingests that came before; it runs to its end.
+        """Call a function that writes, in a thread, after the earlier ingests; the call always runs to its end.
 
         Raise Overloaded if too many ingests of the collection wait.
         """
         return await asyncio.shield(self.in_turn(opened.name, partial(self._called, opened, function)))
 
     def in_turn(self, name: str, work: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
-        """Start work that writes to a collection, after the ingests that came before; it runs to its end.
+        """Start work that writes to a collection, after the earlier ingests; the work always runs to its end.
 
         Raise Overloaded if too many ingests of the collection wait.
         """
@@ -157,18 +157,18 @@ class Ingests:
         return task
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start what nobody need wait for, such as what comes after an ingest; ``finish`` waits for it."""
+        """Start a background task, such as the clean-up after an ingest; ``finish`` waits for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def bridge(self, pages: AsyncIterator[list[T]], first: Sequence[T] = ()) -> Bridge[T]:
-        """Return an iterator over pages that a request brings, for an ingest."""
+        """Return an iterator for an ingest over the documents of a request, which arrive in pages."""
         return Bridge(pages, self._given_up, first)
 
     def give_up(self) -> None:
-        """Wait for no more documents; errors of what is under way are answered as the end of the server."""
+        """Stop waiting for documents. From now on, a StoreError of a call is answered with ServerStopsError."""
         self._given_up.set()
 
     @contextmanager
@@ -187,7 +187,7 @@ class Ingests:
             raise
 
     async def finish(self) -> None:
-        """Wait for all that is under way."""
+        """Wait until all work under way has ended."""
         while self._under_way:
             await asyncio.wait(set(self._under_way))
 
@@ -202,11 +202,11 @@ class Ingests:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # is told to whoever waits; if the client has gone, nobody does
+            task.exception()  # marks it as seen: asyncio would log it if the client has gone
 
 
 class Bridge(Iterator[T]):
-    """What an asynchronous iterator yields in pages, for a thread: the next page is asked for when it is needed.
+    """An iterator in a thread over the items of an asynchronous iterator of pages; a page is fetched when needed.
 
     ``given_up`` ends the wait for a page with ServerStopsError.
     """
@@ -239,12 +239,12 @@ class Bridge(Iterator[T]):
 
 
 class _Sized:
-    """The documents of an ingest, with their number if it is known; notes which of them was read last."""
+    """The documents of an ingest, with their number if it is known; notes the document that was read last."""
 
     def __init__(self, documents: Iterable[Any], ingest: Ingest) -> None:
         self._documents = documents
         self._ingest = ingest
-        self.read_by = getattr(documents, "read_by", None)  # uploaded files are read as the collection asks
+        self.read_by = getattr(documents, "read_by", None)  # the collection decides how uploaded files are read
 
     def __iter__(self) -> Iterator[Any]:
         for each in self._documents:

@@ -1,7 +1,8 @@
-"""Maintenance that clients ask for: migrations, and rebuilds of indexes. Each goes on without its client.
+"""Maintenance that clients request: migrations, and rebuilds of indexes. Each goes on if its client goes away.
 
-A migration goes on while others search and write. A collection takes one at a time; a drop of the collection ends it,
-and so does ``drop_others``, which gives it up. A rebuild of the indexes waits for its turn, and ingests wait for it.
+Searches and ingests go on during a migration. A collection has at most one migration at a time. A drop of the
+collection ends the migration, and so does ``drop_others``. A rebuild of the indexes waits for the ingests before it,
+and later ingests wait for the rebuild.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from twinvec_serve.models.served_models import ServedModels
 
 @dataclass
 class Migrating(Work[Any]):
-    """One migration; ``step`` is "measuring" or "migrating", and ``finished`` counts its chunks of ``total``.
+    """One migration. In the ``step`` "measuring" or "migrating", ``finished`` of ``total`` chunks are done.
 
-    ``given_up`` is whether a client has ended it.
+    ``given_up`` says whether a client has ended the migration.
     """
 
     model: str
@@ -71,8 +72,8 @@ class Maintenance:
         """Begin a migration of a collection to a served model; ``options`` are those of ``Collection.migrate``.
 
         Raise UnknownModel if no such model is served, CollectionNotFoundError if there is no such collection,
-        RequestError (409) while another migration of the collection is under way, and Overloaded if there are too many
-        migrations of others.
+        RequestError (409) while another migration of the collection is under way, and Overloaded if too many other
+        collections have one.
         """
         served = self._models.served_name(model)
         encoder = self._models.encoder(served)
@@ -112,7 +113,7 @@ class Maintenance:
         if isinstance(under_way, Migrating):
             under_way.given_up = True
         dropped = await self._collections.call(opened, Collection.drop_others)
-        if under_way is not None:  # which may have made room for its vectors only now
+        if under_way is not None:  # the migration may have made room for its vectors only now
             await asyncio.wait([under_way.done])
             if under_way.done.exception() is not None:
                 dropped += await self._collections.call(opened, Collection.drop_others)

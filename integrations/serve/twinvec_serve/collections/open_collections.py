@@ -1,7 +1,7 @@
-"""The collections of one place, which stay open while the server runs.
+"""The collections of one store, which stay open while the server runs.
 
-Each is opened at its first use, in a thread, and is one object for all requests: several threads search while another
-ingests. A server's collection (``url``) is held in the same way.
+Each collection is opened at its first use, in a thread. All requests share this object: several threads search while
+another ingests. Collections of a Qdrant server (``url``) stay open in the same way.
 """
 
 from __future__ import annotations
@@ -44,17 +44,16 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_SEARCHING = max(2, os.cpu_count() or 2)  # the engine and the model gain nothing from more at once
+_SEARCHING = max(2, os.cpu_count() or 2)  # more searches at once would not be faster
 _READING = 8
 _RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What a search found: an answer for each query, and the names of the collections that were searched.
+    """The result of a search: an answer for each query, and the names of the collections that were searched.
 
-    ``failed`` says why others could not be searched, and ``roots`` what the documents of each collection were taken
-    from, as JSON.
+    ``failed`` says why other collections could not be searched. ``roots`` are the sources of each collection, as JSON.
     """
 
     answers: list[Answer]
@@ -82,11 +81,11 @@ class OpenCollections:
 
     @property
     def announced(self) -> ServingProcess | None:
-        """What readers of the store's folder know of this server, if it has announced itself there."""
+        """The announcement of this server in the store's folder; None if there is none."""
         return None if self._announcement is None else self._announcement.process
 
     async def start(self) -> None:
-        """Say in the store's folder that this process serves it, if the settings name the server's address.
+        """Announce this process in the store's folder, if the settings name the server's address.
 
         Uploaded files that a killed server has left are removed.
 
@@ -96,17 +95,17 @@ class OpenCollections:
         settings = self._settings
         if settings.url is None and settings.address is not None:
             certificate = None
-            if settings.tls_cert is not None:  # words before a certificate may have other letters
+            if settings.tls_cert is not None:  # comments before a certificate may not be ASCII
                 certificate = settings.tls_cert.read_text(encoding="ascii", errors="ignore")
             self._announcement = Announcement(settings.path or DEFAULT_PATH, settings.address, certificate)
 
     def stop_in(self, seconds: float) -> None:
-        """After this time, end what is still being written; what has been committed stays."""
+        """After this number of seconds, end the writes that are still under way; committed documents stay."""
         loop = asyncio.get_running_loop()
         self._end = loop.call_later(seconds, lambda: self.ingests.start(self._give_up()))
 
     async def stop(self) -> None:
-        """Finish what is being written, and close all collections."""
+        """Finish the writes under way, and close all collections."""
         await self.ingests.finish()
         if self._end is not None:
             self._end.cancel()
@@ -135,7 +134,7 @@ class OpenCollections:
         return await self._called(self._threads, partial(function, opened, *given, **options), opened)
 
     async def entries(self) -> list[CollectionEntry]:
-        """Return the collections that twinvec made in the place, by name."""
+        """Return the collections that twinvec made in the store, sorted by name."""
         found = await self.run(list_collections, **self._place)
         return [each for each in found if each.model is not None or self._settings.url is None]
 
@@ -144,7 +143,7 @@ class OpenCollections:
         return [each.name for each in await self.entries()]
 
     async def open(self, name: str) -> Collection:
-        """Return the open collection of a name, or raise CollectionNotFoundError, which lists those that there are."""
+        """Return the open collection of a name, or raise CollectionNotFoundError, which lists all names."""
         if (opened := self._open.get(name)) is not None:
             return opened
         return await asyncio.shield(self.ingests.start(self._open_first(name)))
@@ -163,7 +162,7 @@ class OpenCollections:
         return CollectionNotFoundError(f"no collection {name!r}; there are: {others}")
 
     async def create(self, name: str, model: str | None, settings: Mapping[str, Any]) -> Collection:
-        """Make a collection, and return it open; raise RequestError: 409 for a taken name, 404 for an unknown model."""
+        """Make a collection, and return it open; raise RequestError if the name is taken, and UnknownModel."""
         encoder = self._models.encoder(model or self._models.default)
         async with self._lock(name):
             if name in self._open or name in await self.names():
@@ -178,9 +177,9 @@ class OpenCollections:
             return self._open[name]
 
     async def check(self, name: str, model: str | None, settings: Mapping[str, Any]) -> None:
-        """Check that a collection has these settings, and, if one is given, a model's space.
+        """Check that a collection has these settings and, if ``model`` is given, the space of the model.
 
-        Raise ConfigurationError if it has others, and SpaceMismatchError if it has another model.
+        Raise ConfigurationError if its settings differ, and SpaceMismatchError if its model differs.
         """
         encoder = None if model is None else self._models.encoder(model)
         opened = partial(Collection.open, name, encoder=encoder, create=False, **settings, **self._place)
@@ -188,7 +187,7 @@ class OpenCollections:
             await self.run(_close, await self.run(opened))
 
     async def drop(self, name: str) -> None:
-        """Drop a collection, after the ingests that came before; calls of it that are under way find none.
+        """Drop a collection after the earlier ingests; calls that are under way fail with CollectionNotFoundError.
 
         Raise CollectionNotFoundError if there is no such collection, and ConfigurationError if it is not twinvec's.
         """
@@ -208,22 +207,22 @@ class OpenCollections:
             except CollectionNotFoundError:
                 raise await self._not_found(name) from None
             except TwinvecError:
-                if opened is not None:  # it is still there
+                if opened is not None:  # the collection still exists
                     self.ingests.dropped.discard(opened)
                 raise
 
     @asynccontextmanager
     async def kept(self, name: str) -> AsyncIterator[None]:
-        """Keep a collection from being dropped, for one call at a time; raise CollectionNotFoundError without one."""
+        """Keep a collection from being dropped, for one call at a time; raise CollectionNotFoundError if missing."""
         await self.open(name)
         async with self._keeping(name):
             yield
 
     async def search(self, name: str | None, queries: Sequence[str], asked: Asked) -> Searched:
-        """Search a collection, or without a name all of them, each with its own model.
+        """Search one collection, or all if ``name`` is None, each with its own model.
 
-        Raise Overloaded if too many searches wait, CollectionNotFoundError if there is no such collection or none at
-        all, and the error of the first collection if none could be searched.
+        Raise Overloaded if too many searches wait, CollectionNotFoundError if the collection does not exist or the
+        store has no collections, and the error of the first collection if none could be searched.
         """
         async with self._place_to_search():
             if name is not None:
@@ -266,7 +265,7 @@ class OpenCollections:
     async def _called(
         self, threads: ThreadPoolExecutor, function: Callable[[], T], opened: Collection | None = None
     ) -> T:
-        """Call a function, of ``opened`` or of no open collection, in a free thread of a pool.
+        """Call a function in a free thread of a pool; ``opened`` is the open collection that it uses, if any.
 
         If the caller is cancelled while the call waits for a thread, the function is not called. A function that has
         begun runs to its end, and keeps its thread until then.
@@ -287,10 +286,10 @@ class OpenCollections:
             self._waiting -= 1
 
     async def _give_up(self) -> None:
-        """Close all collections, those that are written to first: every later use is an error, also for the writer."""
+        """Close all collections, first those with an ingest: every later use is an error, also for the ingest."""
         self.ingests.give_up()
         ordered = sorted(self._open.values(), key=lambda each: not self.ingests.writes_to(each.name))
-        await asyncio.gather(*(self.run(_close, each) for each in ordered))  # in as many threads as there are
+        await asyncio.gather(*(self.run(_close, each) for each in ordered))  # each in a thread
 
     def _opened(self, name: str) -> Collection:
         """Open a collection with the served model of its space, or else with the model that it records."""
@@ -303,11 +302,11 @@ class OpenCollections:
         return {"url": url} if url is not None else {"path": self._settings.path}
 
     def _lock(self, name: str) -> asyncio.Lock:
-        """Return the lock of those who open a collection."""
+        """Return the lock that is held while a collection is opened."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     def _keeping(self, name: str) -> asyncio.Lock:
-        """Return the lock of ``kept``; no name of a collection has a slash."""
+        """Return the lock of ``kept``. Its key cannot be the name of a collection, which has no slash."""
         return self._locks.setdefault(f"{name}/kept", asyncio.Lock())
 
 

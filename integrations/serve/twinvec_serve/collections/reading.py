@@ -1,7 +1,7 @@
-"""Documents as requests bring them: JSON lines as they come in.
+"""Documents of requests, read from JSON lines as these arrive.
 
-The commands of twinvec send what they have read from files (``form=read``): documents with their pages, and what could
-not be read, each in a line of its own, as ``twinvec_qdrant.written_line`` writes it.
+The commands of twinvec read files, and send the result (``form=read``). Each line is a document with its pages, or the
+failure of a file, as ``twinvec_qdrant.written_line`` writes them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from twinvec_serve.json_texts import SMALL_BYTES, decoder_for
 async def ndjson_pages(
     stream: AsyncIterator[bytes], most_bytes: int, read: Callable[[dict[str, Any], int], Any]
 ) -> AsyncIterator[list[Any]]:
-    """Yield the documents of JSON lines as they come, a page for each piece of the body.
+    """Yield the documents of JSON lines as these arrive: a list for each piece of the body.
 
-    A line that is no JSON object, or longer than ``most_bytes``, becomes a Failure: the other documents are ingested.
+    A line that is not a JSON object, or is longer than ``most_bytes``, becomes a Failure; the others are ingested.
     """
     lines = _Lines(most_bytes)
     async for piece in stream:
@@ -34,30 +34,30 @@ async def ndjson_pages(
 
 
 def plain_line(value: dict[str, Any], number: int) -> Any:
-    """Return the document of a line, as ``plain``; raise DocumentError if it has no id, so that its line names it."""
+    """Return the document of a line as ``plain`` does; raise DocumentError, which names the line, if it has no id."""
     if not (value.get("id") or value.get("_id")):
         as_document(value, number)
     return plain(value)
 
 
 def plain(value: dict[str, Any]) -> Any:
-    """Return a document as a client gives it, or ``Empty`` if it has no text, as ``twinvec ingest`` reads a record."""
+    """Return a document unchanged, or ``Empty`` if it has no text, as ``twinvec ingest`` does with a record."""
     texts = (value.get("text"), value.get("title") or "")
     if all(isinstance(each, str) and not each.strip() for each in texts):
-        with suppress(InputError):  # the ingest refuses the document by itself, and counts a failure
+        with suppress(InputError):  # the ingest will refuse the document and count a failure
             return Empty(as_document(value, 0).id, "holds no text")
     return value
 
 
 def read_by_command(value: dict[str, Any], _number: int) -> Any:
-    """Return what a command has read; the line that names the root stays as it is."""
+    """Return the document or failure of a line; the first line, which describes the source, stays as it is."""
     return value if "root" in value else read_line(value)
 
 
 async def _page(
     lines: list[tuple[int, bytes | None]], most_bytes: int, read: Callable[[dict[str, Any], int], Any]
 ) -> list[Any]:
-    """Return the documents of lines; long ones are parsed in a thread."""
+    """Return the documents of lines; long lines are parsed in a thread."""
 
     def documents() -> list[Any]:
         return [_document(number, line, most_bytes, read) for number, line in lines]

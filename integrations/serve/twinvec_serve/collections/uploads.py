@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class UploadFolder(TemporaryFolder):
-    """A new folder for the files of one request, which belong below ``files``."""
+    """A new folder for one request; its files belong into the subfolder ``files``."""
 
     def __init__(self) -> None:
         super().__init__(_PREFIX)
@@ -36,9 +36,9 @@ def remove_leftovers() -> None:
 
 
 async def save_files(files: list[UploadFile], folder: Path) -> None:
-    """Write uploaded files below a folder, at the paths that their names give.
+    """Write uploaded files into a folder; their names may be relative paths.
 
-    Raise RequestError if a name is no path inside the folder, or two files have the same.
+    Raise RequestError if a name is not a path inside the folder, or two files have the same name.
     """
     for each in files:
         place = folder / _inside(each.filename or "")
@@ -51,7 +51,7 @@ async def save_files(files: list[UploadFile], folder: Path) -> None:
                     file.write(block)
         except OSError as error:
             raise RequestError(
-                f"the file {each.filename!r} cannot be taken: {error.strerror}", param="files", code="bad_name"
+                f"the file {each.filename!r} cannot be stored: {error.strerror}", param="files", code="bad_name"
             ) from None
 
 
@@ -64,7 +64,7 @@ def _inside(name: str) -> PurePosixPath:
     usual = path.parts and not path.is_absolute() and ".." not in path.parts and not _CONTROL.search(name)
     if not usual or any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts):
         raise RequestError(
-            f"{name[:200]!r} cannot be the name of a file: expected a relative path without .. and control characters",
+            f"{name[:200]!r} is not a valid file name: expected a relative path without .. or control characters",
             param="files",
             code="bad_name",
         )

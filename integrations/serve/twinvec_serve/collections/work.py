@@ -23,10 +23,10 @@ class Work(Generic[T]):
 
     @property
     def progress(self) -> dict[str, Any]:
-        """How far the work is, as events tell it; None for what is unknown."""
+        """How far the work is: the fields of a progress event, None for unknown values."""
         return {}
 
     @property
     def so_far(self) -> dict[str, Any]:
-        """What the last event tells besides the error, if the work ends with one."""
+        """Fields of the last event besides the error, if the work fails."""
         return {}

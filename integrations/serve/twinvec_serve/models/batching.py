@@ -1,4 +1,4 @@
-"""Batches across requests: what waits at the same time is computed in one call, off the event loop."""
+"""Batches across requests: texts that wait at the same time are computed in one call, off the event loop."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Item = TypeVar("Item", bound=str | tuple[str, str])
 Row = TypeVar("Row")
 
 BATCH_WORK = 16 * 1024
-"""Largest work of one call, in characters: some 4,000 tokens, above which an engine is no faster for each text."""
+"""Largest work of one call, in characters (some 4,000 tokens). Larger batches take as long for each text."""
 
 _MOST_ITEMS = 2048
 _PATIENCE = 0.25
 
 
 class Computed(NamedTuple, Generic[Row]):
-    """A row for each item, the tokens that the model has read, and how many items it has not read to the end."""
+    """A row for each item, the number of tokens that the model has read, and the number of truncated items."""
 
     rows: list[Row]
     tokens: int
@@ -32,11 +32,11 @@ class Computed(NamedTuple, Generic[Row]):
 
 
 class Batches(Generic[Item, Row]):
-    """Computes the items of many requests, texts or pairs, in common batches.
+    """Computes the items (texts or pairs) of many requests in common batches.
 
-    ``compute`` gives the row of each item, the number of its tokens, and whether it is truncated (to ``max_tokens``). A
-    large request is computed in parts, between which others have their turn. A request that is cancelled is left out of
-    the batches that have not begun.
+    ``compute`` returns the row of each item, its number of tokens, and whether it is truncated (to ``max_tokens``). A
+    large request is computed in parts, between which other requests have their turn. A cancelled request is left out of
+    batches that have not begun.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class Batches(Generic[Item, Row]):
         self._coalescer = Coalescer(self._measured, BATCH_WORK, weigh=self._work, patience=_PATIENCE)
 
     async def __call__(self, items: Sequence[Item]) -> Computed[Row]:
-        """Return the rows of ``items``; raises what computing them raises."""
+        """Return the rows of ``items``; errors are those of ``compute``."""
         found: list[tuple[Row, int, bool]] = []
         for part in sliced_by_weight(items, self._work, most=_MOST_ITEMS, heaviest=BATCH_WORK):
             found += await self._coalescer(part)
         return Computed([row for row, _, _ in found], sum(each[1] for each in found), sum(each[2] for each in found))
 
     def close(self) -> None:
-        """Finish what is being computed; blocks until then."""
+        """Finish the batches under way; blocks until then."""
         self._coalescer.close()
 
     def _work(self, item: Item) -> int:

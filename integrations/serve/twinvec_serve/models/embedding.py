@@ -18,14 +18,14 @@ from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
 
 Kind = Literal["document", "query"]
-"""What a text is: the model's prompt for it goes before it."""
+"""The kind of a text; the model's prompt for this kind is put before it."""
 
 _WARM_UP = ("a", "the first texts of a process take longer " * 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Vectors of texts, float32 of shape (n, dim), the tokens that the model has read, and the texts it truncated."""
+    """Vectors of texts, float32 of shape (n, dim), and the numbers of tokens read and of texts truncated."""
 
     vectors_ND: FloatArray
     tokens: int
@@ -39,11 +39,11 @@ class EmbeddingModel:
         self.encoder = encoder
         prompts = encoder.prompts
         documents = Batches(partial(self._compute, "document"), encoder.max_tokens, room, metrics)
-        queries = documents  # in common batches, if the model knows no difference
+        queries = documents  # the same batches, if the prompts are equal
         if prompts["query"] != prompts["document"]:
             queries = Batches(partial(self._compute, "query"), encoder.max_tokens, room, metrics)
         self._batches: dict[Kind, Batches[str, FloatArray]] = {"document": documents, "query": queries}
-        with unreported_truncations():  # they are no texts of the user
+        with unreported_truncations():  # warm-up texts are not the user's
             for text in _WARM_UP:
                 encoder.encode([text])
 
@@ -63,7 +63,7 @@ class EmbeddingModel:
         return Encoded(vectors_ND, tokens, truncated)
 
     def close(self) -> None:
-        """Finish what is being computed; blocks until then."""
+        """Finish the batches under way; blocks until then."""
         for batches in self._batches.values():
             batches.close()
 

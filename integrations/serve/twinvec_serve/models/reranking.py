@@ -1,8 +1,8 @@
 """Rerankers that score for many requests at once: relevance from 0 to 1, comparable between requests.
 
-A cross-encoder's relevance is the logistic function of its logit. MaxSim's is that of its own evidence and of the
-cosine, where the core knows how these lie for the model (``twinvec.retrieval.relevance``). For other models it is the
-weighted mean of both, which orders texts as well but has no meaning between models.
+A cross-encoder's relevance is the logistic function of its logit. MaxSim's relevance combines MaxSim and cosine, if the
+core has a calibration of the model (``twinvec.retrieval.relevance``). For other models it is the weighted mean of both,
+which orders texts equally well but is not comparable between models.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RerankingModel:
         return await self._batches([(query, text) for text in texts])
 
     def close(self) -> None:
-        """Finish what is being computed; blocks until then."""
+        """Finish the batches under way; blocks until then."""
         self._batches.close()
 
 
@@ -58,7 +58,7 @@ def _by_cross_encoder(reranker: CrossEncoderReranker, pairs: list[Pair]) -> Scor
 
 
 def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder, pairs: list[Pair]) -> Scored:
-    """Each query counts its tokens once, with its first text."""
+    """Return the relevance of pairs. The tokens of a query are counted once, with its first text."""
     by_query: dict[str, list[str]] = {}
     for query, text in pairs:
         by_query.setdefault(query, []).append(text)

@@ -22,9 +22,9 @@ from twinvec_serve.settings import MAXSIM, ServeSettings
 class ServedModels:
     """Loads models at the start of the server, and computes for requests, never on the event loop.
 
-    ``loaded_at`` is when the models were loaded, in seconds since 1970; 0 before. Making it raises ConfigurationError
-    if two of the models and rerankers have the same name; every method that takes a name raises UnknownModel if no
-    model has it.
+    ``loaded_at`` is when the models were loaded, in seconds since 1970; 0 before. The constructor raises
+    ConfigurationError if two of the models and rerankers have the same name. Every method that takes a name raises
+    UnknownModel if no model has the name.
     """
 
     def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
@@ -48,7 +48,7 @@ class ServedModels:
 
     @property
     def default(self) -> str:
-        """Name of the model that embeds for requests that name none."""
+        """Name of the embedding model for requests without a model."""
         return self.names[0]
 
     async def start(self) -> None:
@@ -56,7 +56,7 @@ class ServedModels:
         await asyncio.to_thread(self._load)
 
     async def stop(self) -> None:
-        """Finish what is being computed, and let go of the models."""
+        """Finish the batches under way, and release the models."""
         await asyncio.to_thread(self._close)
 
     def encoder(self, name: str) -> Encoder:
@@ -64,7 +64,7 @@ class ServedModels:
         return self._embedding(name).encoder
 
     def served_name(self, model: str) -> str:
-        """Return the name under which a model is served, its own or one that stands for it."""
+        """Return the name under which a model is served, given this name or the model's own name."""
         served = self._settings.models
         if model in served:
             return model
@@ -74,7 +74,7 @@ class ServedModels:
         raise UnknownModel(model, self.names)
 
     def reranker(self, name: str) -> Reranker:
-        """Return the reranker of a name that a search gave; "maxsim" compares token states of the default model."""
+        """Return the reranker that a search names; "maxsim" compares token states of the default model."""
         return self._reranking(name, param="rerank").reranker
 
     def max_pair_tokens(self, name: str) -> int:
@@ -143,5 +143,6 @@ def _check_names(settings: ServeSettings) -> None:
     if twice := settings.models.keys() & settings.rerankers.keys():
         name = min(twice)
         raise ConfigurationError(
-            f"a model and a reranker have the name {name!r}: name one of them, as in {settings.rerankers[name]}=OTHER"
+            f"a model and a reranker have the name {name!r}; give one of them another name, as in "
+            f"{settings.rerankers[name]}=OTHER"
         )

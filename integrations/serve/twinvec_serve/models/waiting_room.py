@@ -1,4 +1,4 @@
-"""The bounded queue of a server's models: how much waits, and when a client that is turned away may come again."""
+"""The bounded queue of a server's models: its length, and the pause after which a refused client may try again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from twinvec_serve.errors import Overloaded
 from twinvec_serve.observing.metrics import Metrics
 
 _FRESH = 0.2
-"""Weight of the last batch in the speed."""
+"""Weight of the last batch in the moving average of the speed."""
 
 
 class WaitingRoom:
-    """Requests that wait for a model or are being computed; all models share the cores, and so one room.
+    """Requests that wait for a model or are being computed. All models share the cores, and therefore one queue.
 
-    A request with more than ``most_texts`` texts is let in when nobody else waits.
+    A request with more than ``most_texts`` texts is accepted if no other request waits.
     """
 
     def __init__(self, most_requests: int, most_texts: int, metrics: Metrics) -> None:
@@ -28,7 +28,7 @@ class WaitingRoom:
 
     @contextmanager
     def place(self, texts: int) -> Iterator[None]:
-        """Hold a place for a request with this number of texts; raise Overloaded if the room is full."""
+        """Count a request with this number of texts as waiting; raise Overloaded if the queue is full."""
         crowded = self._requests and self._texts + texts > self._most_texts
         if crowded or self._requests >= self._most_requests:
             raise Overloaded(max(self._texts * self._seconds_per_text, 1.0))

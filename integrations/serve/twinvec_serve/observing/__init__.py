@@ -1,1 +1,1 @@
-"""What operators see: metrics, health, logs."""
+"""Observation of the server by operators: metrics and logs."""

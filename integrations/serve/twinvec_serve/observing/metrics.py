@@ -1,4 +1,4 @@
-"""Counters of one server, as Prometheus reads them."""
+"""Metrics of one server, in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Metrics:
         self._tokens = Counter("twinvec_tokens", "Tokens of the texts of requests.", ["model"], registry=self.registry)
 
     def requests(self, route: str, status: int, seconds: float) -> None:
-        """Count a request that was answered, by the pattern of its route: its path may hold words of a client."""
+        """Count an answered request by the pattern of its route, because its path may contain words of a client."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 

@@ -1,6 +1,6 @@
-"""Every request is counted, and logged by its route; an error that no route expects is answered.
+"""Count and log every request, and answer errors that no route has caught.
 
-The log has the method, the route's pattern, the status and the time: no path, no query, no header and no body.
+The log has the method, the route's pattern, the status and the time, but no path, query, header or body.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Observed:
                 raise
             await error_answer(ServerStopsError())(scope, receive, noting_status)
         except Exception as error:
-            answer = error_answer(error)  # which logs it
+            answer = error_answer(error)  # also logs the error
             if status:
                 raise ConnectionAbortedError("an answer was cut off by an error, which is logged above") from None
             await answer(scope, receive, noting_status)

@@ -1,1 +1,1 @@
-"""The page: its files and what they need of the server."""
+"""The web page of the server: its files and their routes."""

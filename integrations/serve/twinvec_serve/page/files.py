@@ -21,17 +21,17 @@ MEDIA_TYPES = {
 """Ending of a file's name -> its media type."""
 
 HEADERS = {
-    "Cache-Control": "no-cache",  # kept, and asked about at each use: a newer version is seen at once
+    "Cache-Control": "no-cache",  # browsers ask at each use whether a file has changed
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 }
 """Headers of each file, besides those of every answer (``safety.headers``). The policy permits scripts and styles from
-this server only, and no markup made from texts."""
+this server only, and forbids scripts to turn texts into markup."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """One file of the page, as it is sent."""
+    """One file of the page: its content, media type and ETag."""
 
     content: bytes
     media_type: str
@@ -40,7 +40,7 @@ class PageFile:
 
 @cache
 def page_files() -> dict[str, PageFile]:
-    """Name -> file, for all files of the page. Requests choose among these names and reach no path."""
+    """Return name -> file for all files of the page. A request names one of them, and cannot reach other paths."""
     found = {}
     for entry in files("twinvec_serve.page").joinpath("static").iterdir():
         ending = entry.name[entry.name.rfind(".") :]
@@ -67,7 +67,7 @@ def page_file(name: str, if_none_match: Annotated[str | None, Header()] = None) 
 
 @router.get("/favicon.ico")
 def icon(if_none_match: Annotated[str | None, Header()] = None) -> Response:
-    """Answer browsers that ask for the icon by its old name."""
+    """Answer with the icon: browsers also request it by this path."""
     return _answer(page_files()["icon.svg"], if_none_match)
 
 

@@ -1,1 +1,1 @@
-"""The routes: what each request is, and what it is answered with."""
+"""The routes: the requests and answers of the API."""

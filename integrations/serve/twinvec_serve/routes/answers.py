@@ -1,4 +1,4 @@
-"""Answers in JSON and answers that are archives; the check that a client is a command that reads the store's folder."""
+"""Answers in JSON and as archives, and the check that a client is a command that can read the store's folder."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from twinvec_serve.services import Services
 
 logger = logging.getLogger(__name__)
 
-SECRET_HEADER = "Twinvec-Store"  # the name of a header
-"""The header in which the commands of twinvec prove that they read the store's folder."""
+SECRET_HEADER = "Twinvec-Store"  # a name, not a secret
+"""The header by which the commands of twinvec prove that they can read the store's folder."""
 
 TRUNCATED = "Twinvec-Truncated"
 """The header of an answer that counts the truncated texts of the request."""
@@ -33,7 +33,7 @@ ARCHIVE: dict[int | str, dict[str, Any]] = {
 
 
 class ArchiveAnswer(StreamingResponse):
-    """Sends the pieces of an archive, and closes ``stack`` at the end, or when the client goes or the server stops."""
+    """Sends the pieces of an archive, and closes ``stack`` at the end, or if the client leaves or the server stops."""
 
     media_type = _TAR
 

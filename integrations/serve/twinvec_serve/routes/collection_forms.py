@@ -1,4 +1,4 @@
-"""The bodies of requests about collections, and those of their answers."""
+"""The bodies of requests about collections, and of their answers."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Texts = Annotated[list[str], Field(fail_fast=True)]
 Quantization = Literal["none", "int8", "binary", "turbo"] | None
 PayloadIndexTypes = dict[str, str | Literal[False]] | None
 _QUANTIZATION = "Number format of the small copies of vectors that the index searches."
-_PAYLOAD_INDEXES = 'Types of indexes of payload keys, or false for none; "*" stands for other keys.'
+_PAYLOAD_INDEXES = 'Type of the index of each payload key, or false for no index; "*" stands for other keys.'
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request is not valid; the message says why."},
-    404: {"model": ErrorAnswer, "description": "There is no such collection; the message lists those that there are."},
+    404: {"model": ErrorAnswer, "description": "There is no such collection; the message lists the existing ones."},
     409: {"model": ErrorAnswer, "description": "The collection has another model, or is being migrated."},
-    429: {"model": ErrorAnswer, "description": "Too many requests wait; Retry-After says when to come again."},
-    502: {"model": ErrorAnswer, "description": "The store is damaged, or refuses what the server asks of it."},
+    429: {"model": ErrorAnswer, "description": "Too many requests wait; Retry-After says when to try again."},
+    502: {"model": ErrorAnswer, "description": "The store is damaged, or refuses a request of the server."},
     503: {"model": ErrorAnswer, "description": "The store is busy or does not answer; try again."},
     507: {"model": ErrorAnswer, "description": "A limit of the store does not permit the request."},
 }
-"""How requests about collections fail."""
+"""The errors of requests about collections."""
 
 
 class CollectionInList(BaseModel):
-    """One collection of the place."""
+    """One collection of the store."""
 
     name: str = Field(description="Its name.")
     documents: int | None = Field(description="Number of documents; null if the collection cannot be opened.")
@@ -41,15 +41,15 @@ class CollectionInList(BaseModel):
     model: str | None = Field(description="Name of its model; null if the collection cannot be read.")
     dim: int | None = Field(description="Size of its vectors.")
     descriptions: dict[str, str] = Field(
-        description="What its sources hold, in the user's words, by the name of the source or SOURCE/FOLDER."
+        description="Descriptions of its sources in the user's words, by the name of the source or SOURCE/FOLDER."
     )
     error: str | None = Field(default=None, description="Why the collection cannot be opened.")
 
 
 class CollectionList(BaseModel):
-    """The collections of the place."""
+    """The collections of the store."""
 
-    data: list[CollectionInList] = Field(description="The collections, by name.")
+    data: list[CollectionInList] = Field(description="The collections, sorted by name.")
 
 
 class NewCollection(BaseModel):
@@ -60,18 +60,18 @@ class NewCollection(BaseModel):
     name: str = Field(description="Its name.", min_length=1, max_length=200)
     model: str | None = Field(default=None, description="A model of this server; default: the first one.")
     exists_ok: bool = Field(
-        default=False, description="Take a collection that exists, if these settings are not others than it has."
+        default=False, description="Accept an existing collection, unless its settings differ from these."
     )
-    keep_model: bool = Field(default=False, description="With exists_ok: a collection that exists keeps its model.")
-    chunking: bool | None = Field(default=None, description="False keeps documents whole; default: they are cut.")
+    keep_model: bool = Field(default=False, description="With exists_ok: an existing collection keeps its model.")
+    chunking: bool | None = Field(default=None, description="Whether to cut documents into chunks; default: true.")
     chunk_tokens: int | None = Field(
-        default=None, ge=1, description="Largest chunk in tokens; default: what the model reads."
+        default=None, ge=1, description="Largest chunk in tokens; default: the model's limit."
     )
     overlap: int | None = Field(default=None, ge=0, description="Tokens that neighbouring chunks share; default: 0.")
     surroundings: int | None = Field(
         default=None, ge=0, description="Tokens of text around a chunk that are embedded with it; default: 0."
     )
-    language: str = Field(default="english", description="Language of the words that are compared (Snowball).")
+    language: str = Field(default="english", description="Language of the texts, for BM25 (a stemmer of Snowball).")
     tenant_key: str | None = Field(default=None, description="Payload key that names a document's tenant.")
     late_interaction: bool | None = Field(default=None, description="Whether to store token states for maxsim.")
     quantization: Quantization = Field(default=None, description=_QUANTIZATION)
@@ -81,7 +81,7 @@ class NewCollection(BaseModel):
     @classmethod
     def _can_be_addressed(cls, name: str) -> str:
         if "/" in name or name in (".", "..") or not name.isprintable() or name != name.strip():
-            raise ValueError("cannot be a part of an address: expected printable text without /")
+            raise ValueError("cannot be part of a URL: expected printable text without /")
         return name
 
 
@@ -92,22 +92,31 @@ class Search(BaseModel):
 
     query: Texts = Field(description="One text, or a list of texts.", min_length=1)
     limit: int = Field(default=10, ge=1, le=_MOST, description="Largest number of hits for each query.")
-    offset: int = Field(default=0, ge=0, le=_MOST, description="Best hits to skip: those of the earlier pages.")
+    offset: int = Field(default=0, ge=0, le=_MOST, description="Number of best hits to skip, for a later page.")
     mode: Literal["hybrid", "dense", "sparse"] | None = Field(
         default=None,
-        description="By meaning, by words, or both; default: the collection's tuned setting, else hybrid.",
+        description="Search by meaning (dense), words (sparse) or both (hybrid); default: the collection's tuned "
+        "setting, else hybrid.",
     )
     filter: dict[str, Any] | None = Field(default=None, description='Conditions on payloads, such as {"lang": "en"}.')
-    group: bool = Field(default=True, description="The best chunk of each document; false gives every chunk.")
-    words: Texts = Field(default=[], description="The query in key words, for BM25: a text or several.")
-    answers: Texts = Field(default=[], description="Made-up answers, for the vectors (HyDE): a text or several.")
-    min_relevance: float | None = Field(default=None, ge=0, le=1, description="Leave out hits of less relevance.")
-    everything: bool = Field(default=False, description="All hits of min_relevance (default: 0.5) instead of limit.")
-    syntax: bool = Field(default=False, description='Whether "exact phrase" must occur, and -word must not.')
-    rerank: str | None = Field(
-        default=None, description="none, maxsim, or a reranker of this server; default: as the collection is tuned."
+    group: bool = Field(default=True, description="Whether to return only the best chunk of each document.")
+    words: Texts = Field(
+        default=[], description="Further forms of the query in key words, for BM25: one text or a list."
     )
-    candidates: int = Field(default=100, ge=1, le=_MOST, description="Hits to rerank.")
+    answers: Texts = Field(
+        default=[], description="Made-up answers to the query, for the vectors (HyDE): one text or a list."
+    )
+    min_relevance: float | None = Field(default=None, ge=0, le=1, description="Leave out hits with a lower relevance.")
+    everything: bool = Field(
+        default=False, description="Return all hits with min_relevance (default: 0.5) or more; limit has no effect."
+    )
+    syntax: bool = Field(
+        default=False, description="Whether a phrase in quotes must occur, and a word after - must not."
+    )
+    rerank: str | None = Field(
+        default=None, description="none, maxsim, or a reranker of this server; default: the collection's tuned setting."
+    )
+    candidates: int = Field(default=100, ge=1, le=_MOST, description="Number of hits to rerank.")
     passages: Literal["auto", "words", "states"] = Field(
         default="auto",
         description="How to find passages: by words, by token states (some 10 ms a hit), or by states where words do "
@@ -133,24 +142,28 @@ class PassageOfHit(BaseModel):
     """The part of a hit's text that answers the query."""
 
     text: str = Field(description="The passage.")
-    start: int = Field(description="Where it begins in the hit's text, in characters.")
-    end: int = Field(description="Where it ends there.")
-    matches: list[tuple[int, int]] = Field(description="Where words of the query stand in it: start and end.")
+    start: int = Field(description="Where the passage begins in the hit's text, in characters.")
+    end: int = Field(description="Where the passage ends in the hit's text.")
+    matches: list[tuple[int, int]] = Field(description="Start and end of each word of the query in the passage.")
 
 
 class FoundHit(BaseModel):
     """One hit, as ``twinvec search --json`` prints it."""
 
-    id: str = Field(description="Id of the document; of a chunk, with # and its position.")
+    id: str = Field(description="Id of the document, or of a chunk: the document's id, # and the chunk's position.")
     text: str = Field(description="The text that was found.")
     score: float = Field(description="The score of the last stage; larger is better.")
     scores: dict[str, float] = Field(description="The score of every stage.")
-    payload: dict[str, Any] = Field(description="The document's payload, and the chunk's place.")
-    relevance: float | None = Field(description="How likely it answers the query, from 0 to 1, if that is measured.")
+    payload: dict[str, Any] = Field(description="The document's payload, and the position of the chunk.")
+    relevance: float | None = Field(
+        description="How likely the hit answers the query, from 0 to 1; null if the collection is not calibrated."
+    )
     passage: PassageOfHit | None = Field(description="The part of the text that answers the query.")
-    page: int | None = Field(default=None, description="The page on which the passage starts, if that is known.")
-    described: str | None = Field(default=None, description="What its source holds, in the user's words.")
-    collection: str | None = Field(default=None, description="Its collection, in a search of all collections.")
+    page: int | None = Field(default=None, description="The page on which the passage starts, if it is known.")
+    described: str | None = Field(
+        default=None, description="Description of the document's source, in the user's words."
+    )
+    collection: str | None = Field(default=None, description="Collection of the hit, in a search of all collections.")
 
 
 class FoundForQuery(BaseModel):
@@ -167,19 +180,21 @@ class FoundForQuery(BaseModel):
 class Found(BaseModel):
     """The hits of all queries."""
 
-    results: list[FoundForQuery] = Field(description="One for each query, in their order.")
+    results: list[FoundForQuery] = Field(description="The hits of each query, in the order of the queries.")
     collections: list[str] = Field(description="The collections that were searched.")
-    failed: dict[str, str] | None = Field(default=None, description="Why collections could not be searched, by name.")
+    failed: dict[str, str] | None = Field(
+        default=None, description="Names of collections that could not be searched, with the reasons."
+    )
 
 
 class Report(BaseModel):
-    """What an ingest did; the first five, and ``empty``, count documents."""
+    """The result of an ingest. The first five fields, and ``empty``, count documents."""
 
-    new: int = Field(description="Added to the collection.")
-    updated: int = Field(description="Replaced, since text, title or payload differ.")
-    unchanged: int = Field(description="Already in the collection.")
-    deleted: int = Field(description="Removed because the ingest did not bring them (prune).")
-    failed: int = Field(description="Not ingested; an older version stays in the collection.")
+    new: int = Field(description="Documents added to the collection.")
+    updated: int = Field(description="Documents replaced, because text, title or payload differ.")
+    unchanged: int = Field(description="Documents that the collection had already.")
+    deleted: int = Field(description="Documents removed, because the ingest did not contain them (prune).")
+    failed: int = Field(description="Documents not ingested; their older versions stay in the collection.")
     failures: list[tuple[str, str]] = Field(description="Source and reason of each failed document.")
     chunks: int = Field(description="Chunks written.")
     encoded: int = Field(description="Texts of chunks encoded.")
@@ -187,26 +202,28 @@ class Report(BaseModel):
     unknown: int = Field(description="Chunks written that consist mostly of words that the model does not know.")
     empty: int = Field(description="Documents without text, which are not in the collection.")
     empties: list[tuple[str, str]] = Field(description="Source and reason of each empty document.")
-    warnings: list[str] = Field(description="What the log has warned of, such as documents that were not pruned.")
+    warnings: list[str] = Field(description="Warnings, such as that documents were not pruned.")
 
 
 class Verified(BaseModel):
-    """What a check of a collection found."""
+    """The result of a check of a collection."""
 
     sources: int = Field(description="Documents.")
     chunks: int = Field(description="Chunks that the documents should have.")
     incomplete: list[str] = Field(description="Documents that lack chunks or vectors, until they are ingested again.")
     forgotten: list[str] = Field(description="Documents with chunks but without a record; searches do not show them.")
-    stray: int = Field(description="Chunks of no document, which a writer left that died; searches do not show them.")
-    repaired: bool = Field(description="Always false: twinvec verify --repair repairs, when no server has the store.")
+    stray: int = Field(
+        description="Number of chunks without a document, left by a killed writer; searches do not show them."
+    )
+    repaired: bool = Field(description="Always false. To repair, stop the server and run twinvec verify --repair.")
 
 
 class Migration(BaseModel):
-    """A migration to a model of this server, or the end of the way back from one."""
+    """A migration to a model of this server, or the removal of the vectors of all other models."""
 
     model_config = _STRICT
 
-    model: str | None = Field(default=None, description="The new model: one that the server was started with.")
+    model: str | None = Field(default=None, description="The new model, by its name on this server.")
     rate: float | None = Field(
         default=None, ge=1, allow_inf_nan=False, description="Largest number of chunks to encode per second."
     )
@@ -220,7 +237,7 @@ class Migration(BaseModel):
 
 
 class Migrated(BaseModel):
-    """What a migration did."""
+    """The result of a migration."""
 
     model: str = Field(description="Name of the new model, as the collection records it.")
     encoded: int = Field(description="Chunks encoded; an earlier, unfinished migration may have encoded others.")
@@ -235,7 +252,7 @@ class OthersDropped(BaseModel):
 
 
 class Reindexing(BaseModel):
-    """New settings; all that are left out stay as they are."""
+    """New settings of the indexes; settings that are left out stay as they are."""
 
     model_config = _STRICT
 
@@ -255,9 +272,9 @@ class Reindexed(BaseModel):
 
     settings: str = Field(description="The settings of the vectors' index, in words.")
     chunks: int = Field(description="Chunks in the collection.")
-    indexed: int = Field(description="About how many of them are in the index; the others are compared one by one.")
+    indexed: int = Field(description="Approximate number of chunks in the index; the others are compared one by one.")
     recall: float | None = Field(
-        description="Share of the exact ten nearest chunks that searches find, for a sample; null without chunks."
+        description="Share of the ten nearest chunks that a search finds, measured on a sample; null without chunks."
     )
     payload_indexes: dict[str, str] = Field(description="Type of the index of every payload key that has one.")
 
@@ -274,24 +291,30 @@ class Ids(BaseModel):
     model_config = _STRICT
 
     ids: Texts = Field(description="Ids of documents.", min_length=1)
-    nearest: bool = Field(default=True, description="Look for the ids that are closest to the first missing ones.")
+    nearest: bool = Field(
+        default=True, description="Whether to return the existing ids that are most like the first missing ones."
+    )
 
 
 class StoredDocument(BaseModel):
     """A document as the collection holds it."""
 
     id: str = Field(description="Its id.")
-    text: str = Field(description="What was embedded: its chunks, joined by blank lines.")
+    text: str = Field(description="The text that was embedded: the document's chunks, joined by blank lines.")
     payload: dict[str, Any] = Field(description="Its payload.")
-    described: str | None = Field(default=None, description="What its source holds, in the user's words.")
+    described: str | None = Field(
+        default=None, description="Description of the document's source, in the user's words."
+    )
 
 
 class StoredDocuments(BaseModel):
-    """The documents that are there, and the ids that are not."""
+    """The documents that were found, and the ids that no document has."""
 
     documents: list[StoredDocument] = Field(description="The documents, in the order of the ids.")
-    missing: list[str] = Field(description="Ids of which there is no document.")
-    nearest: dict[str, list[str]] = Field(description="For the first missing ids, the ids that are closest.")
+    missing: list[str] = Field(description="Ids that no document has.")
+    nearest: dict[str, list[str]] = Field(
+        description="The existing ids that are most like each of the first missing ids."
+    )
 
 
 class Deletion(BaseModel):
@@ -302,12 +325,12 @@ class Deletion(BaseModel):
     ids: list[str] | None = Field(default=None, description="Ids of documents.", min_length=1, fail_fast=True)
     filter: dict[str, Any] | None = Field(default=None, description="Conditions on payloads.", min_length=1)
     source: str | None = Field(default=None, description="Name of a source, which is removed with its documents.")
-    dry_run: bool = Field(default=False, description="Say what would be deleted, and delete nothing.")
+    dry_run: bool = Field(default=False, description="Report what would be deleted, and delete nothing.")
 
 
 class Deleted(BaseModel):
-    """What was deleted."""
+    """The result of a deletion."""
 
     deleted: int = Field(description="Number of documents that were deleted.")
     documents: list[str] = Field(description="Ids of the documents that were found.")
-    missing: list[str] = Field(description="Ids of which there is no document.")
+    missing: list[str] = Field(description="Ids that no document has.")

@@ -38,7 +38,7 @@ from twinvec_serve.services import Served, Services
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["collections"], dependencies=[Depends(known_query)])
 
-_LEAST = 0.5  # relevance of a search for everything
+_LEAST = 0.5  # least relevance of a search with everything
 _OWN_RERANKERS = ("none", "maxsim")
 
 
@@ -50,14 +50,14 @@ _OWN_RERANKERS = ("none", "maxsim")
     summary="List the collections",
 )
 async def list_all(shared: Served) -> Response:
-    """List the collections of the place, with what their sources hold."""
+    """List the collections of the store, with the descriptions of their sources."""
     data = [await _in_list(shared.collections, each) for each in await shared.collections.entries()]
     return json_answer({"data": data})
 
 
 @router.get("/collections/{name}", dependencies=[Depends(reads)], responses=ERRORS, summary="Describe a collection")
 async def describe(name: str, shared: Served) -> dict[str, Any]:
-    """Return what a collection holds, its model and its settings, as ``twinvec info --json`` does."""
+    """Return the size, model and settings of a collection, as ``twinvec info --json`` prints them."""
     opened = await shared.collections.open(name)
     return await shared.collections.call(opened, Collection.info)
 
@@ -70,7 +70,7 @@ async def describe(name: str, shared: Served) -> dict[str, Any]:
     summary="Verify a collection",
 )
 async def verify(name: str, shared: Served) -> Response:
-    """Check that a collection holds all that it acknowledged. Its ingests and searches wait meanwhile."""
+    """Check that a collection holds everything that it acknowledged. Its ingests and searches wait meanwhile."""
     opened = await shared.collections.open(name)
     return json_answer(asdict(await shared.collections.ingests.write(opened, opened.verify)))
 
@@ -83,7 +83,7 @@ async def verify(name: str, shared: Served) -> Response:
     summary="Back up a collection",
 )
 async def back_up(name: str, request: Request, shared: Served) -> Response:
-    """Return the collection at one moment, as a tar archive of the folder that ``twinvec restore`` takes.
+    """Return a snapshot of the collection: a tar archive of the folder that ``twinvec restore`` reads.
 
     Its ingests and searches wait while the files are copied, and go on while the archive is sent.
     """
@@ -104,10 +104,10 @@ async def migrate(name: str, wanted: Migration, request: Request, shared: Served
     """Move a collection to another model of this server, while its searches and ingests go on.
 
     The migration goes on if the client goes away. If it is interrupted, the next one continues. With ``Accept:
-    text/event-stream``, events tell the progress, and the last one is the report or the error.
+    text/event-stream``, the answer is a stream of events with the progress, then the report or the error.
     """
     if (wanted.model is not None) is wanted.drop_others:
-        raise RequestError("give one of model and drop_others", code="invalid_request")
+        raise RequestError("give either model or drop_others", code="invalid_request")
     if wanted.model is None:
         return json_answer({"dropped": await shared.maintenance.drop_others(name)})
     options = {"chunks_per_second": wanted.rate, "allow_truncation": wanted.allow_truncation}
@@ -124,8 +124,8 @@ async def migrate(name: str, wanted: Migration, request: Request, shared: Served
 async def reindex(name: str, wanted: Reindexing, request: Request, shared: Served) -> Response:
     """Rebuild the indexes, with other settings if they are given; searches go on meanwhile, and ingests wait.
 
-    The work goes on if the client goes away. With ``Accept: text/event-stream``, events tell that it goes on, and the
-    last one is the report or the error.
+    The work goes on if the client goes away. With ``Accept: text/event-stream``, the answer is a stream of events while
+    the work goes on, then the report or the error.
     """
     return await work_answer(await shared.maintenance.reindex(name, **wanted.model_dump()), request, shared)
 
@@ -151,7 +151,7 @@ async def drop(name: str, shared: Served) -> Response:
     summary="Make a collection",
 )
 async def create(wanted: NewCollection, shared: Served, response: Response) -> dict[str, Any]:
-    """Make a collection, and return what ``GET /v1/collections/NAME`` does; 200 for one that exists."""
+    """Make a collection, and return the answer of ``GET /v1/collections/NAME``; status 200 if the collection exists."""
     given: dict[str, Any] = {
         "chunking": _chunking(wanted),
         "index": None if wanted.quantization is None else IndexSettings(wanted.quantization),
@@ -270,7 +270,7 @@ def _chunking(wanted: NewCollection) -> ChunkSettings | None:
     given = (wanted.chunk_tokens, wanted.overlap, wanted.surroundings)
     if wanted.chunking is False:
         if any(each is not None for each in given):
-            raise RequestError("chunking is false: leave the settings of chunks out", param="chunking")
+            raise RequestError("chunking is false: leave out chunk_tokens, overlap and surroundings", param="chunking")
         return ChunkSettings(enabled=False)
     if all(each is None for each in given):
         return None

@@ -1,4 +1,4 @@
-"""The OpenAPI description: what FastAPI derives from the routes, with the errors and keys as they are."""
+"""The OpenAPI description: FastAPI derives it from the routes; this module corrects the errors and keys."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from twinvec_serve.errors import ErrorAnswer
 from twinvec_serve.settings import ServeSettings
 
 DESCRIPTION = """\
-One process holds models and collections, and serves them: embeddings as OpenAI has them, reranking as Cohere and Jina
-have it, search and ingestion over collections.
+One process holds models and collections, and serves them: embeddings in the format of OpenAI, reranking in the
+formats of Cohere and Jina, search and ingestion over collections.
 
 Every error has the form `{"error": {"message", "type", "param", "code"}}`. `400` is a wrong request, `401` a missing or
-unknown key, `403` a key or a page that may not, `404` an unknown model, collection or path, `413` a body that is too
-large. After `429` (the queue is full) and `503` (the store is busy), `Retry-After` says when to try again.
+unknown key, `403` a key or a page without permission, `404` an unknown model, collection or path, `413` a body that is
+too large. After `429` (the queue is full) and `503` (the store is busy), `Retry-After` says when to try again.
 """
 TAGS = [
     {"name": "models", "description": "Embeddings and reranking."},
@@ -38,7 +38,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "/v1/collections/{name}/documents/get": {"ids": ["leave.md"]},
     "/v1/collections/{name}/documents/delete": {"ids": ["leave.md"], "dry_run": True},
 }
-"""A body for each path that takes one."""
+"""Example of the body for each path that takes a body."""
 
 _OF_MODELS = {"name": "Name of the model."}
 _OF_COLLECTIONS = {"name": "Name of the collection.", "identity": "Id of the document; it may have slashes."}
@@ -49,7 +49,7 @@ _SCHEME = "key"
 
 
 def describe(app: FastAPI, settings: ServeSettings) -> None:
-    """Let the app describe its API with the errors that it has, and with its keys if it has any."""
+    """Let the app describe its API with this server's errors, and with its keys if it has any."""
     derived = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -67,7 +67,7 @@ def describe(app: FastAPI, settings: ServeSettings) -> None:
 
 def _describe_errors(described: dict[str, Any]) -> None:
     schemas = described.setdefault("components", {}).setdefault("schemas", {})
-    for name in _FASTAPI_ERRORS:  # of its own answer to invalid requests, 422, which this server does not give
+    for name in _FASTAPI_ERRORS:  # of FastAPI's answer 422, which this server never gives
         schemas.pop(name, None)
     schema = ErrorAnswer.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= schema.pop("$defs")
@@ -77,7 +77,7 @@ def _describe_errors(described: dict[str, Any]) -> None:
         for operation in operations.values():
             responses = operation["responses"]
             responses.pop("422", None)
-            responses["4XX"] = {"description": "The request cannot be answered as it is.", "content": content}
+            responses["4XX"] = {"description": "The request is not valid; the message says why.", "content": content}
             responses["5XX"] = {"description": "The server cannot answer now, or has failed.", "content": content}
 
 

@@ -1,4 +1,4 @@
-"""The documentation of the API at ``/docs``: Swagger UI, with its files from the package and none from elsewhere."""
+"""The documentation of the API at ``/docs``: Swagger UI, whose files all come from the package."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The routes of a collection's documents: ingest, get, delete.
 
-An ingest is answered when it has committed. One collection takes one ingest at a time; the others wait for it, and
-beyond a number of them the answer is 429. A client that goes away after it has sent all documents does not stop the
-ingest; one that goes away or falls silent before ends it, and what was committed stays.
+An ingest is answered when it has committed. A collection has one ingest at a time. Other ingests wait; if too many
+wait, the answer is 429. If the client goes away after it has sent all documents, the ingest goes on. If it goes away or
+falls silent earlier, the ingest ends, and committed documents stay.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Options:
     """How to ingest; ``total`` is the number of documents, for the progress of a stream."""
 
     prune: Annotated[bool, Query(description="Delete the other documents of the same source.")] = False
-    allow_empty: Annotated[bool, Query(description="Prune although there are no documents at all.")] = False
+    allow_empty: Annotated[bool, Query(description="Prune even if the request has no documents.")] = False
     source: Annotated[
-        str | None, Query(description="Name of what the documents are from; default: the collection's first source.")
+        str | None, Query(description="Name of the source of the documents; default: the collection's first source.")
     ] = None
     dry_run: Annotated[bool, Query(description="Report what would change, and write nothing.")] = False
     total: Annotated[int | None, Query(ge=0, description="Number of documents, for the progress of a stream.")] = None
@@ -69,7 +69,8 @@ class Options:
 async def ingest(name: str, options: Annotated[Options, Depends()], request: Request, shared: Served) -> Response:
     """Add documents, and update changed ones; the answer comes when they are stored.
 
-    With ``Accept: text/event-stream``, events tell the progress, and the last one is the report or the error.
+    With ``Accept: text/event-stream``, the answer is a stream of events with the progress, then the report or the
+    error.
     """
     opened = await shared.collections.open(name)
     stack = AsyncExitStack()
@@ -103,9 +104,11 @@ async def get(name: str, wanted: Ids, request: Request, shared: Served) -> Respo
 
 @router.get("/{name}/roots", dependencies=[Depends(reads)], include_in_schema=False)
 async def roots(name: str, request: Request, shared: Served) -> Response:
-    """Return where documents are from and how they are read, to commands that update the collection."""
+    """Return the sources of the documents and how they are read, for commands that update the collection."""
     if not knows_secret(request, shared):
-        raise RequestError("roots are for commands that read the store's folder", code="not_permitted", status=403)
+        raise RequestError(
+            "roots are only for commands that can read the store's folder", code="not_permitted", status=403
+        )
     opened = await shared.collections.open(name)
     return json_answer({"data": [root.as_fields() for root in await shared.collections.call(opened, Collection.roots)]})
 

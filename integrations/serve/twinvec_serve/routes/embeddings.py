@@ -22,20 +22,20 @@ router = APIRouter(prefix="/v1", tags=["models"], dependencies=[Depends(reads)])
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request is not valid; the message says why."},
-    404: {"model": ErrorAnswer, "description": "No model has the name; the message lists those that there are."},
-    429: {"model": ErrorAnswer, "description": "The queue is full; Retry-After says when to come again."},
+    404: {"model": ErrorAnswer, "description": "No model has the name; the message lists the existing names."},
+    429: {"model": ErrorAnswer, "description": "The queue is full; Retry-After says when to try again."},
 }
 _TOLD = {"schema": {"type": "integer"}, "description": "Number of texts that the model has not read to the end."}
 ANSWERS: dict[int | str, dict[str, Any]] = {**ERRORS, 200: {"headers": {TRUNCATED: _TOLD}}}
-"""The answers of models to texts."""
+"""The answers of routes that call a model: their errors, and the header that counts truncated texts."""
 
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 
 class EmbeddingsRequest(IgnoresOthersFields):
-    """Texts to embed. Unknown fields are ignored, but one whose name is much like a known one is an error."""
+    """Texts to embed. Unknown fields are ignored, but a misspelt known field is an error."""
 
-    alike = 0.8  # dimension, inputType and modle are slips; input_text, encoding and dims are other names
+    alike = 0.8  # dimension, inputType and modle are slips; input_text, encoding and dims are not
     undecisive = frozenset(("user",))
 
     input: Annotated[list[str], WithJsonSchema(_TEXTS)] = Field(
@@ -49,7 +49,8 @@ class EmbeddingsRequest(IgnoresOthersFields):
         default=None, ge=1, description="Truncate vectors to the first dimensions; they are normalised again."
     )
     input_type: Literal["query", "document"] | None = Field(
-        default=None, description="Which of the model's prompts goes before the texts; default: that of documents."
+        default=None,
+        description="Whether the texts are documents (default) or queries: the model has a prompt for each.",
     )
     user: str | None = Field(default=None, description="Ignored.")
 
@@ -58,7 +59,7 @@ class EmbeddingsRequest(IgnoresOthersFields):
     def _as_list(cls, value: Any) -> Any:
         if isinstance(value, list) and value and isinstance(value[0], (int, list)):
             raise ValueError(
-                "token ids are not taken, only texts; in langchain-openai, set "
+                "token ids are not supported, send texts; in langchain-openai, set "
                 "OpenAIEmbeddings(check_embedding_ctx_length=False)"
             )
         return as_texts(value)
@@ -73,10 +74,10 @@ class Embedding(BaseModel):
 
 
 class EmbeddingsUsage(BaseModel):
-    """What a request has cost."""
+    """Numbers of tokens of a request."""
 
     prompt_tokens: int = Field(description="Tokens that the model has read, special tokens and prompts included.")
-    total_tokens: int = Field(description="The same number.")
+    total_tokens: int = Field(description="The same number as prompt_tokens.")
 
 
 class EmbeddingsAnswer(BaseModel):
@@ -85,7 +86,7 @@ class EmbeddingsAnswer(BaseModel):
     object: Literal["list"] = Field(description='Always "list".')
     data: list[Embedding] = Field(description="One vector for each text.")
     model: str = Field(description="Name of the model.")
-    usage: EmbeddingsUsage = Field(description="What the request has cost.")
+    usage: EmbeddingsUsage = Field(description="Numbers of tokens of the request.")
 
 
 class ServedModel(BaseModel):
@@ -95,7 +96,7 @@ class ServedModel(BaseModel):
     object: Literal["model"] = Field(default="model", description='Always "model".')
     created: int = Field(description="When the server loaded the model, in seconds since 1970.")
     owned_by: str = Field(default="twinvec", description='Always "twinvec".')
-    type: Literal["embedding", "reranking"] = Field(description="What the model does.")
+    type: Literal["embedding", "reranking"] = Field(description="Task of the model.")
     dimensions: int | None = Field(default=None, description="Size of the vectors.")
     max_tokens: int | None = Field(
         default=None, description="Longest text, or for a cross-encoder longest pair, in tokens; the rest is truncated."

@@ -1,4 +1,4 @@
-"""The bodies of an ingest: JSON, JSON lines as they come, or uploaded files."""
+"""The bodies of an ingest: JSON, JSON lines that are read while they arrive, or uploaded files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _IDLE_SECONDS = 60.0
 
 _SLOW_SECONDS = 60.0
 _LEAST_RATE = 100.0
-"""Bytes a second that a client sends beyond the first minute that the server waits for it, if other ingests wait."""
+"""Least bytes per second of a client while other ingests wait, after a minute of waiting for the client."""
 
 _NDJSON, _FILES, _JSON = "application/x-ndjson", "multipart/form-data", "application/json"
 _EXPECTED = '{"documents": [{"id": ..., "text": ...}, ...]} or the list itself'
@@ -37,9 +37,9 @@ _DOCUMENT = {
     "required": ["id", "text"],
     "description": "A document; all other keys are payload to filter by.",
     "properties": {
-        "id": {"type": "string", "description": "Its id, unique in the collection."},
+        "id": {"type": "string", "description": "Id of the document, unique in the collection."},
         "text": {"type": "string", "description": "Its text."},
-        "title": {"type": "string", "description": "Put before the text when it is embedded."},
+        "title": {"type": "string", "description": "Title of the document; it is embedded before the text."},
         "payload": {"type": "object", "description": "More payload.", "additionalProperties": True},
     },
     "additionalProperties": True,
@@ -53,7 +53,7 @@ _UPLOAD = {
         "files": {
             "type": "array",
             "items": {"type": "string", "format": "binary"},
-            "description": "Files, which are read as twinvec ingest does; a name may be a path.",
+            "description": "Files, read as by twinvec ingest; a file's name may be a path.",
         }
     },
 }
@@ -61,7 +61,7 @@ BODY = {
     "required": True,
     "content": {
         _JSON: {"schema": {"anyOf": [_LIST, _OBJECT]}},
-        _NDJSON: {"schema": {"type": "string", "description": "A document a line, read as they come."}},
+        _NDJSON: {"schema": {"type": "string", "description": "One document per line, read while the body arrives."}},
         _FILES: {"schema": _UPLOAD},
     },
 }
@@ -71,7 +71,7 @@ BODY = {
 async def given_documents(request: Request, shared: Services, stack: AsyncExitStack) -> tuple[Any, asyncio.Event]:
     """Return the documents of a request, and an event that is set when its body has been read; ``stack`` cleans up.
 
-    Raise RequestError if an ingest does not take a body of this type, or the client falls silent or is slow (408).
+    Raise RequestError if the type of the body is not supported, or the client falls silent or is slow (408).
     """
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     kind, ended = kind.strip().lower(), asyncio.Event()
@@ -100,16 +100,18 @@ def check_number(values: Sequence[Any], shared: Services) -> None:
     """Raise RequestError (400) if a request has too many documents or ids."""
     if len(values) > shared.settings.max_texts:
         raise RequestError(
-            f"{len(values):,} are more than the {shared.settings.max_texts:,} that one request may have; send several "
-            f"requests, or documents as {_NDJSON}",
+            f"the request has {len(values):,} documents or ids, and the limit is {shared.settings.max_texts:,}; send "
+            f"several requests, or documents as {_NDJSON}",
             code="too_many_texts",
         )
 
 
 async def _of_command(request: Request, shared: Services, ended: asyncio.Event) -> Any:
-    """Return what a command has read; the first line says from where."""
+    """Return the documents that a command has read; the first line describes their source."""
     if not knows_secret(request, shared):
-        raise RequestError("form=read is for commands that read the store's folder", code="not_permitted", status=403)
+        raise RequestError(
+            "form=read is only for commands that can read the store's folder", code="not_permitted", status=403
+        )
     pages = ndjson_pages(_pieces(request, ended), shared.settings.max_body_bytes, read_by_command)
     first = await anext(pages, [None])
     if not isinstance(first[0], dict):
@@ -118,9 +120,9 @@ async def _of_command(request: Request, shared: Services, ended: asyncio.Event) 
 
 
 class _InTime:
-    """Receives a body from a client that must not fall silent, or be slow while ``ingests`` wait for it.
+    """Receives a body, and refuses a client that falls silent, or is slow while other ``ingests`` wait.
 
-    Commands may be slow (``ingests`` is None): they read files that take long, and show their presence meanwhile.
+    Commands may be slow (``ingests`` is None), because some files take long to read; they send signs of life meanwhile.
     """
 
     def __init__(self, receive: Receive, ingests: Ingests | None) -> None:
@@ -140,13 +142,13 @@ class _InTime:
         self._waited += clock() - begun
         self._received += len(message.get("body", b""))
         if self._waited > _SLOW_SECONDS + self._received / _LEAST_RATE and self._ingests and self._ingests.crowded:
-            raise _late(f"sends less than {_LEAST_RATE:g} bytes a second, and others wait", "client_slow")
+            raise _late(f"sends less than {_LEAST_RATE:g} bytes a second while other ingests wait", "client_slow")
         return message
 
 
 def _late(what: str, code: str) -> RequestError:
     return RequestError(
-        f"the client {what} before the end of the body; what was committed stays, and the same request does the rest",
+        f"the client {what} before the end of the body; committed documents stay; send the same request again",
         code=code,
         status=408,
         headers={"Connection": "close"},
@@ -191,7 +193,11 @@ async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -
     async with request.form(max_files=shared.settings.max_texts) as form:
         files = [each for each in form.getlist("files") if isinstance(each, UploadFile)]
         if not files:
-            raise RequestError("no files: name the parts of the body files", param="files", code="invalid_request")
+            raise RequestError(
+                "the form has no files: give each file in a part with the name files",
+                param="files",
+                code="invalid_request",
+            )
         folder = await shared.collections.run(UploadFolder)
         stack.push_async_callback(shared.collections.run, folder.remove)
         await save_files(files, folder.files)

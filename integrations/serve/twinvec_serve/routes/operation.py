@@ -16,13 +16,13 @@ router = APIRouter(tags=["operation"])
 
 
 class Readiness(BaseModel):
-    """The answer of a server that is well."""
+    """The answer of a server that is ready."""
 
-    status: Literal["ok"] = Field(default="ok", description="The server is well.")
+    status: Literal["ok"] = Field(default="ok", description="Always ok; an unready server answers 503.")
 
 
 class Health(Readiness):
-    """The answer of a process that lives."""
+    """The answer of a running process."""
 
     instance: str | None = Field(
         default=None, description="Name of this server in the folder of the store that it serves, if it serves one."
@@ -53,5 +53,5 @@ async def ready(shared: Served) -> Readiness:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(shared: Served) -> Response:
-    """Return counters as Prometheus reads them: requests, latencies, batch sizes, the queue, and tokens."""
+    """Return metrics in the format of Prometheus: requests, latencies, batch sizes, the queue, and tokens."""
     return Response(shared.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

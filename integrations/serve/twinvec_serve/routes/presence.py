@@ -1,4 +1,4 @@
-"""Whether the client is still there: work for one that has gone away is cancelled."""
+"""Watching the client of a request: if the client goes away, the work for it is cancelled."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _WATCHED_AFTER = 0.25
 
 
 class WhileConnected:
-    """Cancels the body of an ``async with`` when the client goes away, and raises ClientGoneError then.
+    """Cancels an ``async with`` block when the client goes away, and then raises ClientGoneError.
 
-    The request's body must have been read: what comes after it is the end of the connection.
+    The request's body must have been read: the next message is then the end of the connection.
     """
 
     def __init__(self, request: Request) -> None:

@@ -1,8 +1,8 @@
 """The progress of work as server-sent events: any number of ``progress``, then one ``report`` or ``error``.
 
 ``progress`` has ``waiting`` (true) while the work waits for other work on the same collection, if that takes long, and
-``received`` (true) once the whole body has been read: from then on, the work goes on without its client. Of an ingest,
-the field ``report`` has the counts of the report so far, for a client that loses the connection.
+``received`` (true) once the whole body has been read: from then on, the work goes on without its client. For an ingest,
+the field ``report`` has the counts so far, for a client that loses the connection.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ PROGRESS: dict[int | str, dict[str, Any]] = {
 
 _EVERY_SECONDS = 0.25
 _PING_SECONDS = 10
-_SILENT_SECONDS = 1.0  # a longer wait for other ingests is told
+_SILENT_SECONDS = 1.0  # a longer wait for other work is reported
 
 
 class ProgressAnswer(EventSourceResponse):
-    """Tells the progress of work; when the client goes away, the work goes on.
+    """Sends the progress of work; when the client goes away, the work goes on.
 
-    ``ended`` is set when the request's body has been read; until then, only the work receives from the client. The
+    ``ended`` is set when the request's body has been read; until then, only the work may read from the client. The
     answer may go on for ``stop_seconds`` after the signal to stop.
     """
 
@@ -58,9 +58,9 @@ class ProgressAnswer(EventSourceResponse):
 async def work_answer(
     work: Work[Any], request: Request, shared: Services, ended: asyncio.Event | None = None
 ) -> Response:
-    """Return the report of work as JSON when it is done, or at once the events that tell its progress.
+    """Return the report as JSON when the work is done, or immediately a stream of events with its progress.
 
-    ``ended`` is set when the request's body has been read; default: it has been.
+    ``ended`` is set when the request's body has been read; default: it is set.
     """
     if EVENTS not in request.headers.get("accept", ""):
         return json_answer(asdict(await asyncio.shield(work.done)))

@@ -1,4 +1,4 @@
-"""Query parameters that a route does not have: FastAPI ignores them, and a mistyped ``dry_run`` would write."""
+"""Refusal of unknown query parameters: FastAPI ignores them, and a mistyped ``dry_run`` would write."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The routes of reranking, as Cohere and Jina have them.
 
-One form serves all: the answer has the fields of both, and requests ignore fields that only other services know.
+One form serves both APIs: the answer has the fields of both, and unknown fields of requests are ignored.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ router = APIRouter(route_class=JsonRoute, tags=["models"], dependencies=[Depends
 class RerankRequest(IgnoresOthersFields):
     """A query, and documents to order by how well they answer it.
 
-    Unknown fields are ignored, but one whose name is much like a known one is an error.
+    Unknown fields are ignored, but a misspelt known field is an error.
     """
 
     alike = 0.75  # top_m, top_k and return_document are slips; max_tokens_per_doc, truncation and priority are not
 
-    query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The question or the words to answer.")
+    query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The query: a question or key words.")
     documents: list[str | dict[str, Any]] = Field(
         min_length=1,
         fail_fast=True,
@@ -59,15 +59,15 @@ class RerankResult(BaseModel):
     index: int = Field(description="Index of the document in the request.")
     relevance_score: float = Field(description="Relevance from 0 to 1.")
     document: dict[str, Any] | None = Field(
-        default=None, description='The document as it was sent, a text as the field "text"; for return_documents.'
+        default=None, description='With return_documents: the document as it was sent; a text becomes the field "text".'
     )
 
 
 class RerankUsage(BaseModel):
-    """What a request has cost."""
+    """Numbers of tokens of a request."""
 
     total_tokens: int = Field(description="Tokens that the model has read.")
-    prompt_tokens: int = Field(description="The same number.")
+    prompt_tokens: int = Field(description="The same number as total_tokens.")
 
 
 class RerankVersion(BaseModel):
@@ -77,7 +77,7 @@ class RerankVersion(BaseModel):
 
 
 class RerankMeta(BaseModel):
-    """What Cohere's answers tell of a request."""
+    """The field ``meta`` of Cohere's answers."""
 
     api_version: RerankVersion = Field(description="The version of the API that the request has used.")
 
@@ -89,7 +89,7 @@ class RerankAnswer(BaseModel):
     object: Literal["list"] = Field(default="list", description='Always "list".')
     model: str = Field(description="Name of the reranker.")
     results: list[RerankResult] = Field(description="The results, most relevant first.")
-    usage: RerankUsage = Field(description="What the request has cost.")
+    usage: RerankUsage = Field(description="Numbers of tokens of the request.")
     meta: RerankMeta = Field(description="The version of the API.")
 
 
@@ -148,7 +148,7 @@ def _returned(document: str | dict[str, Any], index: int) -> dict[str, Any]:
     if isinstance(document, str):
         return {"text": document}
     try:
-        to_json([[[document]]]).decode()  # as deep as it is in the answer
+        to_json([[[document]]]).decode()  # as deeply nested as in the answer
     except ValueError:
         raise RequestError(
             f"documents: document {index} cannot be returned: it has a lone surrogate, or is nested too deeply; "

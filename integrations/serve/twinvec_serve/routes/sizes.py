@@ -13,8 +13,7 @@ def check_sizes(texts: Sequence[str], settings: ServeSettings, param: str) -> No
     """Raise RequestError (400) for a list with too many texts or a text that is too long; ``param`` names the list."""
     if len(texts) > settings.max_texts:
         raise RequestError(
-            f"{param} has {len(texts):,} texts, more than the {settings.max_texts:,} that one request may have; "
-            "send several requests",
+            f"{param} has {len(texts):,} texts, more than the limit of {settings.max_texts:,}; send several requests",
             param=param,
             code="too_many_texts",
         )
@@ -30,7 +29,7 @@ def check_sizes(texts: Sequence[str], settings: ServeSettings, param: str) -> No
 
 
 def as_texts(value: Any) -> list[Any]:
-    """Return what a request gives as a text or a list of texts, as a list; raise ``ValueError`` for anything else."""
+    """Return a text or a list of texts as a list; raise ``ValueError`` for anything else."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):

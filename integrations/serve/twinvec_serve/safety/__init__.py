@@ -1,1 +1,1 @@
-"""Who may ask what: keys, hosts and origins, sizes, headers of answers."""
+"""Protection of the server: keys, hosts and origins, sizes of requests, headers of answers."""

@@ -1,8 +1,8 @@
 """Checks that a request is for an address that is served, and not from a page of another site.
 
 A page of another site can send requests to a server on the reader's machine; if the site's name is made to point to
-that machine (DNS rebinding), the browser even lets the page read the answers. ``Host`` tells what name the browser
-used, ``Origin`` what page asks. RFC 6454 (origins), RFC 9110 7.2 (Host).
+that machine (DNS rebinding), the browser even lets the page read the answers. ``Host`` is the name that the browser
+used, ``Origin`` the site of the page that asks. RFC 6454 (origins), RFC 9110 7.2 (Host).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from twinvec_serve.settings import ServeSettings
 _PORTS = {"http": 80, "https": 443}
 _AUTHORITY = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^\[\]:/@?#\s]+)(:(?P<port>\d{1,5}))?")
 _COSTLY = ("/v1/", "/v2/", "/mcp")
-_OTHER_SITES = frozenset({"cross-site", "same-site"})  # what browsers say of a request by a page of another origin
+_OTHER_SITES = frozenset({"cross-site", "same-site"})  # Sec-Fetch-Site for a page of another origin
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _EVERY_ADDRESS = ("0.0.0.0", "::")
-_REMEMBERED = 256  # names and addresses, whose reading takes a tenth of a short request
+_REMEMBERED = 256  # names and addresses; parsing takes a tenth of the time of a short request
 
 
 class Origin(NamedTuple):
-    """Where a page comes from, or what a server is: scheme, name or number, and port."""
+    """The origin of a page, or the address of a server: scheme, host name or IP address, and port."""
 
     scheme: str
     name: str
@@ -53,8 +53,8 @@ def parse_origin(text: str) -> Origin:
     match = _AUTHORITY.fullmatch(parts.netloc)
     if parts.scheme not in _PORTS or match is None or parts.path or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"{text!r} is not an origin: expected http:// or https://, a name, and a port if it is another than 80 or "
-            "443, such as https://search.example.com"
+            f"{text!r} is not an origin: expected http:// or https://, a host name, and a port unless it is 80 or "
+            f"443, such as https://search.example.com"
         )
     return Origin(parts.scheme, _plain_name(match["name"]), int(match["port"] or _PORTS[parts.scheme]))
 
@@ -85,8 +85,8 @@ class CheckedAddresses:
             raise RequestError("the request needs one Host header", code="no_host")
         if not _is_served(hosts[0], served):
             raise RequestError(
-                "this server is not at the address in the Host header; start it with --allow-origin and the origin "
-                "under which it is reached",
+                "this server does not serve the address in the Host header; to permit it, start the server with "
+                "--allow-origin and its origin, such as https://search.example.com",
                 code="unknown_host",
                 status=421,
             )
@@ -94,11 +94,12 @@ class CheckedAddresses:
         for each in origins:
             if not _is_origin_of(each, served):
                 raise RequestError(
-                    "a page of another origin may not use this server; start it with --allow-origin and that origin",
+                    "a page of another origin may not use this server; to permit it, start the server with "
+                    "--allow-origin and the page's origin",
                     code="foreign_origin",
                     status=403,
                 )
-        # a page can send a GET without an Origin, as for a picture, which reads nothing but may cost a backup
+        # a page can send a GET without an Origin, such as for an image: it reads nothing, but may start a backup
         if (
             not origins
             and scope["path"].startswith(_COSTLY)
@@ -109,7 +110,7 @@ class CheckedAddresses:
             )
 
     def _served_at(self, name: str, port: int | None) -> frozenset[Origin]:
-        """Return where the server is reached: at the address that a request came in by, and at those allowed."""
+        """Return the origins of the server: the address at which a request arrived, and the allowed origins."""
         names = (*self._names, _plain_name(name))
         return self._allowed.union(Origin(self._scheme, each, port or 0) for each in names)
 
@@ -133,7 +134,7 @@ def _is_served(host: str, served: frozenset[Origin]) -> bool:
 def _is_origin_of(origin: str, served: frozenset[Origin]) -> bool:
     try:
         return parse_origin(origin) in served
-    except (ConfigurationError, ValueError):  # "null" among others
+    except (ConfigurationError, ValueError):  # such as "null"
         return False
 
 
@@ -143,7 +144,7 @@ def _values(scope: Any, name: bytes) -> list[str]:
 
 @lru_cache(_REMEMBERED)
 def _plain_name(name: str) -> str:
-    """Return one spelling of a name or number: lower case, no brackets, no dot at the end, the shortest IPv6."""
+    """Return the canonical form of a host name or address: lower case, no brackets, no final dot, the shortest IPv6."""
     name = name.strip("[]").lower().removesuffix(".")
     with suppress(ValueError):
         number = ip_address(name)

@@ -1,4 +1,4 @@
-"""What every request passes before a route reads it: its key, and the size of its body."""
+"""Checks that every request passes before a route reads it: its key, and the size of its body."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from twinvec_serve.safety.keys import ALL_RIGHTS, RIGHTS, Access
 from twinvec_serve.settings import ServeSettings
 
 _PUBLIC = re.compile(r"/(healthz|readyz|openapi\.json|docs(/.*)?|page(/.*)?|favicon\.ico)?")
-"""Paths that need no key: the page and the description of the API, which hold nothing of the collections, and health.
+"""Paths that need no key: health, and the page and the description of the API, which contain no data.
 
-Every other path is closed, whether a route is there or not.
+Every other path needs a key, even if it has no route.
 """
 
 _STREAMED = re.compile(r"/v1/collections/[^/]+/documents/?")
@@ -24,7 +24,7 @@ _AGENTS = "/mcp"
 _AGENT_BYTES = 512 * 1024
 """Largest request of an agent, which the SDK parses on the event loop.
 
-The queries of the longest search have 32,000 characters, of up to 12 bytes each: an emoji that JSON escapes.
+The queries of the longest search have 32,000 characters of up to 12 bytes each (an emoji escaped in JSON).
 """
 
 
@@ -61,7 +61,7 @@ class Border:
 
 
 class _Counted:
-    """Receives the messages of a request, and fails when the bodies' bytes exceed the limit."""
+    """Receives the messages of a request, and fails when the body exceeds the limit."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive = receive
@@ -78,9 +78,9 @@ class _Counted:
 
 
 def _too_large(limit: int) -> HTTPException:
-    """Return the error as the kind that FastAPI passes on from within a body."""
+    """Return the error as an HTTPException, which FastAPI passes on while it reads a body."""
     return HTTPException(
         413,
-        f"the body is larger than the {limit:,} bytes that this server takes; send it in parts",
+        f"the body is larger than this server's limit of {limit:,} bytes; send it in parts",
         headers={"Connection": "close"},
     )

@@ -1,4 +1,4 @@
-"""Who can reach the server: programs of this machine; those of others only with a key, and over TLS."""
+"""Who can reach the server: programs of this machine, and other machines only with a key and over TLS."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _REASONS = {
     None: "expected a certificate and a private key in PEM",
     "KEY_VALUES_MISMATCH": "it is the key of another certificate",
 }
-"""OpenSSL's reasons -> words; other reasons are quoted."""
+"""Reason of OpenSSL -> wording of the error; other reasons are quoted."""
 
 
 def check_exposure(settings: ServeSettings) -> None:
     """Raise ConfigurationError for settings under which others could read keys or texts.
 
-    These are an address that other machines reach, by themselves or through a proxy, without a key or without TLS,
-    files of TLS that cannot be used, and a malformed origin.
+    Such settings let other machines reach the server, directly or through a proxy, without a key or without TLS.
+    Unusable TLS files and a malformed origin are errors too.
     """
     for origin in settings.allow_origins:
         parse_origin(origin)
@@ -41,7 +41,7 @@ def check_exposure(settings: ServeSettings) -> None:
         )
     if settings.tls_cert is None and not settings.behind_proxy:
         raise ConfigurationError(
-            f"{reached}, and keys and texts would travel in plain sight: give --tls-cert FILE and --tls-key FILE, or "
+            f"{reached}, and keys and texts would be sent unencrypted: give --tls-cert FILE and --tls-key FILE, or "
             "--behind-proxy if a proxy in front of the server speaks TLS"
         )
 
@@ -55,7 +55,7 @@ def _check_tls(settings: ServeSettings) -> None:
 
     def refuse_pass_phrase() -> str:  # OpenSSL would ask for it at the terminal
         raise ConfigurationError(
-            f"{key}: the key has a pass phrase; give a file without one, as openssl pkey -in {key} -out FILE makes it"
+            f"{key}: the key has a pass phrase; give a key without one (openssl pkey -in {key} -out FILE makes it)"
         )
 
     for file in (cert, key):
@@ -77,7 +77,7 @@ def _warn_if_expired(cert: Path) -> None:
 
     try:
         ended = load_pem_x509_certificates(cert.read_bytes())[0].not_valid_after_utc
-    except (ValueError, InvalidVersion):  # OpenSSL has taken it, and is less strict
+    except (ValueError, InvalidVersion):  # OpenSSL, which is less strict, has accepted it
         return
     if ended < datetime.now(UTC):
         logger.warning(

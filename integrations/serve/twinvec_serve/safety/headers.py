@@ -1,7 +1,7 @@
-"""Headers that every answer has: what a browser may do with it.
+"""Headers of every answer, which limit what a browser may do with the answer.
 
-The page and the documentation bring their scripts and styles as files of the server, so none from elsewhere and none
-inside a document may run: a text that holds a script stays a text.
+The page and the documentation load scripts and styles as files of this server. All other scripts are forbidden, so a
+script inside a text never runs.
 """
 
 from __future__ import annotations

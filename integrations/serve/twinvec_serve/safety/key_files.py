@@ -33,8 +33,8 @@ def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
     """Return the keys of a file and of the environment.
 
     Each line has one key: ``read KEY``, or ``write KEY``. A ``KEY`` alone may write. ``#`` begins a comment. Raise
-    ConfigurationError, with the number of the line, if the file cannot be read, has no key, a key is too short or
-    has blanks, or one is of both kinds. A file that every user of the machine can read gets a warning.
+    ConfigurationError if the file cannot be read or has no key, or if a key is too short, has blanks or is of both
+    kinds. A file that every user of the machine can read gets a warning.
     """
     read: list[SecretStr] = []
     write: list[SecretStr] = []
@@ -46,8 +46,8 @@ def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
             keys.append(_checked(environment[name], f"the environment variable {name}"))
     if set(read) & set(write):
         raise ConfigurationError(
-            f"{file or READ_VARIABLE}: one key is given both as read and as write, and it would write; remove one of "
-            "the two, or make another key"
+            f"{file or READ_VARIABLE}: the same key is given as a read key and as a write key; remove one of them, or "
+            f"make another key"
         )
     return Keys(tuple(read), tuple(write))
 
@@ -56,7 +56,7 @@ def _of_file(file: Path) -> list[tuple[str, SecretStr]]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
         if os.name == "posix" and file.stat().st_mode & stat.S_IROTH:
-            logger.warning("every user of this machine can read the keys in %s; chmod 600 closes the file", file)
+            logger.warning("every user of this machine can read the keys in %s; protect the file with chmod 600", file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"{file}: the file of keys cannot be read: {reason}") from None
@@ -76,7 +76,9 @@ def _of_file(file: Path) -> list[tuple[str, SecretStr]]:
 
 def _checked(key: str, where: str) -> SecretStr:
     if not _KEY.fullmatch(key):
-        raise ConfigurationError(f"{where}: a key has letters, digits and signs of ASCII, and no blanks; {_MAKE}")
+        raise ConfigurationError(
+            f"{where}: a key consists of ASCII letters, digits and punctuation, without blanks; {_MAKE}"
+        )
     if len(key) < _LEAST:
-        raise ConfigurationError(f"{where}: the key has {len(key)} characters, and at least {_LEAST} are safe; {_MAKE}")
+        raise ConfigurationError(f"{where}: the key has {len(key)} characters, and the minimum is {_LEAST}; {_MAKE}")
     return SecretStr(key)

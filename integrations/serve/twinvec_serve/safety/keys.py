@@ -1,7 +1,7 @@
 """Keys: who may read, and who may write.
 
-``Access`` is asked at the border of the server, before a body is read; it closes every path that is not public. A route
-says what it needs by a dependency, ``Depends(reads)`` or ``Depends(writes)``.
+``Border`` asks ``Access`` before a body is read, for every path that is not public. A route states the right that it
+needs by a dependency, ``Depends(reads)`` or ``Depends(writes)``.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The keys of a server that may read, and those that may also write; without any key, everybody may do both."""
+    """The read keys and write keys of a server. A write key may also read. Without any key, everybody may do both."""
 
     read_keys: tuple[SecretStr, ...] = ()
     write_keys: tuple[SecretStr, ...] = ()
 
     def rights(self, headers: Headers) -> frozenset[Right]:
-        """Return what a request may do; raise RequestError (401) if it has no key or an unknown one."""
+        """Return the rights of a request; raise RequestError (401) if it has no key or an unknown one."""
         if not self.read_keys and not self.write_keys:
             return ALL_RIGHTS
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -56,7 +56,7 @@ class Access:
 
 
 async def reads(request: Request) -> None:
-    """Let a request pass that may read: a dependency of routes."""
+    """Refuse a request whose key may not read. Routes that read depend on this."""
     _require(request, "read")
 
 

@@ -1,6 +1,6 @@
 """TwinvecEmbedding: a twinvec encoder as LlamaIndex's ``BaseEmbedding``.
 
-The class also takes the arguments of ``HuggingFaceEmbedding``, with the same vectors, and refuses unsupported ones.
+The class also has the arguments of ``HuggingFaceEmbedding``, which give the same vectors; others are refused.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class TwinvecEmbedding(BaseEmbedding):
         **model_kwargs: Any,
     ) -> None:
         if parallel_process:
-            raise ConfigurationError(f"parallel_process: several processes ({target_devices}) are not supported")
+            raise ConfigurationError(
+                f"parallel_process must be False: several processes (target_devices={target_devices}) are not supported"
+            )
         options = _translated({**model_kwargs, "trust_remote_code": trust_remote_code}, dimensions, precision)
         if encoder is not None:
             _check_no_settings(model_name, options)
@@ -184,7 +186,7 @@ class TwinvecEmbedding(BaseEmbedding):
         return self._noted(await super().aget_agg_embedding_from_queries(queries, agg_fn))
 
     def _noted(self, vector: list[float]) -> list[float]:
-        """Let a store know the vector's space, though it is that of no text."""
+        """Note the vector's space for a store's check: a vector of several queries is not that of one text."""
         note_origin(np.asarray([vector], dtype=np.float32), self._encoder)
         return vector
 
@@ -211,15 +213,19 @@ def _translated(model_kwargs: dict[str, Any], dimensions: int | None, precision:
     options = loading_options(model_kwargs)
     if "prompts" in options:
         raise ConfigurationError("prompts: give query_instruction and text_instruction")
-    options.pop("default_prompt", None)  # queries and texts have a prompt each
+    options.pop("default_prompt", None)  # not used: queries and texts have prompts of their own
     if (dimensions is not None and "dim" in options) or (precision != "auto" and "precision" in options):
-        raise ConfigurationError("dimensions or precision is given twice, once by sentence-transformers' name")
+        raise ConfigurationError(
+            "dimensions or precision is given twice, once by the name of sentence-transformers; give it once"
+        )
     return options
 
 
 def _check_no_settings(model_name: str | None, options: dict[str, Any]) -> None:
     if options:
-        raise ConfigurationError(f"an encoder is given; set these when you open it: {', '.join(options)}")
+        raise ConfigurationError(
+            f"an encoder is given; leave these out, and set them when you open the encoder: {', '.join(options)}"
+        )
     if model_name is not None:
         raise ConfigurationError("give a model's name or an encoder, not both")
 

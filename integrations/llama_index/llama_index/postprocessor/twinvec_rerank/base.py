@@ -23,9 +23,10 @@ dispatcher = get_dispatcher(__name__)
 
 
 class TwinvecRerank(BaseNodePostprocessor):
-    """Reranks nodes by comparing each text, as it is embedded, with the query; the nodes of the caller do not change.
+    """Reranks nodes by comparing the embedded text of each with the query; the caller's nodes stay unchanged.
 
-    A node of the result has the score of each stage by name (``node.scores``), those of ``TwinvecRetriever`` too.
+    A node of the result has the score of each stage by name (``node.scores``), including the stages of
+    ``TwinvecRetriever``.
 
         postprocessor = TwinvecRerank(top_n=3)
         best = postprocessor.postprocess_nodes(nodes, query_str="How do I get time off?")
@@ -34,8 +35,8 @@ class TwinvecRerank(BaseNodePostprocessor):
         top_n: Largest number of nodes to keep.
         model: ``"maxsim"`` (late interaction over the encoder's token states), or a cross-encoder's folder or hub name.
         device: ``"cpu"``, ``"cuda"``, ... (default: a GPU if torch has one).
-        keep_retrieval_score: Keep the score of the stage before as ``retrieval_score`` in the metadata of a copy. The
-            texts that are embedded or shown to a model do not contain it.
+        keep_retrieval_score: Keep the earlier score as ``retrieval_score`` in the metadata of the copy. Texts to embed,
+            and texts for a language model, do not contain it.
         encoder_name: Model that computes the token states for "maxsim"; it should be the one that embedded the nodes.
         encoder: An open encoder, instead of ``encoder_name``.
         reranker: An open reranker, instead of ``model``.
@@ -48,7 +49,7 @@ class TwinvecRerank(BaseNodePostprocessor):
     top_n: int = Field(description="Number of nodes to keep.", ge=1)
     device: str | None = Field(description="Device of the computation.")
     encoder_name: str = Field(description="Model that computes the token states for maxsim.")
-    keep_retrieval_score: bool = Field(description="Whether to keep the score of the stage before in the metadata.")
+    keep_retrieval_score: bool = Field(description="Whether to keep the earlier score in the metadata.")
 
     _reranker: Reranker = PrivateAttr()
 
@@ -124,7 +125,7 @@ class TwinvecRerank(BaseNodePostprocessor):
 
 
 def _hit(scored: NodeWithScore, position: int) -> Hit:
-    """Return a hit with the text of the node as it is embedded, and the scores of the stages before."""
+    """Return a hit with the node's embedded text and the scores of the earlier stages."""
     scores = dict(scored.scores) if isinstance(scored, ScoredNode) else {}
     relevance = scored.relevance if isinstance(scored, ScoredNode) else None
     text = scored.get_content(MetadataMode.EMBED)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from llama_index.vector_stores.twinvec.filters import AnyFilters
 
 _GIVEN = ("query", "limit", "filter")
-"""What the retriever itself gives to ``search``."""
+"""The arguments of ``search`` that the retriever itself gives."""
 
 
 class TwinvecRetriever(BaseRetriever):
@@ -47,8 +47,8 @@ class TwinvecRetriever(BaseRetriever):
         search_options: More arguments of the retriever's ``search``, such as ``{"mode": "dense"}``.
 
     Raises:
-        ConfigurationError: ``similarity_top_k`` or ``candidates`` is below 1; the retriever has no ``search``, as a
-            vector store; its ``search`` lacks an option; or the mode is not known.
+        ConfigurationError: ``similarity_top_k`` or ``candidates`` is below 1; the retriever has no ``search`` (a vector
+            store has none); its ``search`` lacks an option; or the mode is unknown.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TwinvecRetriever(BaseRetriever):
         self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)
         _check_options(options, retriever, reranks=reranker is not None)
         self._options = {
-            **without_passages(retriever),  # nodes have none
+            **without_passages(retriever),  # nodes have no passages
             **options,
             "limit": similarity_top_k,
             "filter": None if filter is None else as_filter(filter),
@@ -93,7 +93,7 @@ def _check_retriever(retriever: object) -> None:
 
 
 def _check_options(options: Mapping[str, Any], retriever: Retriever, *, reranks: bool) -> None:
-    """Refuse an option that neither the retriever's ``search`` takes nor ``RetrieveRerank`` itself."""
+    """Refuse an option that neither the retriever's ``search`` nor ``RetrieveRerank`` accepts."""
     parameters = signature(retriever.search).parameters
     if all(each.kind is not Parameter.VAR_KEYWORD for each in parameters.values()):
         others = sorted(OWN_OPTIONS) if reranks else []

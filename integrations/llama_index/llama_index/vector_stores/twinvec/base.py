@@ -1,6 +1,6 @@
 """TwinvecVectorStore: a twinvec collection in Qdrant as a LlamaIndex vector store.
 
-Nodes are stored whole, one point each, under any id. Async methods run the blocking ones in a worker thread.
+Nodes are stored whole, one point each, under any id. Async methods run the blocking methods in a worker thread.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _HYBRID = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SEMANTIC_HYBRID)
 _MMR_CANDIDATES = 50
 _NO_TEXT = (
     "it has an embedding but no text, and a collection keeps vectors of texts only: give the node a text, such as the "
-    "caption of an image, or leave it out"
+    "caption of an image, or leave the node out"
 )
 _MODES = (VectorStoreQueryMode.DEFAULT, *_SPARSE, *_HYBRID, VectorStoreQueryMode.MMR)
 
@@ -74,23 +74,24 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
     Query modes: default (vectors), sparse and text_search (BM25), hybrid and semantic_hybrid (both, fused), mmr.
 
-    The arguments of LlamaIndex's ``QdrantVectorStore`` are taken too, with the same meaning, or refused by an error
-    that names ours.
+    The arguments of LlamaIndex's ``QdrantVectorStore`` are supported too, with the same meaning, or refused by an error
+    that names the argument to use.
 
     Args:
-        embed_model: The LlamaIndex embedding of the index (default: the collection's model). The collection records
-            the model of a ``TwinvecEmbedding``, and of others a digest of the vectors of a few probe texts.
+        embed_model: The LlamaIndex embedding of the index (default: the collection's model). The collection records the
+            model of a ``TwinvecEmbedding``; for other embeddings, it records a digest of the vectors of a few probe
+            texts.
         collection_name: Name of the collection.
         path: Folder of the embedded store.
         url: Address of a Qdrant server.
         client: An open ``QdrantClient``. Without path, url and client, the collection is in memory.
         api_key: Key for ``url`` (default: the environment variable ``QDRANT_API_KEY``).
         collection: An open collection without chunking, instead of the other arguments.
-        grpc: As for ``Collection.open``, like the following arguments.
+        grpc: This and the following arguments are those of ``Collection.open``.
         payload_indexes: Indexes of metadata keys for filters (default: every key gets one).
-        check_vectors: Check that the vectors of queries and nodes are of the collection's model. Those of a
-            ``TwinvecEmbedding`` cost nothing; for any other, the collection's model embeds the text again. False trusts
-            the caller, for example with a hosted model, or where a query has the vector of another text.
+        check_vectors: Check that the vectors of queries and nodes come from the collection's model. For a
+            ``TwinvecEmbedding``, the check costs nothing; for other embeddings, the collection's model embeds the text
+            again. False skips the check, for example for a hosted model, or if a query has the vector of another text.
         enable_hybrid: False refuses hybrid queries.
         qdrant: Further arguments are those of ``QdrantVectorStore``: aclient, shard_number, replication_factor, ...
 
@@ -181,7 +182,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         """Open the collection that ``to_dict`` recorded, by path or url; ``api_key`` must be given again.
 
         Raises:
-            ConfigurationError: neither is recorded, because the collection was in memory or used a client.
+            ConfigurationError: neither path nor url is recorded, because the collection was in memory or used a client.
         """
         place = {name: value for name in ("path", "url") if (value := data.get(name)) is not None}
         if not place and not kwargs.keys() & {"client", "collection", "path", "url"}:
@@ -191,9 +192,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return cls(collection_name=data["collection_name"], **place, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what ``to_dict`` records: unpickling opens the collection again, with the collection's model.
+        """Pickle the settings of ``to_dict``; unpickling opens the collection again, with the collection's model.
 
-        The API key is not pickled; it is then the environment variable ``QDRANT_API_KEY``.
+        The API key is not pickled; unpickling takes it from the environment variable ``QDRANT_API_KEY``.
 
         Raises:
             ConfigurationError: the collection was in memory, or was opened by client or collection.
@@ -233,10 +234,10 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         Raises:
             SpaceMismatchError: another model embedded a node; nothing was written.
             BadVectorError: an embedding is not finite, is zero, or has another size; nothing was written.
-            DocumentError: nodes were refused, named by their places in the list (from 0), ids and reasons; the others
-                were stored, and adding the same nodes again stores none twice. A node that has an embedding but no text
-                is refused, unless the collection's own embedding class gave the embedding. Or ``nodes`` is not a list
-                of nodes, and nothing was stored.
+            DocumentError: some nodes were refused; the error names their positions (from 0), ids and reasons. The
+                others were stored, and adding the same nodes again stores none twice. A node with an embedding but
+                without text is refused, unless the embedding comes from a ``TwinvecEmbedding``. Or ``nodes`` is not a
+                list of nodes; then nothing was stored.
         """
         refuse_foreign(kwargs)
         listed = checked_nodes(nodes)
@@ -278,7 +279,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         limit = None if limit is None else integer(limit, "limit", 0)
         keys = self._selected(node_ids, filters)
         if not node_ids:
-            keys = keys[:limit]  # before their texts are read; all are there
+            keys = keys[:limit]  # before texts are read: every key exists
         return [node_of(document) for document in self._collection.get(keys)][:limit]
 
     def delete_nodes(
@@ -287,7 +288,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         """Delete the nodes with these ids that satisfy the filters.
 
         Raises:
-            ConfigurationError: neither ids are given, nor filters that leave a node out; ``clear`` deletes all nodes.
+            ConfigurationError: no ids are given, and every node satisfies the filters; ``clear`` deletes all nodes.
         """
         refuse_foreign(delete_kwargs)
         if node_ids is None and (filters is None or matches_all(parse_filter(as_filter(filters)))):
@@ -308,10 +309,10 @@ class TwinvecVectorStore(BasePydanticVectorStore):
                 embedding finds the nodes that satisfy its filters, in the order of their ids and with similarity 0;
                 without filters it finds nothing. Without text, an embedding of zeros counts as no embedding, and so
                 does any embedding of a text that is only white space.
-            kwargs: ``mmr_threshold``, for mmr: weight of relevance against difference, from 0 to 1 (default: 0.5);
-                ``mmr_prefetch_factor`` or ``mmr_prefetch_k``: how many times as many candidates, or how many;
-                ``qdrant_filters``: a ``qdrant_client.models.Filter`` instead of all conditions of the query;
-                ``search_params={"exact": True}``, to compare every vector.
+            kwargs: ``mmr_threshold``: weight of relevance against difference in mode mmr, from 0 to 1 (default: 0.5).
+                ``mmr_prefetch_k``: number of candidates in mode mmr; or ``mmr_prefetch_factor``, a multiple of the
+                limit. ``qdrant_filters``: a ``qdrant_client.models.Filter`` instead of all conditions of the query.
+                ``search_params={"exact": True}``: compare every vector.
 
         Raises:
             SpaceMismatchError: another model embedded the query.
@@ -334,9 +335,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     aquery = awaitable(query)  # type: ignore[arg-type]
 
     def _stored(self, node: BaseNode) -> Document | Failure:
-        """Return the document that stores a node, or why the node is refused.
+        """Return the document that stores a node, or a Failure if the node is refused.
 
-        A vector that our embedding class gave for an empty text says nothing, so such a node is stored without it.
+        A ``TwinvecEmbedding``'s vector of an empty text has no meaning, so such a node is stored without its vector.
         """
         document, vector = stored(node), node.embedding
         if isinstance(document, Failure) or vector is None or document.text.strip():
@@ -403,12 +404,13 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     def _mode(self, query: VectorStoreQuery) -> VectorStoreQueryMode:
         """Return the mode; a hybrid query with alpha 0 or 1 searches by words or by vectors alone."""
         check_choice(str(getattr(query.mode, "value", query.mode)), [mode.value for mode in _MODES], "query mode")
-        mode = VectorStoreQueryMode(query.mode)  # which may be its text
+        mode = VectorStoreQueryMode(query.mode)  # the mode may be a string
         if mode not in _HYBRID:
             return mode
         if not self._enable_hybrid:
             raise ConfigurationError(
-                "a hybrid query needs a store with words: open the store without enable_hybrid=False"
+                "the store was opened with enable_hybrid=False, which refuses hybrid queries: open it without this "
+                "argument"
             )
         if query.alpha is None:
             return mode
@@ -437,9 +439,9 @@ def _reopened(kind: type[TwinvecVectorStore], data: dict[str, Any], settings: di
 
 
 def _is_blank(query: VectorStoreQuery) -> bool:
-    """Return whether a query asks for nothing.
+    """Return whether a query has neither text nor a vector.
 
-    An embedding alone is a query. White space with an embedding is blank text that was embedded.
+    An embedding of zeros counts as no vector, and so does the embedding of a text that is only white space.
     """
     text, vector = query.query_str or "", query.query_embedding
     return not text.strip() and (bool(text) or vector is None or not np.any(vector))
@@ -456,7 +458,7 @@ def _candidates(limit: int, factor: float | None, count: int | None) -> int:
 
 
 def _limit(query: VectorStoreQuery) -> int:
-    """Return how many nodes to find; queries by words and hybrid ones may have a number of their own."""
+    """Return how many nodes to find; sparse queries may have ``sparse_top_k``, and hybrid queries ``hybrid_top_k``."""
     if query.mode in _HYBRID:
         return query.hybrid_top_k or query.similarity_top_k
     return (query.sparse_top_k if query.mode in _SPARSE else None) or query.similarity_top_k

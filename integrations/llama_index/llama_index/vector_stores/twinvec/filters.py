@@ -62,8 +62,8 @@ def _condition(each: MetadataFilter) -> Filter:
         )
     if each.value is None:
         raise FilterError(
-            f"filter {each.key!r}: {operator.value!r} takes a value, got None; the operator "
-            f"{FilterOperator.IS_EMPTY.value!r} finds what is missing or null"
+            f"filter {each.key!r}: {operator.value!r} needs a value, got None; to find missing values and nulls, use "
+            f"the operator {FilterOperator.IS_EMPTY.value!r}"
         )
     name = _OPERATORS[operator]
     if name in ("in", "not_in"):
@@ -77,5 +77,5 @@ def _listed(each: MetadataFilter) -> list[Any]:
     if isinstance(each.value, str) and each.operator in (FilterOperator.IN, FilterOperator.NIN):
         return each.value.split(",")  # as LlamaIndex's own Qdrant store reads it
     if not isinstance(each.value, list):
-        raise FilterError(f"filter {each.key!r}: {each.operator.value!r} takes a list, got {each.value!r}")
+        raise FilterError(f"filter {each.key!r}: {each.operator.value!r} needs a list, got {each.value!r}")
     return list(each.value)

@@ -1,7 +1,7 @@
 """Conversion between LlamaIndex's nodes and twinvec's documents and hits.
 
-A node is stored under its own id, with its text as it is embedded and a payload in the layout of LlamaIndex's own
-vector stores (``_node_content``, ``_node_type``, ``ref_doc_id``, ...), which restores the node.
+A node is stored under its own id, with its embedded text and a payload in the layout of LlamaIndex's own vector stores
+(``_node_content``, ``_node_type``, ``ref_doc_id``, ...), which restores the node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_DOCUMENT = "None"
 
 
 def checked_nodes(nodes: object) -> list[BaseNode]:
-    """Return nodes as a list; raise DocumentError for what is not a list of nodes."""
+    """Return nodes as a list; raise DocumentError unless they are a list of nodes."""
     if isinstance(nodes, (BaseNode, Mapping)) or not is_list(nodes):
         raise DocumentError(f"nodes: expected a list of nodes, got {type(nodes).__name__}")
     listed = list(cast("Iterable[BaseNode]", nodes))
@@ -37,8 +37,8 @@ def checked_nodes(nodes: object) -> list[BaseNode]:
 
 
 def stored(node: BaseNode) -> Document | Failure:
-    """Return the document that stores a node, without its vector, or why its metadata cannot be kept."""
-    text = node.get_content(metadata_mode=MetadataMode.EMBED)  # with the metadata that it is embedded with
+    """Return the document that stores a node, without its vector, or a Failure if its metadata cannot be stored."""
+    text = node.get_content(metadata_mode=MetadataMode.EMBED)  # with the metadata to embed
     try:
         return Document(node.node_id, text, payload=node_to_metadata_dict(_plain(node)))
     except DocumentError as error:
@@ -46,7 +46,7 @@ def stored(node: BaseNode) -> Document | Failure:
 
 
 def _plain(node: BaseNode) -> BaseNode:
-    """Return the node with its metadata, and those of related nodes, as plain JSON."""
+    """Return the node; its metadata, and that of its related nodes, become plain JSON."""
 
     def plain(metadata: dict[str, Any]) -> dict[str, Any]:
         return plain_metadata(node.node_id, metadata)
@@ -62,10 +62,10 @@ def _plain(node: BaseNode) -> BaseNode:
 
 
 def node_of(document: Document) -> BaseNode:
-    """Return the stored node, or a node with text and payload if the document was stored in another way.
+    """Return the node that a document stores, or a new node if the document was not stored by LlamaIndex.
 
-    The text of such a node is what was embedded, so that its whole metadata stays out of embedded texts. A language
-    model is not shown the keys that the document hides.
+    A new node has the document's text, which was embedded, and its payload as metadata. All metadata is excluded from
+    embedding, and the keys that the document hides are excluded from texts for a language model.
     """
     if "_node_content" in document.payload:
         return metadata_dict_to_node(dict(document.payload))
@@ -80,7 +80,7 @@ def node_of(document: Document) -> BaseNode:
 
 
 class ScoredNode(NodeWithScore):
-    """A node with the score of each stage, by the stage's name, and its relevance from 0 to 1 (None if not known).
+    """A node with the score of each stage, by the stage's name, and its relevance from 0 to 1 (None if unknown).
 
     The scores are not in the node's metadata, because LlamaIndex does not merge nodes whose metadata differ.
     """

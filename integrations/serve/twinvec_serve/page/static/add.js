@@ -1,4 +1,4 @@
-// Add documents: files go to the server, which tells how far it is and what became of them.
+// Add documents: send files to the server, and show its progress and its report.
 
 import { addressOf } from "./address.js";
 import { ask, Cancelled, events, send, sentence } from "./api.js";
@@ -31,7 +31,7 @@ function showFields() {
 async function add(files) {
   const outcome = find("add-outcome");
   if (running) return refuse();
-  if (!files.length) return showError(outcome, new Mistake("There are no files in what was dropped."));
+  if (!files.length) return showError(outcome, new Mistake("The dropped items contain no files."));
   running = new AbortController();
   const shown = progress(outcome, files);
   try {
@@ -41,7 +41,7 @@ async function add(files) {
     outcome.replaceChildren(...summary(name, report));
     announce(`Added to ${name}: ${counted(report.new, "new document")}, ${report.failed} failed`);
   } catch (error) {
-    const stopped = new Mistake("Stopped. The server still stores what it had received; add the files again for the rest.");
+    const stopped = new Mistake("Stopped. The server still stores the files that it has received; add the files again for the rest.");
     showError(outcome, error instanceof Cancelled ? stopped : error, () => add(files));
   } finally {
     running = null;
@@ -71,7 +71,7 @@ async function collection(signal) {
   return name;
 }
 
-/** Send the files, some at a time; the report of all of them. */
+/** Send the files in several requests; return the sum of their reports. */
 async function uploadAll(name, files, shown, signal) {
   const whole = { failures: [], warnings: [], ...Object.fromEntries(COUNTS.map((each) => [each, 0])) };
   for (let start = 0; start < files.length; start += FILES_A_REQUEST) {
@@ -94,10 +94,10 @@ async function upload(name, files, shown, signal) {
     else if (event === "error") throw new Error(sentence(data.error.message));
   }
   if (signal.aborted) throw new Cancelled();
-  throw new Error("The connection broke before the report came. What was stored stays; add the files again for the rest.");
+  throw new Error("The connection broke before the report came. Stored documents stay; add the files again for the rest.");
 }
 
-/** Show a progress bar; the function returned moves it. */
+/** Show a progress bar; return the function that moves it. */
 function progress(outcome, files) {
   const bytes = files.reduce((sum, [, file]) => sum + file.size, 0);
   const line = make("p", { id: "add-progress" }, `Sending ${counted(files.length, "file")}, ${sized(bytes)}`);

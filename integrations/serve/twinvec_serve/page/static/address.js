@@ -1,4 +1,4 @@
-// The address of what is shown: its part, the settings of a search, the open document. A link or a bookmark shows the same again.
+// The hash of the page's address: the part that is shown, the settings of a search, the open document. A link shows the same again.
 
 /** The part that an address names, "" for none. */
 export const partOf = (hash) => hash.slice(1).split("?")[0];
@@ -12,7 +12,7 @@ export function addressOf(part, settings) {
   return `#${part}${text && `?${text}`}`;
 }
 
-/** The address of the document of a hit, over what is shown; without a hit, what is shown alone. */
+/** The present address with the document of a hit; without a hit, with no document. */
 export function withDocument(hash, hit) {
   const rest = [...settingsOf(hash)].filter(([name]) => name !== "document" && name !== "collection");
   return addressOf(partOf(hash) || "search", hit ? [...rest, ["collection", hit.collection], ["document", hit.id]] : rest);

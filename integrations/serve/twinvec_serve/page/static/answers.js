@@ -24,7 +24,7 @@ async function answer(fields, run) {
   const model = fields.get("model");
   const [[asked], [stated], vectors] = await Promise.all([
     embed(model, [question], "query", run),
-    embed(model, [question], "document", { ...run }), // truncated as above, and counted there
+    embed(model, [question], "document", { ...run }), // the call above counts its truncation
     embed(model, passages, "document", run),
   ]);
   const rerank = fields.get("rerank");

@@ -1,4 +1,4 @@
-// Requests to the server: its errors as messages, one question for a key, waiting where the server says so.
+// Requests to the server. Errors become messages, a missing key is asked for once, and Retry-After is obeyed.
 
 import { askForKey, currentKey } from "./key.js";
 
@@ -24,13 +24,13 @@ export async function ask(path, body, { signal } = {}) {
   return contentOf(response);
 }
 
-/** The JSON of an answer. Between the page and the server may stand a proxy that answers with a page of its own. */
+/** The JSON of an answer. A proxy in front of the server may answer with a page of its own. */
 async function contentOf(response) {
   try {
     return await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw new Cancelled();
-    throw new Refused(0, error instanceof SyntaxError ? "The answer does not come from this server; a proxy or a login page may stand before it." : SILENT);
+    throw new Refused(0, error instanceof SyntaxError ? "The answer does not come from this server, but perhaps from a proxy or a login page." : SILENT);
   }
 }
 
@@ -38,7 +38,7 @@ function posted(body, signal) {
   return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
 }
 
-/** The answer to a request, if it is not an error. A 401 asks for a key; 429 and 503 with Retry-After are waited for. */
+/** The answer to a request; an error is thrown. After a 401, ask for a key; after a 429 or 503 with Retry-After, wait and try again. */
 export async function send(path, options = {}) {
   for (let tried = 1; ; tried += 1) {
     const response = await reach(path, options);
@@ -67,7 +67,7 @@ async function refusal(response) {
   try {
     message = (await response.json()).error.message || message;
   } catch {
-    // not in the form of this server's errors: a proxy's answer
+    // a proxy's answer, which has another form than this server's errors
   }
   return new Refused(response.status, sentence(message));
 }
@@ -88,8 +88,8 @@ function waiting(seconds, signal) {
 }
 
 /**
- * Vectors of texts, as unit vectors in Float32Arrays; `kind` is "query" or "document". The run of a form hears how many
- * texts are done, and how many were longer than the model reads.
+ * Vectors of texts, as unit vectors in Float32Arrays; `kind` is "query" or "document". `run.told` is called with
+ * the number of texts done, and `run.truncated` counts the truncated texts.
  */
 export async function embed(model, texts, kind, run) {
   const vectors = [];

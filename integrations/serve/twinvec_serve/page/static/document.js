@@ -1,4 +1,4 @@
-// A document in a sheet: its metadata and its text, with the passage that was found.
+// The dialog with a document: its metadata and its text, in which the passage is marked.
 
 import { documentOf, withDocument } from "./address.js";
 import { ask } from "./api.js";
@@ -6,7 +6,7 @@ import { find, make } from "./dom.js";
 import { readable, shortened } from "./passage.js";
 import { showError, showLoading } from "./states.js";
 
-const SHOWN = 20; // entries of the metadata; the others are a click away, so that the text is not far
+const SHOWN = 20; // entries of the metadata; the others need a click, so that the text is near
 const LONG = 300; // characters of a value
 let open = null;
 
@@ -21,7 +21,7 @@ export function titleOf(hit) {
   return typeof title === "string" && title.trim() ? title : hit.id;
 }
 
-/** Open the document of a hit; the address names it, and the way back closes it. */
+/** Open the document of a hit. The address names it, and the browser's Back closes it. */
 export function openDocument(hit) {
   history.pushState({ opened: true }, "", withDocument(location.hash, hit));
   return show(hit);
@@ -35,7 +35,7 @@ export function follow(hit) {
   } else if (!find("document").open || hit.id !== open.id || hit.collection !== open.collection) show(hit);
 }
 
-/** Take a closed document out of the address, unless the address has closed it or another document is open by now. */
+/** Remove a closed document from the address, unless a new address has closed it or another document is open by now. */
 function closed() {
   if (!open || find("document").open || !documentOf(location.hash)) return;
   if (history.state?.opened) history.back();
@@ -73,7 +73,7 @@ async function read(hit) {
   return documents[0];
 }
 
-/** Show the title of a document that a link has opened: chunks know it, and a document of the API does not. */
+/** Show the title of a document that a link has opened. Only chunks have a title, so one chunk is searched for. */
 async function showTitle(hit) {
   const wanted = { query: hit.id, filter: { id: hit.id }, limit: 1, mode: "dense", rerank: "none", passages: "words" };
   const { results } = await ask(`/v1/collections/${encodeURIComponent(hit.collection)}/search`, wanted).catch(() => ({ results: [] }));
@@ -98,11 +98,11 @@ function shown(value) {
   return make("details", {}, make("summary", {}, `${shortened(text, 80)} (${text.length.toLocaleString("en")} characters)`), text);
 }
 
-/** Where the passage of a hit starts and ends in its document: within the text that was found, since it may stand elsewhere too. */
+/** Start and end of a hit's passage in its document. The hit's text is found first, because the passage may occur elsewhere too. */
 export function placeOf({ passage, text }, whole) {
   if (!passage?.text) return [0, 0];
   const chunk = whole.indexOf(text);
-  const before = Array.from(text).slice(0, passage.start).join("").length; // the server counts characters
+  const before = Array.from(text).slice(0, passage.start).join("").length; // the server counts characters, not UTF-16 units
   const start = chunk < 0 ? whole.indexOf(passage.text) : chunk + before;
   return start < 0 ? [0, 0] : [start, start + passage.text.length];
 }

@@ -9,7 +9,7 @@ export function make(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** The same for a part of a drawing. */
+/** An SVG element; the arguments are those of `make`. */
 export function draw(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -23,7 +23,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** Options of a select: texts, or [value, text]. */
+/** Replace the options of a select by these: texts, or [value, text]. */
 export function fillSelect(select, options) {
   const chosen = select.value;
   select.replaceChildren(

@@ -1,4 +1,4 @@
-// Files that are dropped or chosen, folders with all that is in them.
+// Files that are dropped or chosen, including the files of folders.
 
 /** Call `use` with a list of [path, File] when files are dropped on `area` or chosen in one of the `inputs`. */
 export function onFiles(area, inputs, use) {
@@ -11,7 +11,7 @@ export function onFiles(area, inputs, use) {
   }
   for (const name of ["dragover", "drop"]) {
     addEventListener(name, (event) => {
-      if (event.dataTransfer?.types.includes("Files")) event.preventDefault(); // else the browser would leave the page for a file
+      if (event.dataTransfer?.types.includes("Files")) event.preventDefault(); // else the browser would show the file instead of the page
     });
   }
   for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
@@ -28,7 +28,7 @@ export function onFiles(area, inputs, use) {
 async function filesOf(transfer) {
   const items = [...transfer.items].filter((item) => item.kind === "file");
   const entries = items.map((item) => item.webkitGetAsEntry?.() ?? null);
-  const files = [...transfer.files].map((file) => [file.name, file]); // to be read before the first pause
+  const files = [...transfer.files].map((file) => [file.name, file]); // read before the first await, after which they are gone
   if (!entries.some((entry) => entry?.isDirectory)) return files;
   const found = await Promise.all(entries.filter(Boolean).map((entry) => within(entry)));
   return found.flat();

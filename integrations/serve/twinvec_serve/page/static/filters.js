@@ -8,9 +8,9 @@ const RELATIONS = [["=", "is"], ["!=", "is not"], [">=", "is at least"], ["<=", 
 const OPERATORS = { "!=": "ne", ">=": "gte", "<=": "lte" };
 const CONDITION = /^(.+?) (=|!=|>=|<=) (.*)$/s;
 const LIMITS = [">=", "<="];
-const UNORDERED = ["bool", "text", "geo", "uuid"]; // a key of keywords may hold dates
+const UNORDERED = ["bool", "text", "geo", "uuid"]; // keywords are not among them: they may be dates
 let kinds = new Map(); // key -> the kinds of its values in the collections
-let asked = null; // of what the server has
+let asked = null; // the request for the keys
 
 export function start() {
   find("filter-add").addEventListener("click", () => added().querySelector("select").focus());
@@ -44,7 +44,7 @@ export function filterOf(wanted) {
   return { and: wanted.map((each) => conditionOf(...CONDITION.exec(each).slice(1))) };
 }
 
-/** A collection may keep a number or a truth value as a text: equality asks for all of them. */
+/** The filter for one condition. A collection may store a number or a boolean as text, so equality compares with each form. */
 function conditionOf(key, relation, text) {
   const number = Number.isFinite(Number(text)) ? [Number(text)] : [];
   const truth = /^(true|false)$/i.test(text) ? [text.toLowerCase() === "true"] : [];
@@ -54,7 +54,7 @@ function conditionOf(key, relation, text) {
   return { [key]: { [OPERATORS[relation]]: number[0] ?? text } };
 }
 
-/** Ask which keys the collections index, once for what the server has; the first error is returned. */
+/** Ask which keys the collections index, once until the collections change; return the first error. */
 function known() {
   const names = served.collections.filter(({ error }) => !error).map(({ name }) => name);
   asked ??= Promise.all(names.map(infoOf)).then((all) => {
@@ -90,14 +90,14 @@ async function showKeys() {
   if (!find("filter-conditions").children.length && kinds.size) added();
 }
 
-/** Offer the keys, and the one that an address names, which no collection may have. */
+/** Offer the keys of the collections, and the key that the address names. */
 function fillKeys(select, chosen) {
   const keys = [...kinds.keys()].sort();
   fillSelect(select, keys.includes(chosen) || !chosen ? keys : [chosen, ...keys]);
   if (chosen) select.value = chosen;
 }
 
-/** Offer what the values of a key permit, and the one that an address names. */
+/** Offer the relations that the values of a key permit, and the relation that the address names. */
 function fillRelations(select, key, chosen) {
   const limited = (kinds.get(key) ?? [""]).some((kind) => !UNORDERED.includes(kind));
   fillSelect(select, RELATIONS.filter(([each]) => limited || each === chosen || !LIMITS.includes(each)));

@@ -26,7 +26,7 @@ function article(hit, range) {
   );
 }
 
-/** What is known of where a hit stands: collection, id, headings, page. */
+/** The known parts of a hit's place: collection, id, headings, page. */
 function placeOf(hit) {
   const { payload } = hit;
   const place = [hit.collection];

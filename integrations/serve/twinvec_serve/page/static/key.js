@@ -1,4 +1,4 @@
-// The API key: kept in this tab, asked for when the server wants one.
+// The API key: kept in this tab, asked for when the server needs one.
 
 import { find } from "./dom.js";
 
@@ -7,11 +7,11 @@ let asking = null;
 
 export const currentKey = () => sessionStorage.getItem(PLACE) || "";
 
-/** Ask for a key; true if there is one to try. A key that is there already is one that the server did not take. Requests that wait at the same time share one question. */
+/** Ask for a key; true if the user gave one. If a key is set already, the server has refused it. Requests that wait at the same time share one dialog. */
 export function askForKey(unknown = Boolean(currentKey())) {
   asking ??= new Promise((resolve) => {
     const dialog = find("key");
-    find("key-hint").textContent = `${unknown ? "The server does not take this key. " : ""}The key stays in this tab and is forgotten when the tab is closed.`;
+    find("key-hint").textContent = `${unknown ? "The server refuses this key. " : ""}The key stays in this tab and is forgotten when the tab is closed.`;
     find("key-value").value = currentKey();
     dialog.returnValue = "";
     dialog.addEventListener("close", () => resolve(use(dialog.returnValue)), { once: true });

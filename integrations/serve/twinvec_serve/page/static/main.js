@@ -41,7 +41,7 @@ function follow() {
   document_.follow(documentOf(location.hash));
 }
 
-/** Load what the server has; as long as nothing was searched, the outcome of the search says how it goes. */
+/** Load models and collections. Until the first search, its outcome shows the progress or the error. */
 async function begin() {
   const outcome = find("search-outcome");
   if (!isUsed(outcome)) showLoading(outcome, ASKING);

@@ -21,7 +21,7 @@ export function start() {
   onSubmit(form, find("map-outcome"), "Drawing the map", drawn);
 }
 
-/** Draw texts from elsewhere. */
+/** Draw the texts of a search's hits. */
 export function showOnMap(texts) {
   const form = find("map-form");
   form.elements.sentences.value = texts.join("\n");
@@ -79,7 +79,7 @@ function section(rows, cluster, buttons) {
   return make("section", {}, title, make("ul", {}, rows.map((index) => make("li", {}, buttons[index]))));
 }
 
-/** One stop of the Tab key for the whole list; the arrow keys, Home and End move within it. */
+/** The Tab key stops once for the whole list; the arrow keys, Home and End move within it. */
 function moveByArrows(list) {
   const all = [...list.querySelectorAll("button")];
   all[0].tabIndex = 0;

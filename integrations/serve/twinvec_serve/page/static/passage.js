@@ -18,11 +18,11 @@ export function marked(text, matches = []) {
   return nodes.filter((node) => node !== "");
 }
 
-const LONG = 60; // characters: a line this long was broken for its width, and not by meaning
+const LONG = 60; // characters: the break after a longer line has no meaning
 const STARTS_ANEW = /^(\s{4}|\t|\s*$|\s*([-*+]\s|[>#|]|```|~~~|\d+[.)]\s))/;
 const FENCE = /^\s*(```|~~~)/;
 
-/** The text of a document as it is shown: in Markdown, a break after a long line is a space. All places stay. */
+/** The text of a document as it is shown: in Markdown, a break after a long line becomes a space. Offsets stay the same. */
 export function readable(text, payload) {
   return payload?.format === "markdown" ? flowed(text) : text;
 }
@@ -37,13 +37,13 @@ function flowed(text) {
   });
 }
 
-/** A text of at most so many letters; a longer one is cut and ends with "…". */
+/** A text, cut to this number of letters with "…" at the end if it is longer. */
 export function shortened(text, letters) {
   const points = Array.from(text);
   return points.length <= letters ? text : `${points.slice(0, letters - 1).join("").trimEnd()}…`;
 }
 
-/** The text with at most one blank line in a row; all places stay. */
+/** The text with at most one blank line in a row; offsets stay the same. */
 function closed(text) {
   return text.replace(/(?<=\n[^\S\n]*\n)\s+/g, (blanks) => " ".repeat(blanks.length));
 }

@@ -25,7 +25,7 @@ export function sign(cluster, size = SIZE) {
 
 /**
  * Draw `points` ({place, cluster, text}), the name of each cluster, and the query's place if there is one.
- * Returns the drawing and `light(row)`, which shows one point with its text; `onPoint(row)` hears of the pointer.
+ * Returns the drawing and `light(row)`, which shows one point with its text; `onPoint(row)` is called when the pointer is on a point.
  */
 export function plot(points, names, query, onPoint) {
   const scale = scaleOf([...points.map(({ place }) => place), ...(query ? [query] : [])]);
@@ -38,7 +38,7 @@ export function plot(points, names, query, onPoint) {
   const drawing = draw(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${scale.height}`, role: "img", "aria-label": label, class: "map" },
-    clusterNames(points, names, scale), // below the signs, so that none is covered
+    clusterNames(points, names, scale), // drawn first, so that names do not cover signs
     signs,
     query && asked(scale.to(query)),
     tip,
@@ -46,7 +46,7 @@ export function plot(points, names, query, onPoint) {
   const light = (row) => {
     signs.forEach((each, index) => each.classList.toggle("lit", index === row));
     drawing.classList.toggle("lighting", row >= 0);
-    const unit = WIDTH / (drawing.getBoundingClientRect().width || WIDTH); // of the drawing, in a pixel
+    const unit = WIDTH / (drawing.getBoundingClientRect().width || WIDTH); // units of the drawing per pixel
     tip.textContent = row >= 0 ? shortened(points[row].text, Math.min(60, Math.floor(WIDTH / unit / TIP))) : "";
     if (row >= 0) put(tip, scale.to(points[row].place), unit * TIP);
   };
@@ -83,7 +83,7 @@ function clusterNames(points, names, scale) {
   });
 }
 
-/** Put a text below a place, within the drawing: one near an edge begins or ends there. */
+/** Put a text below a place; near an edge of the drawing, the text begins or ends at the edge. */
 function put(text, [x, y], letter) {
   const half = (letter * text.textContent.length) / 2;
   const anchor = x < half + 8 ? "start" : x > WIDTH - half - 8 ? "end" : "middle";

@@ -1,11 +1,11 @@
-// Scores as bars. The number stands beside each bar, so the bar itself is for the eye alone.
+// Scores as bars. The number is next to each bar, so screen readers skip the bar.
 
 import { make } from "./dom.js";
 
 const NAMES = { dense: "meaning (dense)", sparse: "words (sparse)", fused: "both (fused)", feedback: "meaning, with feedback", maxsim: "token by token (maxsim)" };
 const COSINES = new Set(["dense", "feedback", "maxsim"]);
 
-/** Stage -> its smallest and largest value on a bar: 0 to 1 for cosines, else what these hits have. */
+/** Stage -> its smallest and largest value on a bar: 0 to 1 for cosines, else from the values of these hits. */
 export function ranges(hits) {
   const found = new Map();
   for (const { scores } of hits) {
@@ -29,18 +29,18 @@ export function scoreBars(hit, range) {
   return make("ul", { class: "bars", "aria-label": "Scores" }, rows);
 }
 
-/** A score in two decimals, a small one in four, so that what is not nothing is never 0.00. */
+/** A score with two decimals, a small one with four; only zero is shown as 0.00. */
 export function figure(value) {
   if (value && Math.abs(value) < 0.0001) return value > 0 ? "<0.0001" : ">-0.0001";
   return value.toFixed(value && Math.abs(value) < 0.01 ? 4 : 2);
 }
 
-/** A cosine in three decimals; one that is rounded to nothing has no sign. */
+/** A cosine with three decimals; if it rounds to zero, it has no sign. */
 export function cosineFigure(value) {
   return (Math.round(1000 * value) / 1000 || 0).toFixed(3);
 }
 
-/** One bar: its name, how much of it is filled (0 to 1), and what is written beside it. */
+/** One bar: its name, the share that is filled (0 to 1), and the text next to it. */
 export function row(name, share, shown, kind = "") {
   return make("li", { class: kind }, make("span", { class: "bar-name clamped" }, name), bar(share), make("span", { class: "bar-value" }, shown));
 }
@@ -51,7 +51,7 @@ export function bar(share) {
   return make("span", { class: "bar", "aria-hidden": "true" }, filled);
 }
 
-/** A share as whole percents; what is not all is never 100%, and what is not nothing is never 0%. */
+/** A share in whole percent; only 1 is shown as 100%, and only 0 as 0%. */
 export function percent(share) {
   if (share > 0 && share < 0.01) return "<1%";
   return `${share < 1 ? Math.min(99, Math.round(100 * share)) : 100}%`;

@@ -31,13 +31,13 @@ export function start() {
   startFilters();
 }
 
-/** A search begins: its settings go into the address. The way back leads to another query, not to each setting tried. */
+/** Write the settings of a new search into the address. The browser's Back leads to the previous query, not through each setting tried. */
 function begun({ target: form }) {
   limit = PAGE;
   const fields = new FormData(form);
   const query = fields.get("query").trim();
   if (!query) return;
-  const some = form.querySelector("[name=collection]:not(:checked)"); // a link to all shows those of later, too
+  const some = form.querySelector("[name=collection]:not(:checked)"); // without names, a link includes later collections
   const names = some ? fields.getAll("collection").map((name) => ["in", name]) : [];
   const relevance = fields.get("relevance");
   const rest = [["mode", fields.get("mode")], ["rerank", fields.get("rerank")], ["relevance", relevance === "0" ? "" : relevance]];
@@ -49,7 +49,7 @@ function begun({ target: form }) {
   else history.pushState(null, "", address);
 }
 
-/** Search as the address says, unless that is shown already. An address without settings gets those of what is shown. */
+/** Run the search that the address names, unless it is shown already. An address without settings gets those of the shown search. */
 export function follow() {
   const wanted = withDocument(location.hash, null);
   if (wanted === address) return;
@@ -135,7 +135,7 @@ function bodyOf(query, fields) {
   };
 }
 
-/** All collections in one request; one in its own; some of them each in its own, merged by relevance. */
+/** Search all collections in one request, or else each chosen collection in its own request, merged by relevance. */
 async function hitsOf(names, body, signal) {
   if (names.length > 1 && names.length === served.collections.length) {
     const { results, failed } = await ask("/v1/search", body, { signal });

@@ -1,4 +1,4 @@
-// What the server has: models, rerankers, collections. Panels hear of changes.
+// What the server has: models, rerankers, collections. Listeners are called with new collections.
 
 import { ask } from "./api.js";
 import { fillSelect, find } from "./dom.js";
@@ -12,7 +12,7 @@ export function whenChanged(listener) {
 
 let loading = null;
 
-/** Load all; `loaded` waits for it. One after the other: two requests without a key would ask for it twice. */
+/** Load models, then collections; `loaded` waits for both. Not at once: both requests would ask for a missing key. */
 export function load() {
   loading = loadModels().then(loadCollections);
   return loading;

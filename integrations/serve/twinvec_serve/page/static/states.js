@@ -12,7 +12,7 @@ export function showEmpty(outcome, title, ...more) {
   outcome.replaceChildren(make("div", { class: "empty" }, make("p", { class: "empty-title" }, title), ...more));
 }
 
-/** Grey lines in the place of what comes; older results stay, dimmed, so that the page does not jump. */
+/** Show grey lines until results come. Older results stay, dimmed, so that the page does not jump. */
 export function showLoading(outcome, text) {
   outcome.setAttribute("aria-busy", "true");
   announce(text);
@@ -28,8 +28,8 @@ export function showError(outcome, error, again) {
 
 /**
  * Let a form do `work(fields, run)`, which returns nodes; a new submission stops the one before.
- * The outcome shows that it waits, the nodes, or the error, with a way to try again unless the form has to be mended.
- * A run has the `signal` that stops it, `told(done, total)`, which shows how far it is, and counts truncated texts.
+ * The outcome shows the text `waiting`, then the nodes or the error, with a button to try again unless the form has a mistake.
+ * A run has `signal`, which stops it, `told(done, total)`, which shows the progress, and `truncated`, a count of texts.
  */
 export function onSubmit(form, outcome, waiting, work) {
   let running = null;
@@ -57,7 +57,7 @@ export function onSubmit(form, outcome, waiting, work) {
   return submit;
 }
 
-/** Whether something was asked for whose outcome stands there. */
+/** Whether the form of this outcome was submitted. */
 export const isUsed = (outcome) => "used" in outcome.dataset;
 
 function showProgress(outcome, text) {
@@ -67,7 +67,7 @@ function showProgress(outcome, text) {
 }
 
 function truncation(count) {
-  return count ? [make("p", { class: "warning" }, `${counted(count, "text is", "texts are")} longer than the model reads: only what comes first counts.`)] : [];
+  return count ? [make("p", { class: "warning" }, `${counted(count, "text is", "texts are")} longer than the model reads; the rest is ignored.`)] : [];
 }
 
 /** A mistake of the person in front of the page, in words for that person. */

@@ -29,8 +29,8 @@ export function mean(vectors) {
 }
 
 /**
- * The first two principal components, by power iteration: a function that gives the place [x, y] of a vector.
- * The largest place of the vectors along a component is positive.
+ * The first two principal components, by power iteration: a function that returns the coordinates [x, y] of a vector.
+ * Along each component, the coordinate with the largest magnitude is positive.
  */
 export function principal(vectors) {
   const centre = mean(vectors);
@@ -78,7 +78,7 @@ export function kmeans(vectors, count) {
   return bySize(best);
 }
 
-/** The number of clusters, 2 to `most`, whose vectors are nearest to their own centre beside the next one. */
+/** The clusters by `kmeans` with the best silhouette; their number is 2 to `most`, or 1. */
 export function clustersOf(vectors, most = 8) {
   const units = vectors.map(unit);
   const distances = units.map((a) => Float64Array.from(units, (b) => 1 - dot(a, b)));
