@@ -355,7 +355,7 @@ def test_tokens_of_the_prompt_stand_nowhere(tiny):
     assert len(places) < len(spans) - 2, "those of the prompt and the special ones"
 
 
-@pytest.mark.parametrize("wrong", [None, "default", Encoder, object()], ids=str)
+@pytest.mark.parametrize("wrong", [None, "default", Encoder, object()], ids=["None", "name", "class", "object"])
 def test_what_has_no_token_states_is_refused_at_once(wrong):
     with pytest.raises(ConfigurationError, match="encoder: expected an encoder of token states, such as Encoder"):
         MaxSimReranker(wrong)
