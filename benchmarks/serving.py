@@ -62,7 +62,7 @@ Texts = list[str]
 
 @dataclass
 class Measured:
-    """What one contender did in one case, a value for each round."""
+    """The measurements of a contender in one case: one value for each round."""
 
     rates: list[float] = field(default_factory=list)
     medians: list[float] = field(default_factory=list)
