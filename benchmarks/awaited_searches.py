@@ -1,12 +1,13 @@
-"""Bursts of searches of an embedded collection that are awaited at once, and how late they make the event loop.
+"""The delay of an event loop while many searches of an embedded collection are awaited at once.
 
     python benchmarks/awaited_searches.py [--count 200] [--bursts 5]
 
-A process of its own, which ``benchmarks/integrations.py`` starts: it holds what twinvec needs and nothing else. The
-first burst starts the worker threads. The longest step that keeps the event loop from the interpreter's lock is a full
-garbage collection, which grows with all that the process has imported. So as many bursts again run after
-``gc.freeze()``, as an application may call it once it has started. They come last: after ``gc.unfreeze()`` the
-interpreter would take its heap for a small one, and collect it more often. Prints JSON.
+``benchmarks/integrations.py`` starts this program in a process of its own, which imports only what twinvec needs. The
+program prints JSON. A burst is a number of searches that are awaited at once; the first burst starts the worker
+threads. The longest delay of the event loop is a full garbage collection, which takes longer the more modules the
+process has imported. An application may call ``gc.freeze()`` after its start to shorten it, so the same number of
+bursts runs again after ``gc.freeze()``. These bursts come last, because after ``gc.unfreeze()`` the interpreter would
+collect garbage more often.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TICK_SECONDS = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """One burst: its seconds, the worst delay of the ticker, and the longest full garbage collection; in seconds."""
+    """Seconds of a burst: its duration, the largest delay of the ticker, and the longest full garbage collection."""
 
     seconds: float
     late: float
@@ -76,7 +77,7 @@ async def measured(count: int, bursts: int) -> list[Burst]:
 
 
 async def burst(collection: Collection, count: int, *, frozen: bool) -> Burst:
-    """Await searches at once."""
+    """Run a burst of searches, and measure it."""
     ticker = Ticker()
     with collections() as pauses:
         running = asyncio.create_task(ticker.run())

@@ -1,12 +1,12 @@
-"""Retrieval among single sentences: what titles and the text around a sentence add to its vector and its words.
+"""Retrieval among single sentences: the gain from embedding each one with its title and the text around it.
 
     python benchmarks/context.py --data DIR [--sets cisi,scifact] [--documents N] [--output FILE]
 
-Each set is a folder in the BEIR layout. Its documents, N of them (all that are judged, as far as there is room, and
-others at random), are cut into chunks of about a sentence (``--tokens``) and searched in an embedded collection, whose
-hits are documents: the best chunk counts. Measured is nDCG@10 with ir-measures, with and without titles, and with
-``ChunkSettings.surroundings``. The rows "whole documents" are for comparison: one chunk each, as long
-as the model reads. The seconds are those of ingesting.
+Each set is a folder in the BEIR layout. N of its documents are used: first the judged ones, then others at random. They
+are cut into chunks of about a sentence (``--tokens``), and searched in an embedded collection. The hits are documents,
+each with the score of its best chunk. The program measures nDCG@10 with ir-measures: with and without titles, and with
+``ChunkSettings.surroundings``. For comparison, the rows "whole documents" have one chunk for each document, truncated
+at the model's token limit. The seconds are those of the ingest.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from twinvec_qdrant import ChunkSettings, Collection
 
 MODES = ("dense", "sparse", "hybrid")
 SURROUNDINGS = (0, 64)
-DEPTH = 11  # one more than measured: a query's own document is left out
+DEPTH = 11  # one more than nDCG@10 needs, because a query's own document is left out
 HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table: how documents are kept, nDCG@10 by mode, and what the ingest took."""
+    """One row of a table: the kind of chunks, nDCG@10 by mode, and the size and seconds of the ingest."""
 
     kept: str
     figures: dict[str, float]
@@ -47,8 +47,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds ir/")
     parser.add_argument("--sets", default="cisi,scifact", metavar="A,B")
-    parser.add_argument("--documents", type=int, default=200, metavar="N", help="of each set")
-    parser.add_argument("--tokens", type=int, default=40, metavar="N", help="largest chunk, with its title")
+    parser.add_argument("--documents", type=int, default=200, metavar="N", help="documents of each set")
+    parser.add_argument("--tokens", type=int, default=40, metavar="N", help="largest size of a chunk with its title")
     parser.add_argument("--output", type=Path, default=HERE / "CONTEXT.md", metavar="FILE")
     arguments = parser.parse_args()
     try:
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def part(data: BeirSet, count: int) -> BeirSet:
-    """Return the set with ``count`` of its documents, the judged ones first, and with the queries that these answer."""
+    """Return the set with ``count`` of its documents, judged ones first, and with the queries that they answer."""
     judged = {document for each in data.qrels.values() for document in each}
     documents = random.Random(0).sample(data.documents, len(data.documents))
     kept = sorted(documents, key=lambda document: document.id not in judged)[:count]
@@ -80,7 +80,7 @@ def part(data: BeirSet, count: int) -> BeirSet:
 
 
 def measured(data: BeirSet, encoder: Encoder, tokens: int) -> Iterator[Row]:
-    """Yield a row for each way of keeping the documents."""
+    """Yield a row for each kind of chunks."""
     for titled in (False, True):
         documents = data.documents if titled else [replace(document, title="") for document in data.documents]
         among = replace(data, documents=documents)

@@ -3,12 +3,12 @@
     python benchmarks/encoding.py [--texts 240] [--rounds 3] [--output benchmarks/RESULTS.md]
 
 The texts are slices of the documentation of the Python standard library, of four kinds: short queries, passages, mixed
-and long texts. In every round all contenders encode the same texts in turn; the ratio is the median over the rounds of
+and long texts. In every round all contenders encode the same texts in turn. The ratio is the median over the rounds of
 (a contender's rate / the peer's rate in that round), so that other load on the machine affects all alike. The ratio of
 CPU times is more reliable on a busy machine. The int8 export is calibrated on other texts of the same kind, or taken
-from ``--export FOLDER``. FastEmbed, if installed, runs the graph of our onnx engine; sentence-transformers' own int8
-(``openvino_peer.py`` explains how to install it) is calibrated on the same texts. Pairs are scored by a cross-encoder
-with the model's backbone and a random head. ``int8.py`` measures what int8 loses, ``gpu.py`` measures on a GPU.
+from ``--export FOLDER``. FastEmbed, if installed, runs the graph of our onnx engine. The peer's own int8 is calibrated
+on the same texts as ours; ``openvino_peer.py`` explains how to install it. Pairs are scored by a cross-encoder with the
+model's backbone and a random head. ``int8.py`` measures the loss of quality by int8, and ``gpu.py`` measures on a GPU.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Contender:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=240, help="texts of each kind; long ones are a quarter of that")
+    parser.add_argument("--texts", type=int, default=240, help="texts of each kind; a quarter as many long texts")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default="default")
-    parser.add_argument("--export", type=Path, help="a folder with an int8 export of the model; default: make one")
+    parser.add_argument("--export", type=Path, help="folder with an int8 export of the model; default: make an export")
     parser.add_argument(
-        "--peer-python", type=Path, help="Python with sentence-transformers[openvino], to measure its int8 too"
+        "--peer-python", type=Path, help="Python with sentence-transformers[openvino], to measure its int8, too"
     )
     parser.add_argument("--output", type=Path, help="also write the tables to this file")
     options = parser.parse_args()
@@ -115,7 +115,7 @@ def calibration_texts(words: list[str]) -> list[str]:
 
 
 def find_contenders(model: str, export: Path, onnx: Path) -> list[Callable[[], Contender]]:
-    """Return functions that make the contenders, the peer first; ``onnx`` is the folder for an ONNX export."""
+    """Return functions that load the contenders, the peer first; ``onnx`` is the folder for an ONNX export."""
     from twinvec import Encoder
     from twinvec.engines.openvino import has_bfloat16
     from twinvec.export.model import export_model
@@ -197,7 +197,7 @@ def openvino_peer(python: Path, model: str, work: Path, texts: list[str]) -> Con
     assert asked is not None
     assert answers is not None
     if not answers.readline():
-        raise SystemExit(f"{python}: see above; openvino_peer.py lists what it needs")
+        raise SystemExit(f"{python} failed: see the output above; openvino_peer.py lists the packages that it needs")
 
     def run(texts: list[str]) -> Any:
         asked.write(json.dumps(texts) + "\n")
@@ -208,7 +208,7 @@ def openvino_peer(python: Path, model: str, work: Path, texts: list[str]) -> Con
 
 
 class Cost:
-    """The cost of texts: their tokens, and the share of the machine's peak that a rate is."""
+    """The cost of texts: converts a rate to tokens per second, and to a share of the machine's peak."""
 
     def __init__(self, model: str, peak: float) -> None:
         from twinvec import Encoder
@@ -227,8 +227,11 @@ class Cost:
         return np.minimum(self._encoder.count_tokens(texts), self._encoder.max_tokens)
 
     def share(self, tokens: IntArray, seconds: float) -> float:
-        """Return the share of the peak: products with weights (four in attention, two in the inner layer) and of
-        attention."""
+        """Return the rate as a share of the peak.
+
+        It counts the products with matrices of weights (four in attention, two in the feed-forward part), and those of
+        attention itself.
+        """
         weights = 4 * self._hidden**2 + 2 * self._hidden * self._inner
         operations = 2 * self._layers * (weights * tokens + 2 * self._hidden * tokens**2).sum()
         return float(operations / seconds / 1e9 / self._peak)
@@ -263,7 +266,7 @@ def compare(kind: str, texts: list[str], contenders: list[Contender], rounds: in
 
 
 def alternate(contenders: list[Contender], inputs: list[Any], rounds: int) -> None:
-    """Time the contenders in turn; each round begins with another one."""
+    """Time the contenders in turn; each round begins with another contender."""
     for contender in contenders:
         contender.rates, contender.cpu = [], []
     for turn in range(rounds):
@@ -351,7 +354,7 @@ def latency(contenders: list[Contender], queries: list[str]) -> str:
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:
-    """Return the median of the quotients of all rounds."""
+    """Return the median over the rounds of the ratio of two measurements."""
     return median(mine / other for mine, other in zip(ours, theirs, strict=True))
 
 
@@ -434,7 +437,7 @@ def peak_gflops() -> float:
 
 
 def peak_gigabytes() -> float:
-    """Return this process' peak memory; the resource usage would include the process that it was forked from."""
+    """Return the peak memory of this process, without that of its parent, which ``getrusage`` would include."""
     status = Path("/proc/self/status")
     if status.is_file():
         return next(int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line) / 1024**2

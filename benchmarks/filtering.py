@@ -1,14 +1,14 @@
-"""Filters: what they cost a search with and without indexes of payload keys, and what the indexes cost.
+"""Filters: the time of a filtered search with and without indexes of payload keys, and the cost of the indexes.
 
     python benchmarks/filtering.py [--sizes 10000,50000,200000] [--queries 60] [-o FILE.md]
 
 Documents have vectors of 384 dimensions, drawn around random centres, and a payload: a team (one of 50), tags (two of
-100), a price, a flag, and a day with a time. Of every size there are two embedded collections, one with the indexes
-that keys get by themselves (and "datetime" for the day, on request), one without any. Each is filled and its vectors
-are indexed; then a process of its own opens it and searches, without a filter and with each filter in turn. Times are
-medians of searches for the ten best by vectors; the ratio is that to the time without a filter in the same collection.
-Filters must find the same documents in both collections, and exact searches the same ten. Disk excludes the engine's
-log; memory is the growth of the searching process, including pages of files.
+100), a price, a flag, and a day with a time. There are two embedded collections of every size: one with the automatic
+indexes (and an index "datetime" for the day), and one without indexes of keys. Each is filled, and its vectors are
+indexed. Then a separate process opens it and searches without a filter and with each filter in turn. Times are medians
+of searches for the ten best by vectors; the ratio compares with the time without a filter in the same collection. The
+program checks that filters find the same documents in both collections, and exact searches the same ten. Disk excludes
+the engine's log. Memory is the growth of the searching process, including pages of files.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def _measured(size: int, queries: int, say: Callable[[str], None]) -> list[str]:
-    """Print the times of searches at one size; return the lines that say what the indexes cost."""
+    """Print the times of searches at one size; return the rows with the cost of the indexes."""
     found, costs = {}, []
     for name, indexes in INDEXES.items():
         with TemporaryDirectory() as folder:

@@ -3,8 +3,9 @@
     python benchmarks/gpu.py [--texts 8000] [--rounds 3] [--precisions float32 float16 bfloat16]
                              [--output benchmarks/GPU.md]
 
-Texts, kinds and columns are those of ``encoding.py``; the peak is that of matrix products on the GPU in that precision.
-Both compute in the same precision. The peer runs with its default, batches of 32 texts, and with larger ones.
+Texts, kinds and columns are those of ``encoding.py``. The peak is the rate of matrix products on the GPU in the given
+precision. Both sides compute in the same precision. The peer runs with batches of 32 texts, its default, and with
+larger ones.
 ``training.py speed --device cuda`` measures training.
 """
 
@@ -39,7 +40,7 @@ PEER_BATCHES = (32, 256)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=8000, help="texts of each kind; long ones are a quarter of that")
+    parser.add_argument("--texts", type=int, default=8000, help="texts of each kind; a quarter as many long texts")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default="default")
     parser.add_argument("--device", default="cuda")
@@ -107,7 +108,7 @@ def peak_gflops(device: str, precision: str) -> float:
     a, b = (torch.randn(size, size, device=device, dtype=getattr(torch, precision)) for _ in range(2))
     best = 0.0
     for _ in range(5):
-        a.sum().item()  # waits for the device
+        a.sum().item()  # waits until the GPU has finished
         start = time.perf_counter()
         for _ in range(10):
             product = a @ b

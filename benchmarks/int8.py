@@ -1,8 +1,8 @@
-"""What int8 and bfloat16 lose in retrieval: nDCG@10 compared with float32, on each set.
+"""The loss of retrieval quality by int8 and bfloat16: nDCG@10 compared with float32, on each set.
 
     python benchmarks/int8.py --data ../shared/data [--export FOLDER] [--output benchmarks/INT8.md]
 
-The int8 export is calibrated on documents of the set, as users would do, unless ``--export`` is given. bfloat16 is
+Unless ``--export`` is given, the int8 export is calibrated on documents of the set, as users would do. bfloat16 is
 measured if the processor supports it.
 """
 
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="measuring sets: DATA/ir/SET in the BEIR layout")
     parser.add_argument("--model", default="default")
     parser.add_argument(
-        "--export", type=Path, help="a folder with an int8 export of the model; default: make one for each set"
+        "--export", type=Path, help="folder with an int8 export of the model; default: make an export for each set"
     )
     parser.add_argument("--output", type=Path, help="also write the table to this file")
     options = parser.parse_args()

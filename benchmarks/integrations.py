@@ -1,12 +1,12 @@
-"""Awaited queries through the adapters: 50 at once against one batch of 50, and how long they block the event loop.
+"""Awaited queries through the adapters: 50 at once compared with one batch of 50, and the delay of the event loop.
 
-Then bursts of searches of an embedded collection (``benchmarks/awaited_searches.py``).
+The program also runs ``benchmarks/awaited_searches.py``: many awaited searches of an embedded collection.
 
     python benchmarks/integrations.py [--queries 50] [--rounds 11] [--output FILE]
 
 Ours: ``TwinvecEmbeddings`` and ``TwinvecEmbedding``. Peers, if installed, on the same model folder:
 ``HuggingFaceEmbeddings`` of langchain-huggingface and ``HuggingFaceEmbedding`` of llama-index-embeddings-huggingface.
-They require other versions than those that this project pins, but also run with the pinned ones:
+They require other versions of packages than this project pins, but also run with the pinned versions:
 
     pip install --no-deps --target PEERS langchain-huggingface llama-index-embeddings-huggingface
     PYTHONPATH=PEERS python benchmarks/integrations.py
@@ -103,7 +103,7 @@ def measure(found: list[Contender], queries: list[str], rounds: int) -> list[flo
     """Measure all classes in turn in each round, so that other load on the machine affects all alike.
 
     Returns:
-        For each round the worst delay of an idle loop, which the machine itself causes.
+        The largest delay of an idle event loop in each round, which the machine itself causes.
     """
     idle = []
     for contender in found:
@@ -122,7 +122,7 @@ def measure(found: list[Contender], queries: list[str], rounds: int) -> list[flo
 
 
 async def at_once(contender: Contender, queries: list[str]) -> tuple[float, float]:
-    """Return the seconds until every query has its vector, and the worst delay of the ticker until then."""
+    """Return the seconds until every query has its vector, and the largest delay of the ticker until then."""
     ticker = Ticker()
     running = asyncio.create_task(ticker.run())
     await asyncio.sleep(0)
@@ -134,7 +134,7 @@ async def at_once(contender: Contender, queries: list[str]) -> tuple[float, floa
 
 
 def searched_at_once(count: int) -> list[dict[str, Any]]:
-    """Return the bursts that a process of its own has measured."""
+    """Measure bursts of searches in a separate process, and return them."""
     command = [sys.executable, str(Path(__file__).with_name("awaited_searches.py")), "--count", str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: list[dict[str, Any]] = json.loads(done.stdout)
@@ -156,19 +156,19 @@ def told(bursts: list[dict[str, Any]], count: int) -> str:
 
 {count} searches awaited at once (`Collection.asearch`, 2,000 documents in an embedded collection), in a process of
 their own (`benchmarks/awaited_searches.py`). They took {median(each["seconds"] for each in bursts):.2f} s (median).
-Each number is of one burst, in order; the first burst starts the worker threads.
+Each number belongs to one burst, in order; the first burst starts the worker threads.
 
 | process | loop late at worst, ms | longest garbage collection, ms |
 |---|---|---|
 {rows}
 
-A full garbage collection holds the interpreter's lock, and takes longer the more an application has imported. One that
-calls `gc.freeze()` after its start has short ones.
+A full garbage collection holds the interpreter's lock, and takes longer the more modules an application has imported.
+If the application calls `gc.freeze()` after its start, its garbage collections are short.
 """
 
 
 async def undisturbed() -> float:
-    """Return the worst delay of the ticker in 0.2 seconds in which nothing else runs."""
+    """Return the largest delay of the ticker in 0.2 seconds in which nothing else runs."""
     ticker = Ticker()
     running = asyncio.create_task(ticker.run())
     await asyncio.sleep(0.2)
@@ -177,7 +177,10 @@ async def undisturbed() -> float:
 
 
 def apart(found: list[Contender], model: str, queries: list[str]) -> list[float]:
-    """Return for each class 1 - its least cosine with sentence-transformers, over the queries and 100 longer texts."""
+    """Return 1 - the smallest cosine with sentence-transformers for each class, over the queries and 100 longer texts.
+
+    The classes are those of ``found``, in the same order.
+    """
     from sentence_transformers import SentenceTransformer
 
     texts = queries + [" ".join(f"line {i} of passage {n}\n" for i in range(20)) for n in range(100)]
@@ -212,10 +215,10 @@ Written by `python benchmarks/integrations.py`. {machine}; Python {platform.pyth
 |{"---|" * len(header)}
 {rows}
 
-Medians of {rounds} rounds, in which the classes take turns. "Loop late": the largest delay, in a round, of a task of
-the event loop that should run every millisecond while the queries are awaited; in an idle loop it is
-{1000 * median(idle):.1f} ms, {1000 * max(idle):.1f} at worst. "1 - cosine": with the vectors of sentence-transformers,
-the largest over the queries and 100 longer texts.
+The figures are medians of {rounds} rounds, in which the classes take turns. "Loop late" is the largest delay in a round
+of a task that asks to run every millisecond while the queries are awaited. In an idle loop this delay is
+{1000 * median(idle):.1f} ms, {1000 * max(idle):.1f} at worst. "1 - cosine" compares with the vectors of
+sentence-transformers, and is the largest value over the queries and 100 longer texts.
 """
 
 

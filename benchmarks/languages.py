@@ -1,14 +1,15 @@
-"""Relevance in other languages than English: what it keeps and lets through in one manual, which is in many.
+"""Relevance in other languages than English: the right and the foreign hits that it keeps, in a multilingual manual.
 
     apt-get download installation-guide-amd64 && dpkg-deb -x installation-guide-amd64_*.deb build/guide
     python benchmarks/languages.py build/guide/usr/share/doc/installation-guide-amd64 [--languages de fr ja]
         [--output benchmarks/LANGUAGES.md]
 
-The folder has one of HTML pages for each language. Every one becomes a collection with the default model, which has
-learnt English. It is calibrated by ten of the questions of ``calibration.questions`` in English, and then in its own
-language. Each time it is asked for the first headings of its pages, and the other questions in its language, which are
-about other subjects; at last once more, with ``maxsim`` by the landmarks of English and by those of the collection.
-A second table has how often a heading finds its own page first, by each stage and by both.
+The folder holds a folder of HTML pages for each language. Each language becomes a collection with the default model,
+which was trained on English. The collection is calibrated by ten English questions of ``calibration.questions``, and
+then again by ten questions in its own language. After each calibration, two kinds of queries are searched: the first
+headings of its pages, and the other questions in its language, which are about other subjects. The last columns repeat
+this with ``maxsim``, with the landmarks of English and with those of the collection. A second table has the share of
+headings that find their own page first, by each stage and by both.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ HEADINGS = 40
 
 
 def rows(folder: Path, language: str, encoder: Encoder) -> tuple[str, str]:
-    """Return the rows of a language: of the table of relevance, and of that of first hits."""
+    """Return the rows of a language in both tables: the table of relevance, and the table of first hits."""
     with (
         tempfile.TemporaryDirectory() as temporary,
         patch.object(measuring, "QUESTIONS", {code: asked[:CALIBRATING] for code, asked in QUESTIONS.items()}),
@@ -66,7 +67,7 @@ def rows(folder: Path, language: str, encoder: Encoder) -> tuple[str, str]:
 
 
 def shares(retriever: Collection | RetrieveRerank, headings: Mapping[str, str], language: str) -> list[str]:
-    """Return which share of the headings is kept, and for which share of the other questions something is found."""
+    """Return the share of headings that are kept, and the share of foreign questions that find something."""
     own = zip(headings.values(), retriever.search_many(list(headings), DEPTH), strict=True)
     kept = [any(hit.id == page and is_relevant(hit) for hit in hits) for page, hits in own]
     others = retriever.search_many(QUESTIONS[language][CALIBRATING:], DEPTH)
@@ -86,19 +87,19 @@ def main() -> None:
     encoder = Encoder("default")
     lines = [
         "# Relevance in other languages: results\n",
-        f"`python benchmarks/languages.py MANUALS --languages {' '.join(chosen)}`, on a manual of which the pages are "
-        "the same in all languages. Kept: a page found for its first heading with a relevance of "
-        f"{DEFAULT_MIN_RELEVANCE} or more. Found: questions about "
-        "other subjects, in the manual's language, for which some page has it. In percent, with 95% intervals "
-        "(Wilson). The landmarks are what an unrelated text reaches, and what a near one does.\n",
+        f"`python benchmarks/languages.py MANUALS --languages {' '.join(chosen)}`, on a manual that has the same pages "
+        "in all languages. Kept: the share of first headings for which their own page has a relevance of "
+        f"{DEFAULT_MIN_RELEVANCE} or more. Found: the share of questions about other subjects, in the manual's "
+        "language, for which any page has such a relevance. In percent, with 95% intervals (Wilson). The two landmarks "
+        "are the cosines that an unrelated and a near text reach.\n",
         "| language | pages | landmarks by English questions | kept | found | by its own questions | kept | found | "
         "maxsim by the landmarks of English: kept | found | by its own: kept | found |",
         "|---|---:|---|---:|---:|---|---:|---:|---:|---:|---:|---:|",
     ]
     firsts = [
-        "\nHow often a heading finds its own page first, in percent. Unknown: headings that consist mostly of words "
-        "that the model does not know. In a hybrid search, words decide for these, and for all headings of a manual of "
-        "which most chunks are of such words.\n",
+        "\nThe share of headings that find their own page first, in percent. Unknown: headings that consist mostly of "
+        "words that the model does not know. A hybrid search for such a heading ranks by words. If most chunks of a "
+        "manual consist of such words, every hybrid search in the manual does.\n",
         "| language | unknown | vectors | words | hybrid | hybrid, then maxsim |",
         "|---|---:|---:|---:|---:|---:|",
     ]

@@ -3,14 +3,14 @@
     python benchmarks/on_ray.py [--passages 20000] [--scaling 2000] [--rounds 3] [--documents 200000]
         [--output benchmarks/RAY.md]
 
-Each measure runs in a process of its own, on a cluster of two CPUs on this machine, and leaves out the start of the
-cluster; the workers load their model within the measure, as does the plain process. In every round, one worker of one
-thread and two of one thread encode the same passages in turn, then two workers and a plain process with all cores do; a
-ratio is the median of the rounds. Then one-word documents, 10,000 and ``--documents`` of them, are read from Parquet,
-encoded and written: the table has the largest memory of the driver, and what the object store has spilled. ``0`` for a
-number leaves its measure out.
+Each measurement runs in a separate process, on a cluster of two CPUs on this machine. The time includes loading the
+model, but not the start of the cluster. Each round has two comparisons on the same passages: one worker against two
+workers, each with one thread, and two workers against a plain process with all cores. A ratio is the median of the
+rounds. Then 10,000 and ``--documents`` documents of one word are read from Parquet, encoded and written. The table has
+the largest memory of the driver, and the bytes that the object store has spilled to disk. An option of ``0`` leaves its
+measurement out.
 
-A module of the name ``ray`` would hide the package.
+This file is not named ``ray.py``, because such a module would hide the package.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ FILES = 8
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--passages", type=int, default=20_000, help="for Ray against the plain process")
-    parser.add_argument("--scaling", type=int, default=2000, help="passages for two workers against one")
+    parser.add_argument("--passages", type=int, default=20_000, help="passages to compare Ray with a plain process")
+    parser.add_argument("--scaling", type=int, default=2000, help="number of passages to compare two workers with one")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--documents", type=int, default=200_000, help="for the memory of the driver")
+    parser.add_argument("--documents", type=int, default=200_000, help="documents to measure the memory of the driver")
     parser.add_argument("--output", type=Path, help="also write the tables to this file")
     parser.add_argument("--measure", nargs=3, metavar=("TEXTS", "WORKERS", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -138,7 +138,7 @@ def measured(texts: str, workers: int, folder: str) -> dict[str, Any]:
 
 
 def spilled_bytes(address: str) -> int:
-    """Return what the object store of a cluster has written to disks so far."""
+    """Return the bytes that the object store of a cluster has spilled to disk so far."""
     from ray._private import internal_api
 
     api: Any = internal_api  # untyped

@@ -1,13 +1,13 @@
-"""sentence-transformers with its OpenVINO backend in int8, for ``encoding.py``; runs in another environment.
+"""The peer of ``encoding.py`` in int8: sentence-transformers with OpenVINO, in an environment of its own.
 
     python -m venv ENV
     ENV/bin/pip install torch sentence-transformers==6.2.0 optimum-intel==2.2.0 transformers==5.5.4 datasets nncf
     ENV/bin/pip install "huggingface-hub<2" && ENV/bin/pip uninstall torchvision
 
-Its packages conflict with the versions that this project pins; these worked together in November 2026 (the torchvision
-that pip adds did not work with torch for the CPU). The program takes a model's folder and a file of calibration texts,
-prints "ready" after loading, and then answers each line of its input, a JSON list of texts, with the name of a file
-that holds their vectors.
+The packages conflict with the versions that this project pins. The versions above worked together in November 2026; the
+torchvision that pip adds did not work with torch for the CPU. The program takes a model's folder and a file of
+calibration texts, and prints "ready" after loading. Each line of its input is a JSON list of texts. It answers with the
+name of a file that holds their vectors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 def main() -> None:
     model, texts = Path(sys.argv[1]), Path(sys.argv[2])
-    answers, sys.stdout = sys.stdout, sys.stderr  # keep what libraries print out of the answers
+    answers, sys.stdout = sys.stdout, sys.stderr  # keep the output of libraries out of the answers
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         encode = load(model, texts, folder)

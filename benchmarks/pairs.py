@@ -2,10 +2,11 @@
 
     python benchmarks/pairs.py --data DIR [--sentences 10000] [--output FILE]
 
-The sentences are the distinct ones of the similarity sets below DATA/sts, in the order of their SHA-256. Our way is the
-command ``twinvec pairs`` as users run it: start, model, encoding and the exact comparison of all pairs. The other way,
-a cross-encoder over every pair, is measured on a sample and extrapolated to all pairs. That cross-encoder has the size
-of the default model, which is smaller than the paper's BERT-base, and random weights, which do not affect its rate.
+The sentences are the distinct sentences of the similarity sets below DATA/sts, in the order of their SHA-256. The
+program times ``twinvec pairs`` as users run it: start, loading the model, encoding, and the exact comparison of all
+pairs. For comparison, it times a cross-encoder on a sample of pairs and extrapolates to all pairs. The cross-encoder
+has the size of the default model, which is smaller than the paper's BERT-base, and a random head, which does not affect
+its rate.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""What a collection of a given size takes: machines, hours, memory, disk and network, from the measured tables.
+"""The machines, hours, memory, disk and network that a collection of a given size needs, from the measured tables.
 
     python benchmarks/plan.py [--chunks 1e6 1e8 1e9] [--days 1] [--copies 2] [--dim 384] [--text-bytes 1000]
         [--cores 16] [--node-memory 64] [--output benchmarks/PLAN.md]
 
-It measures nothing. It reads texts encoded per second from RESULTS.md, and bytes on the disk and the time of an index
-from QDRANT.md, and multiplies; a change of these tables changes the plan. Three figures are not measured: the memory of
-vectors and graph, which follows from their sizes; the bytes on the wire, which follow from the protocol; and the terms
-of a text, which are estimated.
+The program measures nothing. It multiplies figures of two tables, so the plan changes with the tables: the texts
+encoded per second in RESULTS.md, and the bytes on disk and the time to build an index in QDRANT.md. Three figures are
+not measured. The memory of vectors and graph follows from their sizes, and the bytes sent from the protocol. The number
+of terms of a text is estimated.
 
-Use your own figures for your own texts: ``--text-bytes`` is the mean size of a chunk, and ``--rate`` the texts that one
-of your cores encodes per second (``twinvec encode`` shows it).
+Pass the figures of your own texts: ``--text-bytes`` is the mean size of a chunk, and ``--rate`` the number of texts
+that one of your cores encodes per second (``twinvec encode`` shows it).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GIB, HOUR = 2**30, 3600.0
 
 @dataclass(frozen=True)
 class Measured:
-    """What the tables say, per core where cores count.
+    """Figures from the tables. Rates are those of one core.
 
     Attributes:
         texts: Passages that one core encodes per second, by precision.
@@ -74,7 +74,7 @@ def measured() -> Measured:
 
 
 def row(table: str, start: str) -> list[str]:
-    """Return the cells of the row that begins so."""
+    """Return the cells of the row with the given beginning."""
     line = next(each for each in table.splitlines() if each.startswith(start))
     return [each.strip() for each in line.strip("|").split("|")]
 
@@ -102,7 +102,7 @@ def plan(options: argparse.Namespace) -> str:
 
 
 def encoding(options: argparse.Namespace, rates: dict[str, float], known: Measured) -> str:
-    """Return the table of the work of processors."""
+    """Return the table of core hours for encoding and indexing."""
     lines = [
         f"| chunks | core hours, float32 | core hours, int8 | workers of {options.cores} cores to encode in "
         f"{options.days:g} days, float32 | int8 | core hours of the index, each copy |",
@@ -136,7 +136,7 @@ def memory(options: argparse.Namespace) -> str:
 
 
 def storage(options: argparse.Namespace, known: Measured) -> str:
-    """Return the table of bytes that lie on disks and go over the network."""
+    """Return the table of bytes on disk and over the network."""
     lines = [
         "| chunks | disk GiB, all copies | with int8 | sent to the servers over gRPC, GiB | over REST, GiB | "
         "vectors as float32 Parquet, GiB |",
@@ -166,12 +166,12 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chunks", type=float, nargs="+", default=SIZES)
-    parser.add_argument("--days", type=float, default=1.0, help="in which all is encoded")
-    parser.add_argument("--copies", type=int, default=2, help="of every shard")
+    parser.add_argument("--days", type=float, default=1.0, help="days in which all chunks are to be encoded")
+    parser.add_argument("--copies", type=int, default=2, help="number of copies of every shard")
     parser.add_argument("--dim", type=int, default=MEASURED_DIM)
     parser.add_argument("--text-bytes", type=float, default=1000.0, help="mean size of a chunk")
-    parser.add_argument("--cores", type=int, default=16, help="of a worker")
-    parser.add_argument("--node-memory", type=float, default=64.0, help="GiB of a server's node")
+    parser.add_argument("--cores", type=int, default=16, help="number of cores of a machine that encodes")
+    parser.add_argument("--node-memory", type=float, default=64.0, help="memory of a server's node, in GiB")
     parser.add_argument("--rate", type=float, help="texts that one core encodes per second, if you have measured yours")
     parser.add_argument("--output", type=Path, help="also write the plan to this file")
     return parser.parse_args(arguments)

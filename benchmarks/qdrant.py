@@ -3,13 +3,14 @@
     python benchmarks/qdrant.py --data DIR [--texts N] [--vectors M] [--sizes 10000,50000,200000] [-o FILE.md]
 
 The texts are those of the sets below DATA/ir, without chunking. In each of three rounds, N texts are encoded, then
-ingested, then ingested again unchanged: the first two rates show what storing costs. Some texts go into a collection
-that keeps token states, and candidates are reranked with computed and with kept states. Then a collection of every size
-is filled with precomputed vectors: those of M texts, and beyond M copies of them with added noise. For each
-quantisation, and for a search that keeps more candidates (ef), its index is built, and a separate process opens the
-collection and searches by vectors with more noise. Latency excludes encoding, recall@10 compares with exact search by
-numpy, disk excludes the engine's log, and memory is the growth of the process, including pages of files.
-qdrant-client's local mode (in memory) is measured up to the size given by --local.
+ingested, then ingested again unchanged. The difference between the first two rates is the cost of storing. Some texts
+are stored in a collection with token states, and candidates are reranked with computed and with stored states.
+
+Then a collection of every size is filled with precomputed vectors: those of M texts, followed by copies of them with
+added noise. For each quantisation, and for a search that keeps more candidates (ef), the index is built. A separate
+process opens the collection and searches by vectors with more noise. Latency excludes encoding, recall@10 compares with
+exact search by numpy, disk excludes the engine's log, and memory is the growth of the process, including pages of
+files. qdrant-client's local mode (in memory) is measured up to the size given by --local.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from twinvec.evaluation.beir import load_beir
 from twinvec_qdrant import Collection, IndexSettings
 
 QUERIES = 500
-RERANKED = 300  # texts whose token states are kept
+RERANKED = 300  # number of texts whose token states are stored
 CANDIDATES = 100
 ROUNDS = 3
 LIMIT = 10
@@ -51,7 +52,7 @@ COLUMNS = ("points", "store", "built, s", "median, ms", "99th percentile, ms", "
 
 
 class Precomputed:
-    """Stands in for a model with precomputed vectors; it encodes only the probes."""
+    """An encoder whose texts have precomputed vectors; it encodes only the probes."""
 
     name = space = "precomputed"
 
@@ -123,7 +124,7 @@ def _pipeline(documents: list[Document], say: Callable[[str], None]) -> None:
     encoder = Encoder("default")
     encoder.encode(["ready"])
     texts = [document.full_text for document in documents]
-    rounds: list[tuple[float, float, float]] = []  # in turn: on a busy machine only ratios compare
+    rounds: list[tuple[float, float, float]] = []  # in turn, because only ratios are comparable on a busy machine
     for _ in range(ROUNDS):
         start = time.perf_counter()
         encoder.encode_document(texts)
@@ -147,7 +148,7 @@ def _pipeline(documents: list[Document], say: Callable[[str], None]) -> None:
 
 
 def _reranking(documents: list[Document], say: Callable[[str], None]) -> None:
-    """Print what kept token states cost, and what they save."""
+    """Print the cost of stored token states, and the time that they save."""
     encoder = Encoder("default")
     queries = [document.text[:60] for document in documents[:10]]
     with TemporaryDirectory() as folder:

@@ -1,8 +1,9 @@
-"""The calibration table: what the relevance of hits keeps, and what it lets through.
+"""The calibration table: the shares of right and of foreign hits that reach the default threshold of relevance.
 
-Every set of queries is asked of the collection of its own set and of all others, in every mode. Kept are the queries
-whose best relevant hit, of those that have one among the first ten, has the default least relevance. Found are the
-queries of another set for which any of the first ten hits has it. ``benchmarks/retrieval.py`` runs this.
+The queries of every set are searched in the collection of their own set and in the collections of all other sets, in
+every mode. A query of the own set is kept if its best relevant hit reaches the threshold; queries without a relevant
+hit among the first ten are left out. A query of another set is found if any of its first ten hits reaches the
+threshold. ``benchmarks/retrieval.py`` runs this.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One collection in one mode: which of its own queries are kept, and which of each other set find something."""
+    """A collection in one mode: which queries of its own set are kept, and which queries of other sets are found."""
 
     collection: str
     mode: Mode
@@ -61,14 +62,14 @@ def relevance_rows(data: BeirSet, others: Sequence[BeirSet], encoder: Any) -> It
 
 
 def is_kept(query: str, hits: Sequence[Hit], data: BeirSet) -> list[bool]:
-    """Return whether the best relevant hit of a judged query is kept; nothing if no hit is relevant."""
+    """Return one boolean, whether the query's best relevant hit reaches the threshold; none if no hit is relevant."""
     judged = [hit for hit in hits if hit.id != query][:DEPTH]
     best = next((hit for hit in judged if data.qrels[query].get(hit.id, 0) > 0), None)
     return [] if best is None else [is_relevant(best)]
 
 
 def is_relevant(hit: Hit) -> bool:
-    """Whether a hit has the default least relevance."""
+    """Return whether a hit reaches the default threshold of relevance."""
     return hit.relevance is not None and hit.relevance >= DEFAULT_MIN_RELEVANCE
 
 
@@ -76,9 +77,9 @@ def as_markdown(rows: Sequence[Row]) -> str:
     """Return a table for each mode, with the total of all pairs."""
     lines = [
         "## Relevance\n",
-        f"Kept are the queries whose best relevant hit of the first ten has a relevance of {DEFAULT_MIN_RELEVANCE} "
-        "or more. "
-        "Found are queries of another set for which any of ten hits has it. In percent, with 95% intervals (Wilson).\n",
+        "Kept: the share of the set's own queries whose best relevant hit among the first ten has a relevance of "
+        f"{DEFAULT_MIN_RELEVANCE} or more. Found: the share of another set's queries for which any of ten hits has "
+        "such a relevance. In percent, with 95% intervals (Wilson).\n",
     ]
     for mode in ("hybrid", "dense", "sparse"):
         part = [row for row in rows if row.mode == mode]

@@ -3,19 +3,21 @@
     python benchmarks/retrieval.py --data DIR [--sets scifact,cisi] [--limit-queries N] [--cache DIR] [--output FILE]
 
 A set is a folder in the BEIR layout with judgements of a "test" split, or a file DATA/pairs/*/test.jsonl of questions
-and answers, where each question's answer must be found among all answers. (With single sentences words tell less, and
-fusion must not lose what the vectors find.) Ours: ``MemoryIndex`` in each mode and with each fusion method, with MaxSim
-reranking, and for BEIR sets, if twinvec-qdrant is installed, an embedded collection with and without chunking. (A
-collection fuses by its own calibration; "landmarks of the model" is what fuses before it is measured.) Peers:
-sentence-transformers with its exact search, and bm25s with its own tokens and a Snowball stemmer. Measured with
-ir-measures: nDCG@10 (graded) and recall@100.
+and answers, where each question's answer must be found among all answers. (The pairs are single sentences, which are
+hard to find by words. They show whether fusion loses hits of the vectors.)
 
-The last tables ask the queries of each BEIR set of the collections of all others (``benchmarks/relevance.py``), and
-those of each set of small collections (``benchmarks/small_collections.py``).
+- Ours: ``MemoryIndex`` in each mode and with each fusion method, and with MaxSim reranking. For BEIR sets, if
+  twinvec-qdrant is installed, also an embedded collection with and without chunking. A collection fuses by its own
+  calibration. The rows "landmarks of the model" show the fusion of a collection that is not yet calibrated.
+- Peers: sentence-transformers with its exact search, and bm25s with its own tokens and a Snowball stemmer.
+- Measures, by ir-measures: nDCG@10 (graded) and recall@100.
 
-``CachingEncoder`` encodes each text once in a run. With ``--cache``, the vectors and the rows of a set are kept there
-when the set is done, and a later run takes them instead. The seconds of a row are those of its searches
-(for a collection also of its ingestion); encoding has its own row.
+The last tables search the queries of each BEIR set in the collections of all other sets
+(``benchmarks/relevance.py``), and the queries of each set in small collections (``benchmarks/small_collections.py``).
+
+``CachingEncoder`` encodes each text once in a run. With ``--cache``, the vectors and rows of each finished set are
+saved, and a later run uses them. The seconds of a row are those of its searches (for a collection, also those of its
+ingest); encoding has its own row.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from twinvec.retrieval.fusion import FusionMethod
 from twinvec.retrieval.relevance import MODELS
 
 MEASURES = ("ndcg@10", "recall@100")
-DEPTH = 101  # one more than measured: a query's own document is left out
+DEPTH = 101  # one more than recall@100 needs, because a query's own document is left out
 FUSIONS: tuple[FusionMethod, ...] = ("adaptive", "rrf", "distribution")
 PACKAGES = ("twinvec", "torch", "sentence-transformers", "bm25s", "qdrant-edge-py")
 HERE = Path(__file__).parent
@@ -116,9 +118,9 @@ class CachingEncoder:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds ir/")
-    parser.add_argument("--sets", default="", metavar="A,B", help="only these")
+    parser.add_argument("--sets", default="", metavar="A,B", help="names of the sets; default: all")
     parser.add_argument("--limit-queries", type=int, metavar="N", help="only the first N queries of each set")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors and rows of finished sets here")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="folder for the vectors and rows of finished sets")
     parser.add_argument("--output", type=Path, default=HERE / "RETRIEVAL.md", metavar="FILE")
     arguments = parser.parse_args()
     try:
@@ -150,7 +152,7 @@ def find_sets(data: Path, names: list[str]) -> list[Path]:
     known |= {path.parent.name: path for path in sorted(data.glob("pairs/*/test.jsonl"))}
     missing = [name for name in names if name not in known]
     if missing or not known:
-        raise TwinvecError(f"{data}: no set {', '.join(missing)}; there are: {', '.join(known) or 'none'}")
+        raise TwinvecError(f"{data} has no set {', '.join(missing)}; its sets: {', '.join(known) or 'none'}")
     return [place for name, place in known.items() if not names or name in names]
 
 
@@ -170,13 +172,13 @@ def texts_of(data: BeirSet) -> dict[str, list[str]]:
 
 
 def kept_rows(cache: Path | None, data: BeirSet) -> list[Row]:
-    """Return the rows of a set that an earlier run has kept."""
+    """Return the rows of a set that an earlier run saved."""
     path = None if cache is None else cache / f"{slug(data)}.json"
     return [Row(**each) for each in json.loads(path.read_text())] if path is not None and path.exists() else []
 
 
 def keep_rows(cache: Path | None, data: BeirSet, rows: list[Row]) -> None:
-    """Keep the rows of a set for later runs."""
+    """Save the rows of a set for later runs."""
     if cache is not None:
         (cache / f"{slug(data)}.json").write_text(json.dumps([asdict(row) for row in rows]))
 
@@ -192,7 +194,7 @@ def slug(data: BeirSet) -> str:
 
 
 def relevance_tables(sets: list[BeirSet], judged: list[BeirSet], cache: Path | None, encoder: Encoder) -> str:
-    """Return the tables of relevance; nothing for a single set or without twinvec-qdrant."""
+    """Return the tables of relevance; an empty string for a single set or without twinvec-qdrant."""
     if len(sets) < 2 or not find_spec("twinvec_qdrant"):
         return ""
     known = CachingEncoder(encoder)

@@ -1,19 +1,19 @@
-"""A Qdrant server: searches and writing against the bare client, in one run.
+"""A Qdrant server: searches and writes of twinvec compared with the bare client, in one run.
 
     python benchmarks/server.py [--url URL] [--points N] [--delays 0,5,50] [-o FILE.md]
 
-Without ``--url`` or QDRANT_URL, the stand-in of the tests serves, in a process of its own. It compares every vector, so
-that its own time hides much of the clients': its figures show requests and the clients' CPU time, those of a real
-server show speed.
+Without ``--url`` or QDRANT_URL, the tests' stand-in for a server runs in a separate process. It compares every vector,
+so its own time hides much of the clients' time. Its figures are meaningful for the number of requests and the clients'
+CPU time; measure speed on a real server.
 
-A proxy between client and server holds back every answer for the delay, as a distant server does. The collection is
-filled with random vectors and short texts. Our handle soon is warm: after a few searches, it knows that all it finds is
-committed, and makes one request. Each search is done by us and by the bare client in turn, with the same filter and the
-same vectors: dense, with a filter on a keyword, sparse, and hybrid, which the bare client fuses on the server by ranks.
-"Encoded" searches begin with a text, whose vector both compute by hashes, in almost no time. Only the last of them
-finds passages, which the bare client cannot. Sixteen threads, and 300 searches that are awaited at once on one event
-loop, follow. The CPU time is that of this process, with all its threads, for a search. Writing compares ``ingest`` with
-given vectors with ``upload_points`` of the same points.
+A proxy between client and server delays every answer, as a distant server does. The collection is filled with random
+vectors and short texts. After a few searches, our handle is warm: it knows that all chunks are committed, and makes one
+request. twinvec and the bare client do each search in turn, with the same filter and the same vectors: dense, dense
+with a filter on a keyword, sparse, and hybrid, which the bare client fuses on the server by ranks. "Encoded" searches
+begin with a text, whose vector both compute by hashes, in almost no time. Only the last of them finds passages, which
+the bare client cannot do. Then sixteen threads search, and 300 searches are awaited at once on one event loop. The CPU
+time of a search is that of this process with all its threads. The rates of writing compare an ``ingest`` of given
+vectors with ``upload_points`` of the same points.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NAME = "twinvec-benchmark"
 BARE = "twinvec-benchmark-bare"
 WORDS = [f"word{number}" for number in range(2000)]
 COLUMNS = ("ours, ms", "bare client, ms", "ratio", "ours, CPU ms", "bare client, CPU ms", "ratio")
-ADDRESS = "127.0.0.2"  # the client keeps no connections to 127.0.0.1 open, as it does to other hosts
+ADDRESS = "127.0.0.2"  # qdrant-client keeps connections to other hosts open, but not to 127.0.0.1
 
 
 Times = tuple[float, float]
@@ -65,7 +65,7 @@ Times = tuple[float, float]
 
 
 class Hashed:
-    """Stands in for a model: the vector of a text follows from its words."""
+    """An encoder without a model: the vector of a text is computed from hashes of its words."""
 
     name = space = "hashed"
     dim = DIM
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--url", default=os.environ.get("QDRANT_URL"))
     parser.add_argument("--points", type=int, help="default: 20,000 on a server, 200 on the stand-in")
     parser.add_argument("--queries", type=int, default=60)
-    parser.add_argument("--delays", default="0,5,50", help="milliseconds")
+    parser.add_argument("--delays", default="0,5,50", help="delays of answers in milliseconds")
     parser.add_argument("-o", "--output", type=Path, help="also write the output to this file")
     parser.add_argument("--proxy", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def _head(url: str, points: int, real: bool, say: Callable[[str], None]) -> None:
-    """Print what is measured, where."""
+    """Print the head of the report: the machine, the versions and the meaning of the figures."""
     served = QdrantClient(url, check_compatibility=False).info().version
     what = f"a server of version {served}" if real else "the stand-in of the tests"
     packages = ", ".join(f"{name} {version(name)}" for name in ("qdrant-client", "httpx", "pydantic"))
@@ -126,9 +126,9 @@ def _head(url: str, points: int, real: bool, say: Callable[[str], None]) -> None
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, load {os.getloadavg()[0]:.1f} before"
     say(f"{machine}; Python {platform.python_version()}, {packages}.")
     say("")
-    say(f"{points:,} points of {DIM} dimensions on {what}. Times are those of a search: medians, or of many at")
-    say("once the time of all divided by their number. The handle is warm: it knows that all it finds is committed, so")
-    say("that a search of twinvec makes one request, as one of the bare client does.")
+    say(f"{points:,} points of {DIM} dimensions on {what}. Times are medians of single searches. For many searches")
+    say("at once, the time of a search is the total time divided by their number. The handle is warm: it knows that")
+    say("all chunks are committed, so a search of twinvec makes one request, as does a search of the bare client.")
     say("")
 
 
@@ -169,7 +169,7 @@ def _points(collection: Collection) -> Iterator[Point]:
 
 
 class Bare:
-    """Searches of a bare client, with the vectors of texts; an async client returns what is to be awaited."""
+    """Searches by the bare client, with the same vectors. With an async client, the methods return awaitables."""
 
     def __init__(self, client: Any, dense: dict[str, FloatArray], words: dict[str, SparseVector]) -> None:
         self._client = client
@@ -180,7 +180,7 @@ class Bare:
         """Search by one stage, "dense" or "sparse"."""
         nearest = self._vectors(text, encoded)[stage]
         request = models.QueryRequest(query=nearest, using=stage, filter=_filter(team), limit=LIMIT, with_payload=True)
-        return self._client.query_batch_points(BARE, [request])  # the stand-in knows batches only
+        return self._client.query_batch_points(BARE, [request])  # the stand-in supports only batches
 
     def hybrid(self, text: str, *, encoded: bool = False) -> Any:
         """Search by vectors and by words in one query; the server fuses both rankings by reciprocal ranks."""
@@ -262,7 +262,7 @@ async def _all(calls: Iterator[Awaitable[object]]) -> None:
 def _side_by_side(
     ours: Callable[[str], object], theirs: Callable[[str], object], texts: Sequence[str]
 ) -> tuple[Times, Times]:
-    """Return the times of a search of those that 16 threads do."""
+    """Return the mean times of a search while 16 threads search."""
     with ThreadPoolExecutor(16) as pool:
 
         def all_of(call: Callable[[str], object], some: Sequence[str]) -> None:
@@ -313,7 +313,7 @@ def _delayed(url: str, delay: float) -> Iterator[str]:
 
 @contextmanager
 def _started(command: list[str], environment: dict[str, str]) -> Iterator[str]:
-    """Start a program that prints its address and ends with its input."""
+    """Start a program that prints its address, and ends when its input is closed."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -325,7 +325,7 @@ def _started(command: list[str], environment: dict[str, str]) -> Iterator[str]:
 
 
 async def _proxy(url: str, delay: float) -> None:
-    """Pass bytes on; answers wait for the delay."""
+    """Forward bytes between client and server, and delay the answers."""
     target = urlsplit(url)
     loop = asyncio.get_running_loop()
 

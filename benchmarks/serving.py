@@ -5,16 +5,15 @@
     python benchmarks/serving.py --infinity build/infinity [--rounds 3] [--seconds 5] [--minutes 10]
         [--output benchmarks/SERVING.md]
 
-All serve the default model on the CPU. A second ``twinvec serve`` has its int8 export, and a third computes in bfloat16
-if OpenVINO does so on the processor. In every round, each contender in turn answers 1, 8 and 64 clients that send one
-short text after the other, and one client that sends 256 texts at once; the others are idle meanwhile. The load is sent
-by ``serving_load.py``, in a process of its own.
-``Encoder.encode`` gets as many texts in one call as the server has clients. A ratio is the median over the rounds of
-the ratio in a round, so that other load on the machine affects all alike. Without ``--infinity``, only the servers and
-the encoder are measured.
+All contenders serve the default model on the CPU. A second ``twinvec serve`` has its int8 export. A third one computes
+in bfloat16, if OpenVINO supports this on the processor. In every round, each contender in turn answers 1, 8 and 64
+clients that send one short text after the other, and one client that sends 256 texts at once. The other contenders are
+idle meanwhile. ``serving_load.py`` sends the load, in a process of its own. ``Encoder.encode`` gets as many texts in
+one call as the server has clients. A ratio is the median over the rounds of the ratio in a round, so that other load on
+the machine affects all alike. Without ``--infinity``, only twinvec's servers and encoder are measured.
 
-Then 32 clients embed, rerank and search for ``--minutes``, while a thread ingests documents; the table has the answers
-by their status, the latencies, and how the memory of the server has grown.
+Then 32 clients embed, rerank and search for ``--minutes``, while a thread ingests documents. The table has the answers
+by status, the latencies, and the growth of the server's memory.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ Texts = list[str]
 
 @dataclass
 class Measured:
-    """What one contender did in one case, a value for each round."""
+    """The measurements of a contender in one case: one value for each round."""
 
     rates: list[float] = field(default_factory=list)
     medians: list[float] = field(default_factory=list)
@@ -74,7 +73,7 @@ def main() -> None:
     parser.add_argument("--infinity", type=Path, help="environment with infinity-emb")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--minutes", type=float, default=10.0, help="of the mixed load; 0 for none")
+    parser.add_argument("--minutes", type=float, default=10.0, help="minutes of the mixed load; 0 for none")
     parser.add_argument("--output", type=Path, help="also write the tables to this file")
     options = parser.parse_args()
     words = documentation()
@@ -173,7 +172,7 @@ def embedding_requests(path: str, texts: Texts, each: int) -> list[str]:
 
 
 def send(port: int, lines: list[str], clients: int, seconds: float) -> dict[str, Any]:
-    """Return what ``serving_load.py`` found."""
+    """Run ``serving_load.py``, and return its measurements."""
     command = [sys.executable, str(LOAD), "--port", str(port), "--clients", str(clients), "--seconds", str(seconds)]
     done = subprocess.run(command, input="\n".join(lines), stdout=subprocess.PIPE, text=True, check=True)
     result: dict[str, Any] = json.loads(done.stdout)
@@ -198,7 +197,7 @@ def loaded() -> Encoder:
 
 
 def encode_in_turn(texts: Texts, size: int, seconds: float) -> tuple[float, float]:
-    """Encode ``size`` texts a call for so long; return texts per second, and the median milliseconds of a call."""
+    """Encode ``size`` texts a call for some seconds; return texts per second, and the median milliseconds of a call."""
     encoder, times = loaded(), []
     end = time.perf_counter() + seconds
     start = 0
@@ -233,14 +232,14 @@ def shown(case: dict[str, Measured], name: str) -> str:
 
 
 def ratio(case: dict[str, Measured], ours: str, other: str) -> float:
-    """Return the median of the rounds' ratios of rates, or NaN without the other."""
+    """Return the median of the rounds' ratios of rates, or NaN if the other contender was not measured."""
     if other not in case:
         return float("nan")
     return median(a / b for a, b in zip(case[ours].rates, case[other].rates, strict=True))
 
 
 def mixed_load(port: int, pid: int, words: list[str], minutes: float) -> str:
-    """Let 32 clients embed, rerank and search while documents are ingested; return what came of it as text."""
+    """Let 32 clients embed, rerank and search while documents are ingested; return the report in Markdown."""
     address = f"http://127.0.0.1:{port}"
     httpx.post(f"{address}/v1/collections", json={"name": "load"}, timeout=60).raise_for_status()
     ended, ingested, memory = threading.Event(), Ingested(), [resident(pid)]
@@ -261,15 +260,16 @@ def mixed_load(port: int, pid: int, words: list[str], minutes: float) -> str:
     return "\n".join(
         [
             f"## {minutes:g} minutes of {MIXED_CLIENTS} clients, with an ingest beside them\n",
-            "One short text, 16 passages, 20 texts to rerank by MaxSim, or a hybrid search, in turn.\n",
+            "The clients take turns between four requests: one short text, 16 passages, 20 texts to rerank by MaxSim, "
+            "and a hybrid search.\n",
             "| answers by status | p50 ms | p99 ms | ingested documents | errors of ingests | own memory MB | growth | "
             "mapped files MB | growth |",
             "|---|---|---|---|---|---|---|---|---|",
             f"| {statuses} | {p50:.0f} | {p99:.0f} | {ingested.documents:,} | {ingested.errors} | "
             f"{' | '.join(kinds)} |\n",
             f"The ingest replaces the same {DOCUMENTS} documents again and again. Growth is from the second fifth of "
-            "the time to the last. Mapped files are what the kernel keeps of the store's files and of libraries; it "
-            "takes that memory back when others need it.\n",
+            "the time to the last. Mapped files are pages of the store's files and of libraries that the kernel keeps "
+            "in memory; it frees them when other processes need memory.\n",
         ]
     )
 
@@ -293,7 +293,7 @@ def mixed_requests(words: list[str]) -> list[str]:
 
 @dataclass
 class Ingested:
-    """What the ingests have done."""
+    """Counts of documents and errors of the ingests."""
 
     documents: int = 0
     errors: int = 0
@@ -307,7 +307,7 @@ def ingest_until(ended: threading.Event, address: str, words: list[str], ingeste
 
 
 def ingest(address: str, words: list[str], turn: int, ingested: Ingested) -> None:
-    """Ingest the same ids with other texts; a busy server is asked again later."""
+    """Ingest the same ids with changing texts; if the server is busy, retry later."""
     texts = make_texts(words, DOCUMENTS, *KINDS["passages"], turn)
     lines = "".join(json.dumps({"id": str(row), "text": text}) + "\n" for row, text in enumerate(texts))
     answer = httpx.post(
@@ -328,7 +328,7 @@ def watch(ended: threading.Event, pid: int, memory: list[dict[str, int]]) -> Non
 
 
 def resident(pid: int) -> dict[str, int]:
-    """Return the resident memory of a process in MB, by its kind."""
+    """Return the resident memory of a process in MB, by the kind of memory."""
     status = Path(f"/proc/{pid}/status").read_text()
     fields = (line.split() for line in status.splitlines() if line.startswith("Rss"))
     return {name.rstrip(":"): int(kilobytes) // 1024 for name, kilobytes, _ in fields}

@@ -2,12 +2,12 @@
 
     python benchmarks/serving_load.py --port 6380 --clients 8 --seconds 5 < REQUESTS.jsonl
 
-Each line of the input is one request, as ``["/v1/embeddings", {"input": ...}]``; the connections take them in turn,
-from the first again after the last. It prints a JSON object: how long it took until the last answer,
-the statuses, and the milliseconds of each answer.
+Each line of the input is one request, as ``["/v1/embeddings", {"input": ...}]``. The connections send them in turn, and
+start again after the last one. The program prints a JSON object: the seconds until the last answer, the statuses, and
+the milliseconds of each answer.
 
-It does as little as it can for each request, so that the server is what is measured: bytes are written as they were
-prepared, and of an answer only the status and the length are read.
+To measure only the server, the program does as little as possible for each request: it writes prepared bytes, and reads
+only the status and the length of an answer.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def prepared(port: int, line: bytes) -> bytes:
 
 
 async def load(port: int, lines: list[bytes], clients: int, seconds: float) -> dict[str, object]:
-    """Return what the given number of clients received in the given time."""
+    """Let the given number of clients send requests for the given time; return the statuses and times of answers."""
     requests = itertools.cycle([prepared(port, line) for line in lines])
     loop = asyncio.get_running_loop()
     start = time.perf_counter()

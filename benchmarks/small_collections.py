@@ -1,10 +1,10 @@
-"""Relevance in small collections: what it keeps and lets through, by the number of their documents.
+"""Relevance in small collections: the shares of right and of foreign hits that it keeps, by the number of documents.
 
     python benchmarks/small_collections.py --data DIR
 
-A question of a set is asked of a ``MemoryIndex`` of one document that answers it, the best judged one, and of others of
-the set that do not. So are two questions of other sets. Sets about the same subject are not asked of each other.
-``benchmarks/retrieval.py`` runs this too.
+For each question of a set, a ``MemoryIndex`` holds the document that answers it best, and other documents of the set
+that do not answer it. The question is searched in this index, and two questions of other sets as well. Questions of a
+set about the same subject are left out. ``benchmarks/retrieval.py`` runs this too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUESTIONS = 80
 POOL = 250
 SEED = 7
 MEDICINE = ("nfcorpus", "scifact", "medquad/test")
-LEFT_OUT = ("wikisplit/test",)  # a question has nearly all words of its answer
+LEFT_OUT = ("wikisplit/test",)  # its questions have nearly all words of their answers
 COSINES = "median cosine of the best foreign text"
 
 
@@ -40,9 +40,10 @@ def small_table(sets: Sequence[BeirSet], encoder: Any) -> str:
     asked = {each.name: _questions(each, chance) for each in sets if each.name not in LEFT_OUT}
     lines = [
         "## Relevance in small collections\n",
-        f"Kept: the answer of a question has a relevance of {DEFAULT_MIN_RELEVANCE} or more. Found: some document has "
-        f"it for a question of another set. {QUESTIONS} questions of each of {len(asked)} sets were asked. In percent, "
-        "with 95% intervals (Wilson).\n",
+        "Kept: the share of questions whose answer has a relevance of "
+        f"{DEFAULT_MIN_RELEVANCE} or more. Found: the share of questions of other sets for which any document has such "
+        f"a relevance. {QUESTIONS} questions of each of {len(asked)} sets were searched. In percent, with 95% "
+        "intervals (Wilson).\n",
         f"| documents | kept | found | {COSINES} |",
         "|---:|---:|---:|---:|",
     ]
@@ -64,7 +65,7 @@ def small_table(sets: Sequence[BeirSet], encoder: Any) -> str:
 
 
 def _questions(data: BeirSet, chance: random.Random) -> list[tuple[str, Document]]:
-    """Return questions, each with the best judged of the documents."""
+    """Return questions, each with the document of the highest grade."""
     documents = {document.id: document for document in data.documents}
     found = []
     for question in data.queries:

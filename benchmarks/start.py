@@ -1,10 +1,10 @@
-"""Starting time: the time from starting a process to its answer, in alternating rounds.
+"""Starting time: the time from the start of a process to its answer, in alternating rounds.
 
     python benchmarks/start.py [--rounds 7] [--output benchmarks/START.md]
 
-``twinvec search`` over a collection of 500 passages, encoded by a float32 export, an int8 export, and the model itself,
-and over the same collection in a store that a process of ``twinvec serve`` has, which the command asks;
-for comparison, sentence-transformers imports itself, loads the model and encodes the question, without searching.
+The program times ``twinvec search`` in a collection of 500 passages, with a float32 export, with an int8 export, and
+with the model itself. It also times the command while ``twinvec serve`` has the store open and answers the search. For
+comparison, sentence-transformers is imported, loads the model and encodes the question, without searching.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from twinvec_qdrant import Collection
 
 QUESTION = "how do I parse the arguments of a command"
 PASSAGES = 500
-_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # an installed package has its bytecode
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # removed below, because an installed package has its bytecode
 PEER = """
 import sys
 from sentence_transformers import SentenceTransformer

@@ -3,9 +3,9 @@
     python benchmarks/training.py speed --data ../shared/data [--batches 512 8192] [--contenders twinvec] [--steps 2]
     python benchmarks/training.py objective [--rows 16384]
 
-``speed`` runs steps of the default model on ``pairs/nl2bash`` (up to 256 tokens, AdamW), each contender in its own
-process with a memory limit, since one of them exceeds it. ``objective`` times the tiled objective against the four
-matrix products that it needs at least, and measures its extra memory.
+``speed`` runs steps of the default model on ``pairs/nl2bash`` (up to 256 tokens, AdamW). Each contender runs in its own
+process with a memory limit, because one of them exceeds it. ``objective`` compares the time of the tiled objective with
+that of the four matrix products that it cannot avoid, and measures its extra memory.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def measure_steps(options: argparse.Namespace) -> dict[str, float]:
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        return float(value)  # waits for a GPU
+        return float(value)  # waits until the GPU has finished
 
     step(0)
     started = time.perf_counter()

@@ -6,7 +6,7 @@ The default model is trained on ``pairs/flickr8k`` (two captions of one picture;
 ``info_nce``, and measured on its test pairs: each anchor's partner must be found among all positives. The learning rate
 grows with the square root of the batch, since larger batches take fewer steps. Hard negatives are mined by the default
 model, one for each row, from ranks 5 to 30. The second dataset is ``pairs/snli_entailment``, which is measured too.
-Figures are mean and standard deviation over the seeds.
+Figures are the mean and standard deviation over the seeds.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with pairs/")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--sizes", type=int, nargs="*", default=[32, 512, 4096], help="of batches of flickr8k")
-    parser.add_argument("--recipes", nargs="*", choices=RECIPES, default=RECIPES, help="of batches of 512")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[32, 512, 4096], help="sizes of batches of flickr8k")
+    parser.add_argument("--recipes", nargs="*", choices=RECIPES, default=RECIPES, help="for batches of 512 rows")
     options = parser.parse_args()
     print("| batch | made of | flickr8k: accuracy@1 | MRR@10 | snli_entailment: accuracy@1 | MRR@10 |")
     print("|---|---|---|---|---|---|")

@@ -1,11 +1,11 @@
-"""What training gains on question-answer pairs, against sentence-transformers' loss on the same rows.
+"""The gain of training on question-answer pairs, compared with sentence-transformers' loss on the same rows.
 
     python benchmarks/training_quality.py --data ../shared/data [--sets nl2bash medquad nl2bash+medquad] [--seeds 0 1 2]
 
 The default model is trained on ``pairs/SET/train.jsonl`` (of all sets joined by ``+``, in one run) and measured on
-``test.jsonl``: each anchor's partner must be found among all 1,000 positives. STS-B (test) shows the loss on other
-tasks. The peer runs ``SentenceTransformerTrainer`` with ``MultipleNegativesRankingLoss`` at batch 64, 64 tokens,
-5e-5, one epoch. Each run has its own process; its time is that of training alone.
+``test.jsonl``: each anchor's partner must be found among all 1,000 positives. STS-B (test) shows whether the model gets
+worse at other tasks. The peer runs ``SentenceTransformerTrainer`` with ``MultipleNegativesRankingLoss``: batches of 64,
+64 tokens, a learning rate of 5e-5, one epoch. Each run has its own process; its time is that of training alone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def in_own_process(options: argparse.Namespace, sets: str, contender: str, seed: int) -> dict[str, Any]:
-    """Return what a contender measures in its own process."""
+    """Run a contender in its own process, and return its measurements."""
     command = [sys.executable, __file__, "--one", "--data", str(options.data), "--sets", sets]
     command += ["--contenders", contender, "--rows", str(options.rows), "--seeds", str(seed)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

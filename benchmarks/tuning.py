@@ -1,13 +1,13 @@
-"""Tuning: what the choice of ``twinvec tune`` is worth on queries that did not take part in it.
+"""Tuning: the gain of the choice of ``twinvec tune`` on queries that were not used for the choice.
 
     python benchmarks/tuning.py --data DIR [--sets A,B] [--queries 400] [--cache DIR] [--output FILE]
 
 For every set below DATA/ir and DATA/pairs, all settings are measured once for each query, over all documents, in
-memory. Then, many times, a few queries are drawn at random, or half of them, a setting is chosen by them as ``tune``
-does, and measured on all other queries against plain hybrid search. "uncorrected" are the same draws with the rule of
-version 0.3: the largest mean gain less 1.645 standard errors. The rows "passages" are chosen by passages taken out of
-the documents, without judgements; a set whose documents are too short has none. ``--cache`` keeps the figures of each
-query, so that another run only draws.
+memory. Then random draws are repeated many times: a few queries, or half of them, choose a setting as ``tune`` does,
+and the setting is compared with plain hybrid search on all other queries. The columns "uncorrected" choose by the rule
+of version 0.3, in the same draws: the largest mean gain less 1.645 standard errors. In the rows "passages", passages
+taken from the documents choose the setting, without judgements; a set whose documents are too short has no such row.
+``--cache`` saves the figures of each query, so that another run only draws.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ Choose = Callable[[Measured], Setting]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The gains over plain hybrid search of choices by ``queries``, in points of all draws; shares of them in percent.
+    """The gains over plain hybrid search, in points of nDCG@10 x 100, of the settings that ``queries`` chose.
 
-    ``changed`` is the share of draws that chose another setting, ``harmed`` that of draws which lost by it.
+    ``changed`` is the percentage of draws that chose another setting, and ``harmed`` the percentage that lost by it.
     """
 
     queries: str
@@ -92,7 +92,7 @@ def read_sets(data: Path, names: list[str]) -> Iterator[BeirSet]:
 
 
 def cached(data: BeirSet, count: int, encoder: Encoder, folder: Path | None) -> tuple[Measured, Measured | None]:
-    """Return what ``measure`` returns for ``count`` of the queries, from the folder if it is there already."""
+    """Return the result of ``measure`` for ``count`` of the queries, from the folder if an earlier run saved it."""
     file = None if folder is None else folder / f"{data.name}-{count}.pickle"
     if file is not None and file.exists():
         known: tuple[Measured, Measured | None] = pickle.loads(file.read_bytes())
@@ -157,7 +157,7 @@ def drawn(judged: Measured, size: int, chooses: Choose) -> Row:
 
 
 def uncorrected(values: Measured) -> Setting:
-    """Return the setting with the largest mean gain less 1.645 standard errors, whatever their number."""
+    """Return the setting with the largest mean gain less 1.645 standard errors, without correcting for their number."""
 
     def assured(setting: Setting) -> float:
         gains = values[setting] - values[PLAIN]

@@ -1,15 +1,15 @@
-"""Writing: ingests of documents whose vectors are given, against the bare engine and the bare client, in one run.
+"""Writing: ingests of documents with given vectors, compared with the bare engine and the bare client, in one run.
 
     python benchmarks/writing.py [--documents N] [--rounds R] [--url URL] [-o FILE.md]
 
 Each round ingests N documents of each length into a new embedded collection, and upserts the same points, without
-records, into a new shard of the engine; then it does both on a server, where the bare client uploads the points
-(``upload_points``, waiting for each batch). The clock of the bare engine includes the conversion of points into its
-objects, which are made once for the bare client. A collection that has grown is calibrated at the end of an ingest: it
-searches for some of its own texts, once. That is no writing, and stands in a column of its own.
+records, into a new shard of the engine. Then it does both on a server, where the bare client uploads the points
+(``upload_points``, waiting for each batch). The time of the bare engine includes the conversion of points into its own
+objects. The objects of the bare client are made once, outside the measured time. At the end of an ingest, a collection
+that has grown is calibrated, by searching for some of its own texts. This time has a column of its own.
 
-Without ``--url`` or QDRANT_URL, the stand-in of the tests serves, in a process of its own. It is slow itself, and gets
-a fifth of the documents. Texts are random words of a vocabulary with a natural distribution (Zipf).
+Without ``--url`` or QDRANT_URL, the tests' stand-in for a server runs in a separate process. It is slow, and gets a
+fifth of the documents. Texts are random words of a vocabulary with a natural distribution (Zipf).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COLUMNS = ("store", "words a text", "ours, documents/s", "bare, points/s", "rati
 
 
 class Seconds(NamedTuple):
-    """How long an ingest took, and the calibration at its end."""
+    """Seconds of an ingest, and of the calibration at its end."""
 
     writing: float
     calibrating: float
@@ -70,7 +70,7 @@ class Corpus:
         self.points: list[Point] = []
 
     def ingest(self, collection: Collection) -> Seconds:
-        """Ingest the documents, and keep the chunks that are written."""
+        """Ingest the documents, and save the chunks that are written."""
         calibrating: list[float] = []
         calibrate = collection._calibrate
         collection._calibrate = lambda: calibrating.append(_time(calibrate))  # type: ignore[method-assign]

@@ -2,9 +2,9 @@
 
     python examples/evaluate_retrievers.py --data DIR [--queries N] [--documents N] [--path FOLDER]
 
-DIR holds ``ir/scifact`` in the BEIR layout. LangChain's vector store fills the collection, and both frameworks
-search it. ``--queries`` uses the first N judged queries, ``--documents`` their relevant documents and the first N
-others; figures compare with published ones only without these options.
+DIR holds ``ir/scifact`` in the BEIR layout. LangChain's vector store fills the collection, and both frameworks search
+it. ``--queries`` uses the first N judged queries. ``--documents`` uses their relevant documents and the first N others.
+With these options, the figures cannot be compared with published ones.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from twinvec.retrieval import Mode, Reranker
 from twinvec_qdrant import Collection
 
 MEASURES = ("ndcg@10", "recall@100")
-DEPTH = 101  # one more than measured: a query's own document is left out
+DEPTH = 101  # one more than the measures need, because a query's own document is left out
 Ask = Callable[[str], list[Hit]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", type=Path, required=True, help="folder with ir/scifact")
-    parser.add_argument("--queries", type=int, help="only the first N")
-    parser.add_argument("--documents", type=int, help="only the relevant ones and the first N others")
+    parser.add_argument("--queries", type=int, help="number of judged queries to use; default: all")
+    parser.add_argument("--documents", type=int, help="number of irrelevant documents to use; default: all")
     parser.add_argument("--path", type=Path, help="folder of the collection; default: a temporary one")
     arguments = parser.parse_args()
     data = part(load_beir(arguments.data / "ir" / "scifact"), arguments.queries, arguments.documents)

@@ -3,8 +3,8 @@
     python examples/pydocs.py pydocs.jsonl
     twinvec ingest pydocs.jsonl --collection pydocs
 
-Each line is the docstring of a public module, class, function or method: its qualified name as id, name and signature
-as title. The same interpreter writes the same bytes every time.
+Each line has the docstring of a public module, class, function or method. Its id is the qualified name, and its title
+the name with the signature. The same interpreter writes the same bytes every time.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def documented(thing: object) -> bool:
 
 
 def signature(thing: Any) -> str:
-    """Return ``(a, b=1)``, or "" if unknown, without addresses, which change from run to run."""
+    """Return ``(a, b=1)``, or "" if unknown; leave out memory addresses, which change from run to run."""
     try:
         text = ADDRESS.sub("", str(inspect.signature(thing)))
     except (TypeError, ValueError):

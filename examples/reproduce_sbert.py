@@ -2,13 +2,17 @@
 
     python examples/reproduce_sbert.py --data ../shared/data [--rows 1000] [--seeds 0 1 2] [--tables data]
 
-Trains one model for each cell and prints the paper's figure next to ours: Spearman x 100 on STS-B. The base is the
-default model with the last two of its six layers drawn at random, so that the objective has something to teach (the
-first line prints the score of the untrained base); the paper starts from BERT-base. NLI is SNLI dev and the train part
-of the counterfactual set, at most ``--rows`` rows of each file (the paper: 942,000 rows). One seed takes about half an
-hour on one core; ``--rows 200 --tables objective`` trains three models in a few minutes. A table beyond the paper shows
-what entailed pairs alone teach by ``info_nce`` (of SNLI dev, the counterfactual set, TaxiNLI and RTE). With several
-seeds, the tables of the test part show mean and deviation. A cell whose data is missing stays blank.
+The program trains one model for each cell, and prints the paper's figure next to ours: Spearman x 100 on STS-B.
+
+- The base is the default model with random weights in the last two of its six layers, so that training has an effect.
+  The first line has the score of the untrained base. The paper starts from BERT-base.
+- NLI is SNLI dev and the train part of the counterfactual set, at most ``--rows`` rows of each file. The paper has
+  942,000 rows.
+- A table that is not in the paper trains by ``info_nce`` on entailed pairs only (of SNLI dev, the counterfactual set,
+  TaxiNLI and RTE).
+- With several seeds, the tables of the test part show the mean and deviation. A cell whose data is missing stays blank.
+
+One seed takes about half an hour on one core. ``--rows 200 --tables objective`` trains three models in a few minutes.
 """
 
 from __future__ import annotations
@@ -40,11 +44,11 @@ PAPER_CONCATENATION = {
     "u,v,|u-v|": 80.78,
     "u,v,|u-v|,u*v": 80.44,
 }
-BAR = r"\|"  # a bar within a cell
+BAR = r"\|"  # a "|" within a cell of a Markdown table
 
 
 class MissingDataError(Exception):
-    """A file that a cell needs is not in the folder."""
+    """The folder lacks a file that a cell needs."""
 
 
 class Laboratory:
@@ -72,7 +76,7 @@ class Laboratory:
         return self._train(f"nli {pooling} {concatenation}", objective, data, seed=seed, pooling=pooling)
 
     def stsb(self, pooling: str = "mean", base: Path | None = None, seed: int = 0) -> Path:
-        """Train by cosine regression on STS-B; default: from the untrained base."""
+        """Train by cosine regression on STS-B, from the given base or else from the untrained base."""
         name = f"stsb {pooling} {'' if base is None else base.name}"
         objective, model = {"name": "cosine_regression"}, str(base or self.base)
         return self._train(name, objective, self._stsb, seed=seed, pooling=pooling, model=model)
@@ -87,7 +91,7 @@ class Laboratory:
         return self._train("triplets", {"name": "triplet"}, [self._written("triplets", rows)])
 
     def entailment(self, seed: int = 0) -> Path:
-        """Train on premises and what they entail, with in-batch negatives and without contradictions."""
+        """Train on premises and entailed hypotheses, with in-batch negatives and without contradictions."""
         data = []
         for name in ("snli/dev", "cad/train", "taxinli/all", "rte/train"):
             found = self._by_premise(name).items()
@@ -121,7 +125,7 @@ class Laboratory:
         return load_sts(self._file(f"sts/stsb/{split}.tsv"))
 
     def _by_premise(self, name: str) -> dict[str, dict[str, str]]:
-        """Return premise -> label -> a hypothesis, of a file below ``nli``."""
+        """Return a mapping premise -> label -> hypothesis, from a file below ``nli``."""
         found: dict[str, dict[str, str]] = {}
         with self._file(f"nli/{name}.tsv").open(encoding="utf-8") as file:
             for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
@@ -185,7 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with nli/ and sts/")
     parser.add_argument("--rows", type=int, default=1000, help="rows of each file to train on")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="for the tables of the test part")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds of the tables of the test part")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), help="which (default: all)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -253,7 +257,7 @@ def dev(laboratory: Laboratory, make: Callable[..., Path], *how: str) -> str:
 
 
 def spread(score: Callable[[int], float], seeds: list[int]) -> str:
-    """Return the mean over the seeds, with several seeds also the standard deviation; blank without the data."""
+    """Return the mean over the seeds, and the standard deviation of several seeds; a blank if data is missing."""
     try:
         values = [score(seed) for seed in seeds]
     except MissingDataError:

@@ -46,7 +46,7 @@ QUESTIONS = {"How many days before do I need the blue slip?": "leave", "book the
 
 
 def main() -> None:
-    shutil.rmtree("handbook_swap", ignore_errors=True)  # of an earlier run, which has left the tuned model
+    shutil.rmtree("handbook_swap", ignore_errors=True)  # a collection of an earlier run has the tuned model
     old = Encoder("default")
     first = opened(old)
     first.add_documents([Document(text, id=key) for key, text in HANDBOOK.items()])
