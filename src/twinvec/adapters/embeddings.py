@@ -47,7 +47,7 @@ def open_encoder(
     name = model if model == "default" or "/" in model or Path(model).exists() else f"sentence-transformers/{model}"
     if revision is not None:
         if "@" in name or Path(name).exists() or name == "default":
-            raise ConfigurationError(f"revision {revision!r} is for a hub name without one, not for {model!r}")
+            raise ConfigurationError(f"revision needs a hub name that has no revision, got {model!r} and {revision!r}")
         name = f"{name}@{revision}"
     found = find_model(name, cache_folder, token=token, local_files_only=local_files_only)
     texts = {"query": query_prompt, "document": document_prompt}

@@ -71,7 +71,7 @@ def train(
 
 
 def _end(config: TrainConfig, report: TrainReport) -> str:
-    """Return which step became the model, and whether patience ended the run; "" if it was measured only at its end."""
+    """Return a line: the step that became the model, and an early stop; "" if only the end was measured."""
     from twinvec.training.run.model_card import kept_step
 
     measured = config.evaluation
@@ -87,13 +87,15 @@ def mine(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", help="JSON lines with 'anchor' and 'positive'.")],
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="ROWS.jsonl", help="File for the rows with 'negatives'; not PAIRS."),
+        typer.Option(
+            "-o", "--output", metavar="ROWS.jsonl", help="File for the rows with 'negatives' added; must not be PAIRS."
+        ),
     ],
     model: Annotated[
         str | None,
         typer.Option(
             envvar="TWINVEC_MODEL",
-            help=f"{MODEL_HELP} Default: the model that the collection records.",
+            help=f"{MODEL_HELP} If not given: the model of --collection, or 'default'.",
             show_default=False,
         ),
     ] = None,
@@ -110,7 +112,7 @@ def mine(
     url: StoreUrl = None,
     negatives: Annotated[int, typer.Option(min=1, help="Largest number of negatives for each row.")] = 4,
     first_rank: Annotated[
-        int, typer.Option(min=1, help="Rank of the first hit that may become a negative; positives do not count.")
+        int, typer.Option(min=1, help="Rank of the first hit that may become a negative; ranks skip positives.")
     ] = 1,
     last_rank: Annotated[int, typer.Option(min=1, help="Rank of the last hit that may become a negative.")] = 50,
     margin: Annotated[
@@ -118,10 +120,10 @@ def mine(
         typer.Option(help="Smallest margin by which the positive's cosine must exceed a negative's. Default: none."),
     ] = None,
     denoise: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Cross-encoder that removes hits which it calls relevant.")
+        str | None, typer.Option(metavar="MODEL", help="Cross-encoder that removes relevant hits from the negatives.")
     ] = None,
     denoise_above: Annotated[
-        float | None, typer.Option(help="With --denoise: remove hits of a higher probability than this. Default: 0.1.")
+        float | None, typer.Option(help="With --denoise: largest probability with which a hit is kept. Default: 0.1.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

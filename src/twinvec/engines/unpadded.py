@@ -66,14 +66,14 @@ class Unpadded:
 
 
 class ComputedStates(nn.Module):
-    """In the place of a classifier's backbone: it takes token states, computed before, for the input's embeddings."""
+    """Replaces a classifier's backbone, whose token states have been computed before."""
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
         self._pooler = getattr(backbone, "pooler", None)
 
     def forward(self, input_ids: None = None, *, inputs_embeds: Tensor, **_: Any) -> Any:
-        """Return what the backbone returns; ``inputs_embeds`` are the states (B, T, D)."""
+        """Return the states (B, T, D) that are given as ``inputs_embeds``, in the form of the backbone's output."""
         from transformers.modeling_outputs import BaseModelOutputWithPooling
 
         pooled_BD = None if self._pooler is None else self._pooler(inputs_embeds)

@@ -31,7 +31,7 @@ def convert_only_where_needed(parameter: Any) -> None:
 
 
 class _Conversion:
-    """The conversion of a parameter; ``own`` makes typer's."""
+    """The conversion of a parameter; ``own`` makes typer's own conversion."""
 
     def __init__(self, own: Callable[[], Any]) -> None:
         self._own = own

@@ -43,7 +43,7 @@ def progress_bar(
     window: float = _WINDOW_SECONDS,
     shown: bool = True,
 ) -> Iterator[Advance]:
-    """Show a bar with the number of items, the rate, the time left and failures; elsewhere than on a terminal, lines.
+    """Show a bar with the number of items, the rate, the time left and failures; without a terminal, print lines.
 
     Args:
         label: What is done, such as "Encoding".
@@ -74,7 +74,7 @@ def progress_bar(
 
         yield advance
         end = progress.tasks[0].total or progress.tasks[0].completed
-        progress.update(task, total=end, completed=end)  # it ends with the time that all took
+        progress.update(task, total=end, completed=end)  # the finished bar shows the time that all items took
 
 
 class _Lines:

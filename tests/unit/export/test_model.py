@@ -245,7 +245,7 @@ def test_int8_storage_needs_ranges(int8, source):
             ConfigurationError, match=rf"folder has none; .* -o FOLDER --calibrate TEXTS --dim {encoder.dim}"
         ):
             encoder.encode(["fox"], storage="int8")
-        with pytest.raises(ConfigurationError, match="int8 storage needs the value range of each"):
+        with pytest.raises(ConfigurationError, match="int8 storage needs the value ranges of"):
             encoder.restore(np.zeros((1, encoder.dim), dtype=np.int8))
 
 
@@ -308,7 +308,7 @@ def test_a_graph_of_other_weights_is_refused(copy, tiny_model):
     with pytest.raises(ModelIntegrityError, match="made of other weights or settings; export the model again"):
         Encoder(copy).encode("fox")
     assert Encoder(copy, engine="torch").encode("fox").shape == (24,)
-    with pytest.raises(ConfigurationError, match="int8 storage needs the value range of each"):
+    with pytest.raises(ConfigurationError, match="int8 storage needs the value ranges of"):
         Encoder(copy, engine="torch").encode("fox", storage="int8")
 
 

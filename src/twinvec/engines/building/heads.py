@@ -1,4 +1,4 @@
-"""What follows the backbone, as descriptions: pooling, Dense and Normalize of encoders, the head of cross-encoders.
+"""Descriptions of the steps after the backbone: pooling, Dense, Normalize, and the head of cross-encoders.
 
 Pooling is that of ``engines.pooling``. Each mode but ``max`` is a weighted sum of the states: the weights say which
 tokens count, and how much. Legend: B texts, T tokens (padded), D dimension.

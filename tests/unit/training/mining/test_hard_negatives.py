@@ -274,7 +274,7 @@ def test_an_output_that_cannot_be_is_refused_before_any_work(source, tmp_path):
         (tmp_path, "is a folder"),
         (Path(), "is a folder"),
         (Path("/dev/null"), "is a device"),
-        (source / "rows.jsonl", "no folder can be made"),
+        (source / "rows.jsonl", "the folder cannot be made"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             mine_file(MiningJob(source, output), found)
