@@ -28,7 +28,7 @@ _INT64 = range(-(2**63), 2**63)
 def plain_metadata(identity: object, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of a document as plain JSON.
 
-    Raise ``DocumentError``, which names the document and the key, for a value that JSON has no form for.
+    Raise ``DocumentError``, which names the document and the key, for a value that has no form in JSON.
     """
     if not isinstance(metadata, Mapping):
         kind = type(metadata).__name__

@@ -117,7 +117,7 @@ def compare_command(
 
 
 def _check_outputs(model: str | None, tasks: Tasks, runs: Path | None, plot: Path | None) -> None:
-    """Check what would fail only after everything is measured."""
+    """Check the options that would otherwise fail only after all measurements."""
     from twinvec.evaluation.measures import check_run_ids
     from twinvec.evaluation.report.plots import import_matplotlib
     from twinvec.evaluation.suite import has_vectors

@@ -50,7 +50,7 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = 
 
 @cache
 def _table_class() -> type[Table]:
-    """Return the class of tables whose texts are printed as they are, but for control characters."""
+    """Return a class of tables that print texts unchanged, except for control characters."""
     from rich.table import Table
 
     class EscapedTable(Table):

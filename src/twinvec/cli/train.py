@@ -50,7 +50,7 @@ def train(
     if not config.is_file():
         raise ConfigurationError(f"{config}: no such file")
     if not is_main_process():
-        logging.getLogger("twinvec").setLevel(logging.ERROR)  # the main process gives the same warnings
+        logging.getLogger("twinvec").setLevel(logging.ERROR)  # the main process logs the same warnings
     checked = read_config(config)
     try:
         report = run(checked, output)
@@ -78,7 +78,7 @@ def _end(config: TrainConfig, report: TrainReport) -> str:
     if measured is None or measured.every is None:
         return ""
     waited = measured.patience is not None and report.steps - report.best_step == measured.patience * measured.every
-    patience = "patience ended the run; " if waited and report.steps != config.schedule.steps else ""
+    patience = "stopped early (patience); " if waited and report.steps != config.schedule.steps else ""
     return f"{patience}{kept_step(report)}"
 
 
@@ -198,7 +198,7 @@ def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningRepo
 
 
 def _identified(job: MiningJob, retriever: str) -> MiningJob:
-    """Return the job with the identity that the output file records: the retriever's, and the scorer's if any."""
+    """Return the job with an identity, which the output file records, made of retriever and scorer (if any)."""
     from twinvec.training.mining.hard_negatives import ProbabilityScorer
 
     suffix = f", {job.scorer.identity}" if isinstance(job.scorer, ProbabilityScorer) else ""

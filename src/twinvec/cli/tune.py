@@ -91,7 +91,7 @@ def _show_tuning(collection: str, found: Tuning) -> None:
         f"chosen: {found.setting}; {reason} beyond chance (paired by query, corrected for the number of settings)",
         f"gain over plain hybrid search: {_gain(found.gain_over_plain)}",
         f"gain over {found.single}, the best single stage: {_gain(found.gain)}",
-        "both gains are those on queries that did not take part in the choice",
+        "both gains are measured on queries that did not take part in the choice",
         f"a search takes {times['chosen']:,.0f} ms{plain_time}",
     )
 

@@ -22,8 +22,8 @@ from twinvec.tokens.batching import Batch
 class Runner(ABC):
     """One output of a graph, computed by a runtime, which may prune the rest of the graph.
 
-    ``precision`` is the graph's, or bfloat16 for a float32 graph. ``streams`` threads call ``infer`` at once, each on
-    ``threads`` cores. Building it raises MissingExtraError or, for a graph that cannot be read, ModelIntegrityError.
+    ``precision`` is the precision of the graph, or bfloat16 for a float32 graph. ``streams`` threads call ``infer`` at
+    once, each on ``threads`` cores. Building it raises MissingExtraError, or ModelIntegrityError for a damaged graph.
     """
 
     runtime: ClassVar[str]

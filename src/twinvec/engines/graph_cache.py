@@ -88,7 +88,7 @@ def _made(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneS
             f"{home}: cannot be written: {error.strerror or error}; set TWINVEC_CACHE to another folder"
         ) from error
     if found is None:
-        raise EngineError(f"{home}: was written, but cannot be read back")
+        raise EngineError(f"{home}: was written, but cannot be read; set TWINVEC_CACHE to another folder")
     return found
 
 

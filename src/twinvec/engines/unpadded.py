@@ -23,7 +23,7 @@ Send = Callable[[Any], Tensor]
 
 _ATTENTION = "twinvec_unpadded"
 _BACKBONES = BACKBONES - {"mpnet"}  # MPNet adds a bias for each pair of tokens
-_LEAST_COSINE = 0.995  # of a token's states with and without padding, in half precision
+_LEAST_COSINE = 0.995  # between a token's states with and without padding, in half precision
 _PROBE_LENGTHS = (1, 5, 64, 190)  # tokens; the last exceeds ModernBERT's attention window
 
 

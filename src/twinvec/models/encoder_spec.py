@@ -2,7 +2,7 @@
 
 ``modules.json`` lists the modules: Transformer, Pooling, then any of Dense and Normalize. A folder without this file is
 a bare backbone, which gets mean pooling, as in sentence-transformers. A folder that lacks the file but has folders of
-modules is an incomplete copy. The lists of modules, backbones, pooling modes and activations are closed.
+modules is an incomplete copy. Other modules, backbones, pooling modes and activations than listed are refused.
 """
 
 from __future__ import annotations

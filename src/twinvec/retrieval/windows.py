@@ -23,7 +23,7 @@ MOST_UNITS = 3
 _PART = LONGEST // MOST_UNITS  # columns of each part of a unit that is cut
 _MARKS = 16  # further characters that a piece of a word may have, for combining marks behind its last letter
 
-_LANGUAGE = "en"  # sentencex then falls back to rules that hold for all scripts; only abbreviations are English
+_LANGUAGE = "en"  # sentencex has general rules for all scripts; only the abbreviations are English
 _LINE = re.compile(r"[^\n]+")
 _HEAD = r"[^\S\n]*(?:>[^\S\n]*|(?:[-*+]|\d{1,3}[.)])[^\S\n]+)*"  # the beginning of a line in a quotation or a list item
 _FENCE_SIGN = r"(```(?!`*[^`\n]+`)|~~~)"  # ```code``` in one line is part of a sentence

@@ -35,7 +35,7 @@ def partial_path(path: Path) -> Path:
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
-    """Replace the content of a file; a string is written as UTF-8. An OSError leaves the old content."""
+    """Replace the content of a file; a string is written as UTF-8. After an OSError, the old content remains."""
     with replaced(path) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 

@@ -102,7 +102,7 @@ def string(value: str, name: str) -> str:
 
 
 def file_path(value: str | os.PathLike[str], name: str) -> Path:
-    """Return a path with ``~`` as the home; raise ConfigurationError as ``path_text`` does."""
+    """Return a path with ``~`` expanded; raise ConfigurationError as ``path_text`` does."""
     text = path_text(value, name)
     try:
         return Path(text).expanduser()
@@ -180,7 +180,7 @@ def check_output_folder(folder: Path) -> None:
 def field_fault(error: Mapping[str, Any], known: Mapping[str, str] | None = None) -> str:
     """Describe a fault that pydantic found, one of its ``errors()``; of values, only a discriminator is quoted.
 
-    ``known`` maps the names that an unknown field may be a misspelling of to the suggested fields.
+    ``known`` maps names that resemble an unknown field to the fields that the message suggests.
     """
     given = error.get("input")
     instead = ", not a list" if isinstance(given, list) else ", not a mapping" if isinstance(given, dict) else ""

@@ -1,7 +1,7 @@
 """Skip typer's conversion of command-line values that already have the right type.
 
 typer converts values with pydantic, and importing pydantic is slow. A command whose values are strings, paths and
-defaults starts without it. What pydantic says of a wrong value is put in plain words.
+defaults starts without it. Pydantic's messages about wrong values are put in plain words.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Conversion:
 
 
 def _in_plain_words(message: str, value: Any) -> str:
-    """Return what pydantic says of a value without pydantic's own words."""
+    """Return pydantic's message about a value in plain words."""
     named = "each value" if isinstance(value, (list, tuple)) else repr(value)
     return _PARSED.sub("", message.removeprefix("Value error, ")).replace("Input should", f"{named} should", 1)
 

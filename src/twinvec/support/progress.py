@@ -23,7 +23,7 @@ class Advance(Protocol):
         """Add ``count`` finished items, of which ``failed`` have failed.
 
         ``work`` is the work done since the last call; for a part of an item, the count is 0. Default: ``count``. It is
-        ignored if the bar was made without ``work``. ``note`` is shown at the end of the line until the next one.
+        ignored if the bar was made without ``work``. ``note`` is shown at the end of the line until the next note.
         """
 
 

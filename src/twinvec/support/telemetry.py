@@ -13,7 +13,7 @@ _one_at_a_time = threading.RLock()
 
 
 def switch_off() -> None:
-    """Set the switches that libraries read when they load, except switches that are set already; call it before."""
+    """Set the variables that switch telemetry off, before libraries read them; a variable that is set stays."""
     for name, value in _SWITCHES.items():
         os.environ.setdefault(name, value)
 

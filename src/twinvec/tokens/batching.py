@@ -50,8 +50,8 @@ def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None =
 def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArray]:
     """Return batches under the token budget for several workers, which compute at the same time.
 
-    Many batches are those of ``token_budget_batches``. Few batches are cut so that the last worker is done as early as
-    possible; the cost of a batch is its padded size plus the cost of a call.
+    If there are many batches, they are those of ``token_budget_batches``. Few batches are cut so that the last worker
+    ends as early as possible; the cost of a batch is its padded size plus the cost of a call.
     """
     total = int(lengths.sum())
     share = total * 17 // 16 // workers + 1  # batches hold up to a sixteenth of padding

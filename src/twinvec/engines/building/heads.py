@@ -12,7 +12,7 @@ from twinvec.engines.building.operations import Node, Operations
 from twinvec.models.encoder_spec import Dense, ModelSpec
 from twinvec.models.tensors import Tensors
 
-_SMALLEST = np.float32(1e-12)  # as torch.nn.functional.normalize
+_SMALLEST = np.float32(1e-12)  # the eps of torch.nn.functional.normalize
 _LOWEST = np.float32(-3e38)
 
 
