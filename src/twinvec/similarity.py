@@ -46,7 +46,9 @@ def semantic_search(
     check_choice(measure, Measure, "measure")
     queries_QD, corpus_ND = _table(queries, "queries"), _table(corpus, "corpus")
     if queries_QD.shape[1] != corpus_ND.shape[1] and len(queries_QD) and len(corpus_ND):
-        raise InputError(f"queries have {queries_QD.shape[1]} columns, the corpus has {corpus_ND.shape[1]}")
+        raise InputError(
+            f"queries have {queries_QD.shape[1]} columns, the corpus has {corpus_ND.shape[1]}; encode both by one model"
+        )
     if measure == "cosine":
         queries_QD, corpus_ND = unit(queries_QD), unit(corpus_ND)
     kept = min(limit, len(corpus_ND))

@@ -37,10 +37,10 @@ PROJECT_FILE = "pyproject.toml"
 PROJECT_TABLE = "tool.twinvec"
 """The table of pyproject.toml that may hold defaults of options."""
 
-MODEL_HELP = "default, a folder, or org/name or org/name@commit on the hub."
+MODEL_HELP = "'default', a folder, or org/name or org/name@commit on the hub."
 PATH_HELP = "Folder of the embedded store. Default: ./.twinvec."
 URL_HELP = "Address of a Qdrant server, instead of --path. QDRANT_API_KEY holds the key."
-SYSTEM_HELP = "default, a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
+SYSTEM_HELP = "'default', a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
 
 
 _ADDRESS = re.compile("https?:/")  # with one slash, because Path has dropped the second
@@ -90,7 +90,7 @@ def is_flag(ctx: typer.Context, name: str) -> bool:
 
 Model = Annotated[
     str,
-    typer.Option("--model", envvar="TWINVEC_MODEL", help=f"{MODEL_HELP} Default: default.", show_default=False),
+    typer.Option("--model", envvar="TWINVEC_MODEL", help=f"{MODEL_HELP} Default: 'default'.", show_default=False),
 ]
 CollectionModel = Annotated[
     str | None, typer.Option(help=f"{MODEL_HELP} Default: the model that the collection records.", show_default=False)

@@ -90,7 +90,7 @@ def read_texts(path: Path, field: str = "text", max_bytes: int = MAX_TEXT_BYTES)
 
 @contextmanager
 def long_fields() -> Iterator[None]:
-    """Let ``csv`` read fields as long as a text may be; its limit is global, so put it back."""
+    """Let ``csv`` read fields as long as a text may be; after the block, restore its limit, which is global."""
     before = csv.field_size_limit(MAX_TEXT_BYTES)
     try:
         yield

@@ -79,7 +79,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _may_be_any(path: str, option: Any) -> bool:
-    """Return whether typer would accept the path as it is: without conditions, and missing or readable."""
+    """Return whether typer would accept the path: its option has no conditions, and it is missing or readable."""
     usual = type(option)()
     takes_any = all(getattr(option, name) == getattr(usual, name) for name in _PATH_SETTINGS)
     return takes_any and (os.access(path, os.R_OK) or not os.path.lexists(path))

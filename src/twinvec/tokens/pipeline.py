@@ -73,7 +73,7 @@ def run_batches(
 
 
 def distinct(items: list[Item]) -> tuple[list[Item], IntArray]:
-    """Return the distinct items, and the index of each item among them."""
+    """Return the distinct items, and for each item its index among the distinct items."""
     first: dict[Item, int] = {}
     inverse = np.fromiter((first.setdefault(item, len(first)) for item in items), dtype=np.int64, count=len(items))
     return list(first), inverse

@@ -187,7 +187,7 @@ def test_reranking_behind_words_and_behind_a_collection(twinvec, beir, model, st
     assert "p_value" in served
     refused = twinvec("evaluate", "bm25", "--ir", beir, "--rerank", "maxsim")
     assert refused.code == 1
-    assert "maxsim compares token states, and bm25 has no vectors" in refused.err
+    assert "maxsim compares token states, and bm25 has none" in refused.err
 
 
 def test_no_column_is_lost_where_the_output_is_no_terminal(twinvec, write, model):

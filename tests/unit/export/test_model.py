@@ -251,7 +251,7 @@ def test_int8_storage_needs_ranges(int8, source):
 
 @pytest.mark.parametrize("codes", [np.zeros((2, 24)), np.zeros((2, 23), dtype=np.int8), np.int8(3)])
 def test_what_are_no_codes(int8, codes):
-    with pytest.raises(InputError, match="expected int8 codes in 24 columns"):
+    with pytest.raises(InputError, match="int8 codes in 24 columns"):
         Encoder(int8[0]).restore(codes)
 
 

@@ -110,7 +110,9 @@ class Backbone:
         self._activation, self._epsilon = ACTIVATIONS[settings["activation"]], float(settings["epsilon"])
         self._pad_id = settings["pad"]
         if self._hidden % self._heads:
-            raise ModelIntegrityError(f"{path}: {self._heads} heads do not divide the hidden size of {self._hidden}")
+            raise ModelIntegrityError(
+                f"{path}: the hidden size {self._hidden} is not divisible by the {self._heads} heads"
+            )
 
     def states(self, ids_BT: Node, mask_BT: Node, types_BT: Node | None = None) -> Node:
         """Return the states (B, T, D). A row without tokens attends to one padding token: else its states were NaN."""

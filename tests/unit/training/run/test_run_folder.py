@@ -189,7 +189,7 @@ def test_a_run_killed_in_its_first_moments_begins_again(tmp_path):
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(ConfigurationError, match=r"file/run: the folder cannot be made"),
+        pytest.raises(ConfigurationError, match=r"file/run: no folder can be made there"),
         run_folder(tmp_path / "file" / "run").locked(),
     ):
         pass
