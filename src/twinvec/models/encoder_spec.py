@@ -136,7 +136,7 @@ def read_spec(root: Path) -> ModelSpec:
     """Read and check a model folder.
 
     Raise ModelIntegrityError if a file is missing, malformed or points outside the folder, and UnsupportedModelError if
-    a module, backbone, pooling mode or activation is outside the closed lists.
+    a module, backbone, pooling mode or activation is not supported.
     """
     modules = read_modules(root)
     kinds = [kind for kind, _ in modules]

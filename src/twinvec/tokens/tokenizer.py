@@ -182,7 +182,7 @@ class TextTokenizer:
 
 
 def is_mostly_unknown(text: str, unknown: int) -> bool:
-    """Return whether most characters of a text are in unknown words; ``unknown`` is their number."""
+    """Return whether most characters of a text are in unknown words; ``unknown`` counts these characters."""
     return bool(unknown) and 2 * unknown > sum(map(len, text.split()))
 
 
