@@ -10,7 +10,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 ScoreArray = npt.NDArray[np.floating]
 
-_SMALLEST = 1e-12  # as torch.nn.functional.normalize
+_SMALLEST = 1e-12  # the eps of torch.nn.functional.normalize
 
 
 def unit(vectors: FloatArray) -> FloatArray:
@@ -27,7 +27,7 @@ def without_direction(vectors_ND: FloatArray) -> npt.NDArray[np.intp]:
 
 
 def largest(scores: FloatArray, limit: int, ties: IntArray | None = None) -> IntArray:
-    """Return the indices of the ``limit`` largest scores, best first; equal ones by ``ties`` (default: by index)."""
+    """Return the indices of the ``limit`` largest scores, best first; equal scores by ``ties`` (default: by index)."""
     indices = np.arange(len(scores))
     if limit < len(scores):
         indices = np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])

@@ -1,4 +1,4 @@
-"""How similar the texts of pairs are by their vectors, and how this correlates with scores that people gave."""
+"""Similarities of text pairs by their vectors, and the correlation of these with scores by people."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Values = npt.NDArray[np.floating[Any]]
 def pair_similarities(first_ND: Values, second_ND: Values) -> dict[str, Values]:
     """Return cosine, dot product, negated Euclidean and negated Manhattan distance of each row, each of shape (n,).
 
-    The cosine with a zero vector is 0. All values are rounded to 6 decimals; of vectors shorter than 1, relative to the
-    longest.
+    The cosine with a zero vector is 0. Values are rounded to 6 decimals. If all vectors are shorter than 1, the
+    rounding is relative to the longest vector.
     """
     a, b = first_ND.astype(np.float64), second_ND.astype(np.float64)
     lengths = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
     dot, norms = np.einsum("nd,nd->n", a, b), lengths[0] * lengths[1]
     cosine = np.divide(dot, norms, out=np.zeros_like(dot), where=norms > 0)
     size = min(np.max(lengths, initial=0), 1) or 1
-    # rounded: the order in which products are summed must not decide between equal pairs
+    # rounded, so that the order of summation does not decide between equal pairs
     return {
         "cosine": np.round(cosine, 6),
         "dot": np.round(dot / size**2, 6) * size**2,

@@ -1,6 +1,6 @@
 """Encoder: texts -> vectors.
 
-``encode`` checks the texts, turns them into token ids, batches these (``tokens.pipeline``), computes the batches with
+``encode`` checks the texts, turns them into token ids, forms batches (``tokens.pipeline``), computes the batches with
 an engine, and returns the vectors in input order. The vector of a text does not depend on the other texts of a call.
 """
 
@@ -73,13 +73,13 @@ class Encoder(TruncationCounter):
         prompts: Name -> text put before an input; default: the model's prompts.
         default_prompt: Name of the prompt that ``encode`` uses; default: the model's.
         token_budget: Largest padded size of a batch, in tokens; default: the engine's.
-        max_text_bytes: Refuse larger texts.
+        max_text_bytes: Largest size of a text, in bytes of UTF-8; a larger text is refused.
         cache_folder: Folder for hub models; default: the hub's cache.
 
     Attributes:
         name: Name that finds the same model again; the name of a hub model includes its commit.
-        overrides: The arguments that replace settings of the model. ``name`` and ``overrides`` give the same encoder.
-        max_text_bytes: Size of the largest text that is not refused.
+        overrides: The arguments that replace settings of the model: ``Encoder(name, **overrides)`` is the same encoder.
+        max_text_bytes: Largest size of a text, in bytes of UTF-8.
         space: Hex digest of everything that decides the vectors; see ``twinvec.models.space``.
         truncated: Number of texts truncated so far; a text that occurs several times in a call counts once.
 
@@ -124,7 +124,7 @@ class Encoder(TruncationCounter):
         self._token_budget = token_budget
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the engine and its lock: a copy, also in another process, loads its own engine at first use."""
+        """Leave out the engine and its lock. A copy, also in another process, loads its own engine at first use."""
         return {name: value for name, value in vars(self).items() if name != "_loading"} | {"_engine": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -201,15 +201,15 @@ class Encoder(TruncationCounter):
         """Encode texts, with or without a prompt.
 
         Args:
-            texts: One text or several, empty and blank ones too. A text that occurs several times is computed once.
+            texts: One text or several; a text may be empty. A text that occurs several times is computed once.
             prompt: Name of a prompt; ``""`` for none; default: the model's default prompt.
-            storage: Type of the stored vectors. ``None``: float32. ``"float16"``. ``"int8"``: one of 256 codes between
-                the smallest and the largest value of each dimension, which ``twinvec export --calibrate`` measures and
-                stores in the model's folder. ``"binary"``: the signs, packed as by ``numpy.packbits``.
+            storage: Type of the stored vectors: ``None`` (float32), ``"float16"``, ``"int8"`` or ``"binary"``. int8
+                divides the value range of each dimension into 256 codes; ``twinvec export --calibrate`` measures the
+                ranges and stores them in the model's folder. binary keeps the signs, packed as by ``numpy.packbits``.
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             on_batch: Called after every batch with its number of texts.
-            advance: Advances a bar of the caller, instead of ``progress`` (``twinvec.support.progress``); the work of a
-                text is ``twinvec.tokens.truncation.work_of``.
+            advance: Function that advances the caller's own bar, in place of ``progress``
+                (``twinvec.support.progress``). The work of a text is ``twinvec.tokens.truncation.work_of``.
 
         Returns:
             Shape (dim,) for one text, (n, dim) for n, in input order; float32, of length 1 if the model normalises.
@@ -229,10 +229,10 @@ class Encoder(TruncationCounter):
     def encode_counted(
         self, texts: Sequence[str], *, prompt: str | None = None
     ) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Return the vectors of ``encode``, (n, dim), and for each text its tokens and whether it is truncated, (n,).
+        """Return vectors (n, dim), numbers of tokens (n,), and whether each text was truncated (n,).
 
-        The tokens are those that the model read: of the prompt and of the text after truncation, special tokens
-        included. Errors are as for ``encode``.
+        The vectors and errors are those of ``encode``. The number of tokens includes the prompt and the special tokens,
+        and is counted after truncation.
         """
         return self._vectors(check_texts(texts, self.max_text_bytes), self._prompt_text(prompt), False, None)
 
@@ -244,7 +244,7 @@ class Encoder(TruncationCounter):
             InputError: ``codes`` is not an int8 array with ``dim`` columns.
         """
         if not isinstance(codes, np.ndarray):
-            raise InputError(f"expected int8 codes in {self.dim} columns of an array, got {type(codes).__name__}")
+            raise InputError(f"expected a NumPy array of int8 codes in {self.dim} columns, got {type(codes).__name__}")
         if codes.dtype != np.int8 or codes.shape[-1:] != (self.dim,):
             raise InputError(f"expected int8 codes in {self.dim} columns, got {codes.dtype} of shape {codes.shape}")
         return from_int8(codes, self._known_ranges())
@@ -272,8 +272,8 @@ class Encoder(TruncationCounter):
     def encode_document(self, texts: str | Sequence[str], **options: Any) -> Vectors:
         """``encode`` with the model's ``document`` prompt, which may be empty.
 
-        It uses no prompt of another name, such as ``passage``, as in sentence-transformers. Use
-        ``Encoder(model, prompts={"query": "query: ", "document": "passage: "})`` for such a model.
+        A prompt of another name, such as ``passage``, is not used, as in sentence-transformers. For such a model, use
+        ``Encoder(model, prompts={"query": "query: ", "document": "passage: "})``.
         """
         return self.encode(texts, **_with_prompt("document", options))
 
@@ -319,10 +319,10 @@ class Encoder(TruncationCounter):
         on_batch: Callable[[int], None] | None = None,
         advance: Advance | None = None,
     ) -> list[FloatArray]:
-        """Return token states for late interaction: for each text (tokens, hidden size), L2-normalised rows.
+        """Return token states for late interaction: for each text L2-normalised rows, (tokens, hidden size).
 
-        They are the last layer's states, special tokens included, without pooling and Dense. Options, truncation and
-        errors are as for ``encode``.
+        The states are those of the last layer, before pooling and Dense, special tokens included. Options, truncation
+        and errors are as for ``encode``.
         """
         unique, inverse = distinct(check_texts(texts, self.max_text_bytes))
         states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)
@@ -337,24 +337,24 @@ class Encoder(TruncationCounter):
         return [states[index] for index in inverse]
 
     def token_spans(self, texts: Sequence[str], *, prompt: str | None = None) -> list[npt.NDArray[np.int64]]:
-        """Return where the tokens of ``encode_tokens`` stand in each text, start and end in characters: (tokens, 2).
+        """Return the start and end, in characters, of each token of ``encode_tokens`` in its text: (tokens, 2).
 
-        Special tokens and those of the prompt stand nowhere: both numbers are 0. Errors are as for ``encode``.
+        Both numbers are 0 for special tokens and for tokens of the prompt. Errors are as for ``encode``.
         """
         prefix = self._prompt_text(prompt)
         spans = self.tokenizer.spans([prefix + text for text in check_texts(texts, self.max_text_bytes)])
         return [np.maximum(spans_T2 - len(prefix), 0) for spans_T2 in spans]
 
     def similarity(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        """Return the cosines of vectors of ``encode`` with other ones, from -1 to 1: shape (n, m).
+        """Return the cosines of vectors of ``encode``, from -1 to 1: shape (n, m).
 
         Args:
             first: Shape (n, dim), or (dim,) for one vector.
             second: Shape (m, dim), or (dim,).
 
         Raises:
-            InputError: texts are given instead of their vectors, codes of ``storage``, vectors that are not finite, or
-                vectors of another size.
+            InputError: an argument is not an array of finite floats with ``dim`` columns: for example, it holds texts,
+                or codes of ``storage``.
         """
         return cosines(first, second, self.dim)
 
@@ -396,7 +396,7 @@ class Encoder(TruncationCounter):
         progress: bool | Advance,
         on_batch: Callable[[int], None] | None,
     ) -> Iterator[tuple[IntArray, IntArray, BoolArray, FloatArray]]:
-        """Yield what ``run_batches`` does, for batches of texts, each after the prompt ``prefix``."""
+        """Put the prompt ``prefix`` before each text, and yield the results of ``run_batches``."""
 
         def tokenize(part: list[str]) -> TokenIds:
             return self.tokenizer.encode([prefix + text for text in part] if prefix else part)
@@ -427,8 +427,8 @@ class Encoder(TruncationCounter):
     def _known_ranges(self) -> Ranges:
         if self._ranges is None:
             raise ConfigurationError(
-                f"{self.name}: int8 storage needs the value range of each of its {self.dim} dimensions, and the folder "
-                f"has none; make one that does: twinvec export MODEL -o FOLDER --calibrate TEXTS --dim {self.dim}"
+                f"{self.name}: int8 storage needs the value ranges of {self.dim} dimensions, and the folder has none; "
+                f"make a folder with ranges: twinvec export MODEL -o FOLDER --calibrate TEXTS --dim {self.dim}"
             )
         return self._ranges
 

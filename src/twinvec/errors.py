@@ -18,11 +18,11 @@
     └── StoreError                           a vector store failed
         ├── StoreBusyError                   another process holds the store
         ├── StoreUnavailableError            the store does not answer, or its disk is full or read-only
-        ├── StoreLimitError                  a limit that the server sets does not permit the request
+        ├── StoreLimitError                  the request exceeds a limit that the server sets
         ├── StoreCorruptError                the stored data cannot be read
         └── CollectionNotFoundError          the store has no such collection
 
-The module that calls another library raises one of these; the library's error is its ``__cause__``.
+An error of another library is raised as one of these, with the library's error as ``__cause__``.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreLimitError(StoreError):
-    """A limit that the server sets does not permit the request; the message names the limit."""
+    """The request exceeds a limit that the server sets; the message names the limit."""
 
 
 class StoreCorruptError(StoreError):

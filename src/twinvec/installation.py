@@ -1,7 +1,7 @@
-"""How a distribution was installed, what it offers, and the line that installs more of it the same way.
+"""Installed distributions: their entry points, and the command that installs their extras from the same source.
 
 pip and uv record the source of a distribution that came from a folder, a file or a repository in ``direct_url.json``
-(PEP 610). An extra of such a distribution comes from the same source, and not from a package index.
+(PEP 610). An extra of such a distribution must come from the same source, not from a package index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IN_CLONE = {"twinvec-qdrant": "integrations/qdrant", "twinvec-ray": "integratio
 
 
 def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
-    """Return what installed distributions offer in a group, as ``importlib.metadata.entry_points`` does."""
+    """Return the entry points of a group, as ``importlib.metadata.entry_points`` does."""
     from importlib import metadata
 
     found = metadata.entry_points(group=group)
@@ -29,7 +29,7 @@ def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
 
 
 def install_line(distribution: str, extra: str = "") -> str:
-    """Return a line for a shell that installs a distribution, with one of its extras."""
+    """Return the shell command that installs a distribution, with one of its extras."""
     wanted = f"[{extra}]" if extra else ""
     source = _source(distribution) or _clone_of(distribution)
     path = _local_path(source)
@@ -45,7 +45,7 @@ def install_line(distribution: str, extra: str = "") -> str:
 
 
 def _source(distribution: str) -> dict[str, Any]:
-    """Return what ``direct_url.json`` says; empty if there is none, as for what a package index gave."""
+    """Return the content of ``direct_url.json``; empty for a distribution from a package index, which has none."""
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import distribution as find_distribution
 

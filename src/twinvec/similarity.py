@@ -1,7 +1,7 @@
 """Similarity of vectors from any model: exact search, the most similar pairs, and clusters.
 
-Search, pairs and clusters by density work in blocks of bounded memory; scikit-learn makes the other clusters. Legend:
-N vectors, Q queries, P pairs, D numbers in a vector.
+Search, pairs and density clustering work in blocks of bounded memory; scikit-learn computes the other clusterings.
+Legend: N vectors, Q queries, P pairs, D numbers in a vector.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Measure = Literal["cosine", "dot"]
 ClusteringMethod = Literal["kmeans", "agglomerative", "density"]
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
-_TILE = 2048  # side of the squares in which pairs are compared: 16 MB
+_TILE = 2048  # rows and columns of a block of compared pairs: 16 MB
 _SEED = 0
 
 
@@ -47,7 +47,9 @@ def semantic_search(
     check_choice(measure, Measure, "measure")
     queries_QD, corpus_ND = _table(queries, "queries"), _table(corpus, "corpus")
     if queries_QD.shape[1] != corpus_ND.shape[1] and len(queries_QD) and len(corpus_ND):
-        raise InputError(f"queries have {queries_QD.shape[1]} columns, the corpus has {corpus_ND.shape[1]}")
+        raise InputError(
+            f"queries have {queries_QD.shape[1]} columns, the corpus has {corpus_ND.shape[1]}; encode both by one model"
+        )
     if measure == "cosine":
         queries_QD, corpus_ND = unit(queries_QD), unit(corpus_ND)
     kept = min(limit, len(corpus_ND))
@@ -134,8 +136,8 @@ def cluster(
             ``threshold`` and ``min_size``: a chain of vectors that are within ``threshold`` of at least
             ``min_size`` vectors each, themselves included, is a cluster.
         clusters: Number of clusters.
-        threshold: A cosine.
-        min_size: For ``density``.
+        threshold: Smallest cosine, as ``method`` uses it.
+        min_size: Number of vectors, as ``density`` uses it.
 
     Returns:
         Labels (N,): 0 for the largest cluster, 1 for the next, and so on; -1 for vectors far from all clusters.
@@ -150,7 +152,9 @@ def cluster(
     integer(min_size, "min_size", least=1)
     zeros = without_direction(vectors_ND)
     if method == "agglomerative" and zeros.size:
-        raise InputError(f"vectors: row {zeros[0]} is zero and has no cosine, which agglomerative needs; leave it out")
+        raise InputError(
+            f"vectors: row {zeros[0]} is a zero vector, which has no cosine; agglomerative needs one: leave it out"
+        )
     if count < 2:
         return np.zeros(count, dtype=np.int64)
     if method == "density":
@@ -200,12 +204,12 @@ def check_clustering(
     if clusters is not None:
         integer(clusters, "clusters", least=1)
         if count is not None and clusters > max(count, 1):
-            raise ConfigurationError(f"clusters must lie between 1 and the {count} vectors, got {clusters}")
+            raise ConfigurationError(f"clusters must lie between 1 and {count}, the number of vectors, got {clusters}")
     import_extra("sklearn.cluster", "eval", "clustering")
 
 
 def check_cosine(threshold: float | None) -> None:
-    """Refuse a threshold outside -1 to 1, by a ConfigurationError that names it."""
+    """Raise ConfigurationError unless a threshold is a number from -1 to 1, or None."""
     if threshold is not None and not -1 <= number(threshold, "threshold") <= 1:
         raise ConfigurationError(f"threshold must be a cosine from -1 to 1, got {threshold}")
 
@@ -217,14 +221,16 @@ def _upper_tiles(vectors_ND: FloatArray) -> Iterator[tuple[int, int, FloatArray]
         for second in range(first, count, _TILE):
             scores_AB = vectors_ND[first : first + _TILE] @ vectors_ND[second : second + _TILE].T
             if first == second:
-                scores_AB[np.tril_indices(len(scores_AB))] = np.nan  # never reaches the floor
+                scores_AB[np.tril_indices(len(scores_AB))] = np.nan  # below every threshold
             yield first, second, scores_AB
 
 
 def _dense_groups(vectors_ND: FloatArray, threshold: float, min_size: int) -> IntArray:
-    """Return the first core of each vector's cluster, or -1: DBSCAN, as scikit-learn computes it, in tiles.
+    """Return the number of the first core vector in each vector's cluster; -1 for none. DBSCAN in tiles.
 
-    A core has ``min_size`` vectors near it. Three passes find the cores, join them, and let the others join them.
+    A core vector has at least ``min_size`` vectors within ``threshold``, itself included. The first pass finds the core
+    vectors, the second joins near ones to clusters, and the third assigns the other vectors. The results equal
+    scikit-learn's.
     """
     near_N = np.ones(len(vectors_ND), dtype=np.int64)
     for first, second, scores_AB in _upper_tiles(vectors_ND):
@@ -252,7 +258,7 @@ def _dense_groups(vectors_ND: FloatArray, threshold: float, min_size: int) -> In
 
 
 def _joined(groups_N: IntArray, pairs_P2: IntArray) -> IntArray:
-    """Return the groups, each named by its first member, after joining those of every pair of rows."""
+    """Join the groups of each pair of rows; return each row's group, named by the group's first row."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -264,7 +270,7 @@ def _joined(groups_N: IntArray, pairs_P2: IntArray) -> IntArray:
     edges = tuple(places_P2.reshape(-1, 2).T)
     graph = coo_array((np.ones(len(joined_P2), dtype=bool), edges), shape=(len(names), len(names)))
     parts = connected_components(graph, directed=False)[1]
-    firsts = names[np.unique(parts, return_index=True)[1]]  # names ascend
+    firsts = names[np.unique(parts, return_index=True)[1]]  # the first name of a part is its smallest
     renamed_N: IntArray = np.arange(len(groups_N))
     renamed_N[names] = firsts[parts]
     return renamed_N[groups_N]

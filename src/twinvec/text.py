@@ -32,7 +32,7 @@ def check_text(text: object, where: str, max_bytes: int = MAX_TEXT_BYTES) -> str
 
 
 def is_list(value: object) -> bool:
-    """Return whether a value holds items: a text holds none, and neither does an array without dimensions."""
+    """Return whether a value is iterable; a string, bytes and an array without dimensions do not count."""
     return hasattr(value, "__iter__") and not isinstance(value, (str, bytes)) and getattr(value, "ndim", 1) != 0
 
 
@@ -42,7 +42,7 @@ def is_table(value: object) -> bool:
 
 
 def check_list(texts: object) -> None:
-    """Raise TextError, with what to give instead, for a value that holds texts in no order or is one text."""
+    """Raise TextError, with a remedy, for a single text, a mapping, a table, a set, or a value that is not iterable."""
     kind = type(texts).__name__
     if isinstance(texts, Mapping):
         raise TextError(f"expected a list of strings, got {kind}; give its values: list(texts.values())")
@@ -56,6 +56,6 @@ def check_list(texts: object) -> None:
 
 
 def check_texts(texts: Iterable[str], max_bytes: int = MAX_TEXT_BYTES, name: str = "text") -> list[str]:
-    """Check texts by ``check_text``, naming each by ``name`` and its index; raise as ``check_list`` does."""
+    """Check the list by ``check_list``, and each text by ``check_text`` with ``name`` and its index in the message."""
     check_list(texts)
     return [check_text(text, f"{name} {index}", max_bytes) for index, text in enumerate(texts)]

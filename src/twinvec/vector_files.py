@@ -41,11 +41,12 @@ def encode_file(
         The shape of the array.
 
     Raises:
-        InputError: the source cannot be read, is empty or changes meanwhile, or a line is invalid; the error names it.
-        ConfigurationError: the output cannot be written or is the source, another process encodes into it, or
-            ``encode`` raises it.
+        InputError: the source cannot be read, is empty, changes while it is read, or has an invalid line, which the
+            message names.
+        ConfigurationError: the output cannot be written, is the source, or is locked by another process; or an argument
+            of ``encode`` is invalid.
     """
-    _check_places(source, output)
+    _check_paths(source, output)
     total = work = 0
     for text in read_texts(source, field, encoder.max_text_bytes):
         total += 1
@@ -66,13 +67,13 @@ def encode_file(
             done += len(vectors)
             shown.add_repeated()
         if done != total:
-            raise InputError(f"{source}: had {total:,} texts, then {done:,}: it changed while it was read")
+            raise InputError(f"{source}: changed while it was read: it had {total:,} texts, then {done:,}; start again")
         with _writing(output):
             put_in_place(partial, output)
     return shape
 
 
-def _check_places(source: Path, output: Path) -> None:
+def _check_paths(source: Path, output: Path) -> None:
     """Refuse an output that cannot be written or is the source, and a source that can be read only once."""
     if output.exists() and not output.is_file():
         raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")
@@ -84,7 +85,7 @@ def _check_places(source: Path, output: Path) -> None:
 
 
 class _Shown:
-    """Advances a bar by the texts that an encoder computes, and by the repeated ones, which it computes once."""
+    """Advances a bar by the texts that an encoder computes, and by repeated texts, which it does not compute again."""
 
     def __init__(self, max_tokens: int, advance: Advance) -> None:
         self._max_tokens = max_tokens
@@ -104,7 +105,7 @@ class _Shown:
         self._advance(count, failed=failed, work=work, note=note)
 
     def add_repeated(self) -> None:
-        """Show all that has been read; call it when all of it is encoded."""
+        """Show all texts read so far as finished; call this when they are encoded."""
         self(self._texts, work=self._work)
 
 
@@ -129,7 +130,7 @@ def _partial(output: Path) -> Iterator[Path]:
 
 
 def _append(partial: Path, vectors: Vectors, shape: tuple[int, int] | None) -> None:
-    """Append rows; put a header with ``shape``, that of the whole array, before the first rows."""
+    """Append rows; before the first rows, write a header with ``shape``, the shape of the whole array."""
     with partial.open("ab") as file:
         if shape is not None:
             header = {"descr": np.lib.format.dtype_to_descr(vectors.dtype), "fortran_order": False, "shape": shape}

@@ -324,7 +324,9 @@ def test_storage(tiny):
 
 @pytest.mark.parametrize("codes", [[[1, 2]], None, "codes"])
 def test_codes_come_in_an_array(tiny, codes):
-    with pytest.raises(InputError, match=f"expected int8 codes in 32 columns of an array, got {type(codes).__name__}"):
+    with pytest.raises(
+        InputError, match=f"expected a NumPy array of int8 codes in 32 columns, got {type(codes).__name__}"
+    ):
         tiny.restore(codes)
 
 

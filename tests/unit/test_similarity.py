@@ -193,7 +193,7 @@ def test_too_few_vectors_to_cluster(count):
         ("density", {"clusters": 3, "threshold": 0.5}, "finds the number of clusters itself"),
         ("agglomerative", {}, "either the number of clusters or a threshold"),
         ("agglomerative", {"clusters": 2, "threshold": 0.5}, "either the number of clusters or a threshold"),
-        ("kmeans", {"clusters": 6}, "between 1 and the 5 vectors, got 6"),
+        ("kmeans", {"clusters": 6}, "between 1 and 5, the number of vectors, got 6"),
         ("kmeans", {"clusters": 2.0}, "clusters must be a whole number, got 2.0"),
         ("kmeans", {"clusters": 0}, "clusters must be at least 1, got 0"),
         ("density", {"threshold": 0.5, "min_size": 0}, "min_size must be at least 1, got 0"),
@@ -209,7 +209,7 @@ def test_settings_that_cannot_work_are_refused(method, options, said):
 def test_a_zero_vector_has_no_place_in_a_hierarchy():
     table = vectors(5)
     table[3] = 0
-    with pytest.raises(InputError, match="row 3 is zero and has no cosine"):
+    with pytest.raises(InputError, match="row 3 is a zero vector, which has no cosine"):
         cluster(table, "agglomerative", threshold=0.5)
     assert len(cluster(table, "density", threshold=0.5)) == len(cluster(table, "kmeans", clusters=2)) == 5
 

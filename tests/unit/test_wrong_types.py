@@ -40,7 +40,7 @@ def test_what_is_no_list_of_texts(encoder, index, value):
     refused("expected an iterable of documents", index.add, value)
     refused("hits: expected a list of hits", index.with_passages, "tea", value)
     refused("lists of hits", MaxSimReranker(encoder).rerank_many, ["tea"], value)
-    refused("weights are two numbers", index.search, "tea", weights=value)
+    refused("weights must be two numbers", index.search, "tea", weights=value)
     if value is not None:
         refused("devices must be a list", Encoder, encoder.name, devices=value)
 

@@ -1,1 +1,1 @@
-"""Adapters: what LangChain, LlamaIndex and other frameworks need of the core."""
+"""Adapters: parts of the core for the integrations of LangChain, LlamaIndex and other frameworks."""

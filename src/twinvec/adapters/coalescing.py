@@ -35,8 +35,8 @@ class Coalescer(Generic[Item, Row]):
         compute: Gives one row for each item, in order.
         most: Largest weight of the items that ``compute`` gets at once; a heavier call is computed alone, whole.
         weigh: The weight of an item; default: 1.
-        patience: How long the thread waits for as many calls as it answered last: a share of the time that answering
-            them took, at most 10 ms. Callers that ask again as soon as they are answered are then computed together.
+        patience: How long the thread waits for as many calls as it answered last, as a share of the time that answering
+            took; at most 10 ms. Callers that ask again at once are then answered together.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Coalescer(Generic[Item, Row]):
         _coalescers.add(self)
 
     def _start(self) -> None:
-        """Begin with a new thread and with nothing that waits."""
+        """Begin with a new thread and an empty queue."""
         self._lock = threading.Lock()
         self._enough = threading.Condition(self._lock)
         self._waiting: deque[_Call[Item, Row]] = deque()
@@ -85,12 +85,12 @@ class Coalescer(Generic[Item, Row]):
         return await call.answer
 
     def close(self) -> None:
-        """Answer what waits, and end the thread; blocks until then. Later calls raise RuntimeError."""
+        """Answer the waiting calls and end the thread, blocking until both are done. Later calls raise RuntimeError."""
         self._begin(last=True)
         self._thread.shutdown()
 
     def _begin(self, *, last: bool = False) -> None:
-        """Let the thread answer what waits, unless it is at it."""
+        """Let the thread answer the waiting calls, unless it is doing so."""
         with self._lock:
             if self._waiting and not self._working:
                 self._working = True
@@ -156,7 +156,7 @@ def _deliver(calls: list[_Call[Item, Row]]) -> None:
     for call in calls:
         by_loop.setdefault(call.answer.get_loop(), []).append(call)
     for loop, of_loop in by_loop.items():
-        with suppress(RuntimeError):  # the loop has been closed, and nobody waits there
+        with suppress(RuntimeError):  # the loop has been closed, so no caller waits
             loop.call_soon_threadsafe(_resolve, of_loop)
 
 

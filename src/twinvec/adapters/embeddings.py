@@ -40,14 +40,14 @@ def open_encoder(
 
     A ``model`` without owner ("all-MiniLM-L6-v2") is in the organisation sentence-transformers. ``revision`` is a
     commit, branch or tag. ``query_prompt`` and ``document_prompt`` replace one prompt of the model, ``prompts``
-    replaces all. ``prompt_names`` maps "query" or "document" to the name of the model's prompt that is used there
-    instead. ``token`` opens private hub models. With ``local_files_only`` the hub is never asked.
+    replaces all. ``prompt_names`` maps "query" or "document" to the name of another prompt of the model. ``token``
+    opens private hub models. With ``local_files_only`` the hub is never asked.
     """
     check_device(options.get("device"))
     name = model if model == "default" or "/" in model or Path(model).exists() else f"sentence-transformers/{model}"
     if revision is not None:
         if "@" in name or Path(name).exists() or name == "default":
-            raise ConfigurationError(f"revision {revision!r} is for a hub name without one, not for {model!r}")
+            raise ConfigurationError(f"revision needs a hub name that has no revision, got {model!r} and {revision!r}")
         name = f"{name}@{revision}"
     found = find_model(name, cache_folder, token=token, local_files_only=local_files_only)
     texts = {"query": query_prompt, "document": document_prompt}

@@ -28,7 +28,7 @@ _INT64 = range(-(2**63), 2**63)
 def plain_metadata(identity: object, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of a document as plain JSON.
 
-    Raise ``DocumentError``, which names the document and the key, for a value that JSON has no form for.
+    Raise ``DocumentError``, which names the document and the key, for a value that has no form in JSON.
     """
     if not isinstance(metadata, Mapping):
         kind = type(metadata).__name__
@@ -73,7 +73,7 @@ def _json(identity: object, key: str, value: Any) -> Any:
             found = to_jsonable_python(value, inf_nan_mode="null")
         except (TypeError, ValueError) as error:
             raise _refused(identity, key, f"{type(value).__name__} has no form in JSON: {error}") from None
-    if type(found) is type(value):  # it would go on for ever
+    if type(found) is type(value):  # converting it again would never end
         raise _refused(identity, key, f"{type(value).__name__} has no form in JSON")
     return found
 
@@ -81,7 +81,7 @@ def _json(identity: object, key: str, value: Any) -> Any:
 def _key(identity: object, key: Any, under: str = "") -> str:
     name = key.value if isinstance(key, Enum) else key
     if not isinstance(name, (str, int, float)):
-        raise _refused(identity, under or str(key), f"a key is a string, not {type(key).__name__}")
+        raise _refused(identity, under or str(key), f"keys must be strings, got {type(key).__name__}")
     return _text(identity, str(name), str(name))
 
 

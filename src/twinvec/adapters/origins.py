@@ -1,8 +1,8 @@
-"""Origins: which encoder has computed a vector, for the vectors that frameworks carry about as bare lists of floats.
+"""Origins: the encoder that computed a vector, for vectors that frameworks pass on as bare lists of floats.
 
 A framework hands vectors of its embedding class to a store without naming the model. The embedding classes of this
-process note the vectors that they give, so that a store can ask for the space of a vector. Only a hash of each vector
-is kept, of the last ``MOST`` ones.
+process note their vectors, so that a store can ask for the space of a vector. Only hashes are kept, of the last
+``MOST`` vectors.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def origin_of(vector: Sequence[float] | FloatArray) -> str | None:
     """Return the space of the encoder that has computed the vector, or None if it is not known."""
     try:
         key = hash(np.ascontiguousarray(vector, dtype=np.float32).tobytes())
-    except (TypeError, ValueError, OverflowError):  # not numbers: whoever takes the vector says so
+    except (TypeError, ValueError, OverflowError):  # not numbers: the store that gets the vector raises the error
         return None
     reference = _encoders.get(key)
     encoder = None if reference is None else reference()

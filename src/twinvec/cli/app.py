@@ -59,7 +59,7 @@ class _PlainFlags:
 
 
 class _Command(_PlainFlags, TyperCommand):
-    """A command; where a text is taken for an option, the error says how to give it."""
+    """A command; if a text is mistaken for an option, the error says how to give the text."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = list(args)
@@ -72,7 +72,7 @@ class _Command(_PlainFlags, TyperCommand):
 
 
 def _explain_hyphen(error: Any, given: Sequence[str], command: str) -> None:
-    """Say how to give a text that begins with a hyphen, if it was taken for an option that is like no other."""
+    """Add to an error how to give a text that begins with a hyphen, if it resembles no option of the command."""
     if not getattr(error, "possibilities", True):
         text = next((each for each in given if each.startswith(error.option_name)), error.option_name)
         error.message += f". A text that begins with a hyphen comes last, after --: {command} -- {shlex.quote(text)}"
@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
 def build_app(*, only: str | None = None) -> typer.Typer:
     """Return the app with the commands of the core and of all installed packages.
 
-    With ``only``, the app has no other command than the one of this name, if there is one; its module alone is loaded.
+    With ``only``, the app has at most the command of this name, and only the module of this command is loaded.
     """
     app = typer.Typer(
         cls=_Group,

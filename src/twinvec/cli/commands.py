@@ -1,6 +1,6 @@
 """Commands by name: their modules are imported when they are needed.
 
-The commands of ``twinvec-qdrant`` are there without the package too: each says how to get it.
+If ``twinvec-qdrant`` is not installed, each of its commands says how to install it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLLECTIONS_PACKAGE = "twinvec-qdrant"
 """Name of the package whose commands work on collections."""
 
 COLLECTIONS_PLACE = "twinvec_qdrant.cli.app:register"
-"""Entry point of these commands. It is written here as well, because reading the metadata of packages is slow."""
+"""Entry point of these commands, repeated here because reading the metadata of packages is slow."""
 
 COLLECTION_COMMANDS = (
     "adopt",
@@ -50,7 +50,7 @@ _ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 class _Unloaded:
-    """Returns the function at a ``place``, "module:function"; the module is imported when this is called."""
+    """Returns the function named by ``place``, "module:function"; imports the module at the call."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -66,26 +66,26 @@ def add_command(app: typer.Typer, name: str, panel: str, place: str) -> None:
 
 
 def load_commands(app: typer.Typer, only: str | None = None) -> None:
-    """Import the commands of the app; if it has one of the name ``only``, import that one, and leave the others out."""
+    """Import the commands of the app; if it has a command named ``only``, import this one and drop the others."""
     found = [each for each in app.registered_commands if each.name == only] or app.registered_commands
     app.registered_commands = [each for each in found if _is_loaded(each)]
 
 
 def _is_loaded(command: CommandInfo) -> bool:
-    """Import the command; if it cannot be imported, say why, and return False: the other commands stay."""
+    """Import the command; if this fails, print the reason and return False, so that the other commands still work."""
     try:
         if isinstance(command.callback, _Unloaded):
             command.callback = command.callback()
     except Exception as error:  # whatever a broken package raises
-        print(f"twinvec: no command {command.name!r}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+        print(f"twinvec: cannot load the command {command.name!r}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
         return False
     return True
 
 
 def add_packages(app: typer.Typer, only: str | None = None) -> None:
-    """Add the commands of the installed packages, or of the only package that is needed for the command ``only``.
+    """Add the commands of the installed packages; with ``only``, of the one package that has this command.
 
-    The commands of ``twinvec-qdrant`` without the package are hidden from the list of commands.
+    If ``twinvec-qdrant`` is not installed, its commands are not in the list of commands.
     """
     packages: list[tuple[str, Callable[[], Any]]]
     if only in COLLECTION_COMMANDS and find_spec(COLLECTIONS_PLACE.partition(".")[0]) is not None:
@@ -100,7 +100,7 @@ def add_packages(app: typer.Typer, only: str | None = None) -> None:
         try:
             load()(app)
         except Exception as error:  # one broken package must not take the others' commands away
-            print(f"twinvec: no commands of {package}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+            print(f"twinvec: cannot load the commands of {package}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _refuse(ctx: typer.Context) -> None:

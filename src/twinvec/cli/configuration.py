@@ -1,8 +1,8 @@
 """Defaults of options, from environment variables and a file: a flag wins over a variable, a variable over the file.
 
-The file is ``twinvec.toml``, or the table ``[tool.twinvec]`` of ``pyproject.toml``, in the folder or the nearest one
-above. An option has a default from outside if it names its variable, ``TWINVEC_`` and its name; click looks variables
-and defaults up (``Context.default_map``) when a command needs them.
+The file is ``twinvec.toml``, or the table ``[tool.twinvec]`` of ``pyproject.toml``, in the current folder or the
+nearest folder above. Only options that declare their variable, ``TWINVEC_`` and their name, have such defaults. click
+looks variables and defaults up (``Context.default_map``) when a command needs them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def file_defaults(group: Any) -> dict[str, dict[str, Any]]:
 
 
 class _FileDefaults(dict[str, Any]):
-    """The defaults of one command; a value that raises is called by click only where it parses, not for --help."""
+    """The defaults of one command. click calls a value only when it parses options, so a faulty file allows --help."""
 
     def __init__(self, command: Any, settings: Any) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def _fail(error: Exception) -> NoReturn:
 
 
 def find_settings(folder: Path) -> Settings | None:
-    """Return the settings that hold for a folder, or None without a file; the reader is imported only for a file."""
+    """Return the settings for a folder, or None if there is no file; the reader is imported only if there is one."""
     for place in (folder, *folder.parents):
         for path in (place / CONFIG_FILE, place / PROJECT_FILE):
             if _may_have_settings(path):
@@ -73,5 +73,5 @@ def _may_have_settings(path: Path) -> bool:
         try:
             return PROJECT_TABLE.encode() in path.read_bytes()
         except OSError:
-            pass  # what reads an existing file says why it cannot
+            pass  # the reader of the settings will report the error
     return path.is_file()

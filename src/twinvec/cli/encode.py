@@ -17,7 +17,7 @@ from twinvec.support.runners import place_of, ray_runner
 def encode_command(
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="One text a line (.txt), or objects (.jsonl).")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE.npy", help="File for the vectors; with --ray NAME.parquet.")
+        Path, typer.Option("-o", "--output", metavar="FILE.npy", help="File for the vectors; with --ray: NAME.parquet.")
     ],
     model: Model = "default",
     prompt: Annotated[str | None, typer.Option(help="Name of the model's prompt, such as query or document.")] = None,
@@ -32,7 +32,9 @@ def encode_command(
     precision: Annotated[Precision, typer.Option(help="Number format of the computation.")] = "auto",
     devices: Annotated[
         list[str] | None,
-        typer.Option("--device", help="cpu, cuda, cuda:1, mps; repeat for several. Default: the best one present."),
+        typer.Option(
+            "--device", help="cpu, cuda, cuda:1 or mps; repeat for several devices. Default: a GPU, else cpu."
+        ),
     ] = None,
     ray: Ray = None,
     as_json: AsJson = False,
@@ -78,7 +80,7 @@ def encode_command(
     single = devices[0] if devices and len(devices) == 1 else None  # in this process
     several = None if single else devices or None
     with wrong_usage():
-        EngineChoice(engine, single, precision, several)  # refuses names of devices that there are not
+        EngineChoice(engine, single, precision, several)  # refuses unknown devices
     encoder = Encoder(model, engine=engine, precision=precision, device=single, devices=several, dim=dim)
     start = time.perf_counter()
     shape = encode_file(encoder, source, output, field=field, prompt=prompt, storage=storage, progress=not as_json)
@@ -97,7 +99,9 @@ def _encode_on(
     from twinvec.cli.terminal import show_json
 
     if devices and (len(devices) > 1 or devices[0] not in ("cpu", "cuda")):
-        raise typer.BadParameter("with --ray, --device is cpu or cuda: the cluster has as many workers as devices")
+        raise typer.BadParameter(
+            "with --ray, give --device cpu or --device cuda, once; the cluster uses all of its devices"
+        )
     start = time.perf_counter()
     done = runner.encode(
         place_of(source), place_of(output), use_gpu=devices == ["cuda"], progress=not as_json, **options

@@ -38,7 +38,9 @@ def evaluate_command(
     ] = None,
     collection: Annotated[
         str | None,
-        typer.Option("--collection", "-c", metavar="NAME", help="Measure this collection of the --ir documents."),
+        typer.Option(
+            "--collection", "-c", metavar="NAME", help="Measure this collection, which holds the documents of --ir."
+        ),
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
@@ -115,7 +117,7 @@ def compare_command(
 
 
 def _check_outputs(model: str | None, tasks: Tasks, runs: Path | None, plot: Path | None) -> None:
-    """Check what would fail only after everything is measured."""
+    """Check the options that would otherwise fail only after all measurements."""
     from twinvec.evaluation.measures import check_run_ids
     from twinvec.evaluation.report.plots import import_matplotlib
     from twinvec.evaluation.suite import has_vectors
@@ -123,7 +125,7 @@ def _check_outputs(model: str | None, tasks: Tasks, runs: Path | None, plot: Pat
 
     if plot is not None:
         if model is not None and not has_vectors(model):
-            raise typer.BadParameter(f"--forms measures forms of vectors, and {model} has none")
+            raise typer.BadParameter(f"--forms measures forms of vectors, and {model} has no vectors")
         import_matplotlib()
         check_output_file(plot)
     if runs is not None:
@@ -135,7 +137,7 @@ def _check_outputs(model: str | None, tasks: Tasks, runs: Path | None, plot: Pat
 def _evaluate_collection(
     opened: Any, name: str, mode: Mode | None, tasks: Tasks, plot: Path | None
 ) -> tuple[dict[str, Any], dict[str, IrResult], tuple[str, ...]]:
-    """Return the figures, the results of the first stage, and what tells its runs from others."""
+    """Return the figures, the results of the first stage, and the parts of the names of its run files."""
     from twinvec.evaluation.ir import check_answers_held
     from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked

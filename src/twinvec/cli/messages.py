@@ -1,7 +1,7 @@
-"""What a command prints on stderr besides its errors: twinvec's own warnings, and none of what libraries print.
+"""What a command prints on stderr besides its errors: twinvec's own warnings, but not the messages of libraries.
 
-Libraries tell of their own affairs: bars while weights are loaded, warnings of deprecated calls, settings that they
-guess. ``--debug`` shows all of it. Errors that a library logs are always shown.
+Libraries print bars while weights are loaded, warnings of deprecated calls, and settings that they guess. ``--debug``
+shows these messages. Errors that a library logs are always shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUIET = {
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "TRANSFORMERS_VERBOSITY": "error",
 }
-"""Variables that libraries read when they are imported; one that the user has set stays as it is."""
+"""Variables that libraries read when they are imported; a variable that the user has set stays."""
 
 
 def print_own_messages(*, debug: bool) -> None:
@@ -43,7 +43,7 @@ def _is_shown(record: logging.LogRecord) -> bool:
 
 
 class _ToStderr(logging.Handler):
-    """Writes to what ``sys.stderr`` is now: a progress bar replaces it, so that lines stand above the bar."""
+    """Writes to the current ``sys.stderr``, which a progress bar replaces so that lines appear above the bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         is_line = record.name.startswith("twinvec") and not record.exc_info

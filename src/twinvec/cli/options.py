@@ -35,20 +35,20 @@ PROJECT_FILE = "pyproject.toml"
 """The files that may hold defaults of options."""
 
 PROJECT_TABLE = "tool.twinvec"
-"""The table of pyproject.toml that may hold them."""
+"""The table of pyproject.toml that may hold defaults of options."""
 
-MODEL_HELP = "default, a folder, or org/name or org/name@commit on the hub."
+MODEL_HELP = "'default', a folder, or org/name or org/name@commit on the hub."
 PATH_HELP = "Folder of the embedded store. Default: ./.twinvec."
 URL_HELP = "Address of a Qdrant server, instead of --path. QDRANT_API_KEY holds the key."
-SYSTEM_HELP = "default, a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
+SYSTEM_HELP = "'default', a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
 
 
-_ADDRESS = re.compile("https?:/")  # a path has one slash where an address has two
+_ADDRESS = re.compile("https?:/")  # with one slash, because Path has dropped the second
 _SOURCES = ("COMMANDLINE", "PROMPT", "ENVIRONMENT", "DEFAULT_MAP", "DEFAULT")  # the strongest first
 
 
 def _choose_store(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-    """If --path and --url come from different places, keep the stronger one: flag, then environment, then file."""
+    """If --path and --url come from different sources, keep the stronger one: flag, then environment, then file."""
     other = "url" if param.name == "path" else "path"
     if value is not None and ctx.params.get(other) is not None:
         own, others = (_rank(ctx, name) for name in (param.name, other))
@@ -60,7 +60,7 @@ def _choose_store(ctx: typer.Context, param: typer.CallbackParam, value: Any) ->
 
 
 def store_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Return the folder of an option; refuse the address of a server, unless there is a folder of that name."""
+    """Return the folder that an option gives; refuse a server's address, unless there is a folder of that name."""
     if value is not None and _ADDRESS.match(str(value)) and not value.exists():
         other = param.opts[0].replace("path", "url")
         raise typer.BadParameter(f"expected a folder; the address of a server is given with {other}")
@@ -68,7 +68,7 @@ def store_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
 
 
 def server_address(value: str | None) -> str | None:
-    """Return the address of an option; refuse what is none, and do not quote it: it may hold a password."""
+    """Return the address that an option gives; refuse an invalid one without quoting it: it may hold a password."""
     if value is not None:
         from twinvec.support.checks import ADDRESS_FORM, is_server_address
 
@@ -78,7 +78,7 @@ def server_address(value: str | None) -> str | None:
 
 
 def _rank(ctx: typer.Context, name: str | None) -> int:
-    """Return the place of a parameter's source in the order of precedence; the first is the command line."""
+    """Return the rank of a parameter's source in the order of precedence; 0 is the command line."""
     source = ctx.get_parameter_source(name or "")
     return _SOURCES.index(source.name) if source else len(_SOURCES)
 
@@ -90,7 +90,7 @@ def is_flag(ctx: typer.Context, name: str) -> bool:
 
 Model = Annotated[
     str,
-    typer.Option("--model", envvar="TWINVEC_MODEL", help=f"{MODEL_HELP} Default: default.", show_default=False),
+    typer.Option("--model", envvar="TWINVEC_MODEL", help=f"{MODEL_HELP} Default: 'default'.", show_default=False),
 ]
 CollectionModel = Annotated[
     str | None, typer.Option(help=f"{MODEL_HELP} Default: the model that the collection records.", show_default=False)
@@ -152,7 +152,7 @@ Ray = Annotated[
     typer.Option(
         "--ray",
         metavar="[ADDRESS]",
-        help="Run on a Ray cluster, such as HOST:6379. Without ADDRESS: that of RAY_ADDRESS, or this machine.",
+        help="Run on a Ray cluster, such as HOST:6379. Without ADDRESS: the cluster of RAY_ADDRESS, or this machine.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -160,9 +160,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and 
 
 @contextmanager
 def wrong_usage() -> Iterator[None]:
-    """Make an error about the values of options one of wrong usage, with exit code 2.
+    """Turn an error of the block into an error of usage, with exit code 2.
 
-    The block looks at nothing but the command line: no file, no model, no collection.
+    The block must check the command line only: no file, no model, no collection.
     """
     try:
         yield
@@ -177,7 +177,7 @@ def check_store(path: Path | None, url: str | None) -> None:
 
 
 def open_collection(name: str, path: Path | None = None, *, url: str | None = None, model: str | None = None) -> Any:
-    """Open an existing collection, as a context manager: from the folder ``path`` (default: the store's) or a server.
+    """Open an existing collection, as a context manager, in the folder ``path`` (default: ./.twinvec) or on a server.
 
     ``model`` defaults to the model that the collection records. Raise ConfigurationError if no installed package
     provides a store or both ``path`` and ``url`` are given, and a TwinvecError if the store cannot open the collection.
@@ -208,7 +208,9 @@ class TaskOptions:
     nli: Annotated[_Files | None, typer.Option(help="Inference: label, premise, hypothesis.")] = None
     nli_train: Annotated[
         Path | None,
-        typer.Option(help="Rows that fit the inference head. Default: the model's own head, or 5-fold on each file."),
+        typer.Option(
+            help="Rows to fit the inference head on. Default: the model's own head, or 5-fold cross-validation."
+        ),
     ] = None
     pairs: Annotated[_Files | None, typer.Option(help="Labelled pairs: label (0 or 1), sentence1, sentence2.")] = None
     triplets: Annotated[_Files | None, typer.Option(help="Triplets: anchor, positive, negative (.jsonl or .tsv).")] = (

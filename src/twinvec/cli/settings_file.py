@@ -18,7 +18,7 @@ _SECRETS = ("key", "token", "password", "secret")
 
 
 class Settings(BaseModel):
-    """What the file may hold; every key is optional. ``init`` writes what each key means."""
+    """The keys that the file may hold, all optional. ``init`` writes a description of each key."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -51,7 +51,7 @@ class Settings(BaseModel):
 
 
 def read_settings(path: Path) -> Settings | None:
-    """Read a file of settings; None for a project file without any. A relative path counts from the file's folder.
+    """Read a file of settings; return None for a project file without settings. Paths are relative to its folder.
 
     Raises:
         ConfigurationError: the file cannot be read, or a key is unknown or unusable; the message names file and key.
@@ -83,7 +83,7 @@ def read_settings(path: Path) -> Settings | None:
 
 
 def fault(error: Any) -> str:
-    """Say what is wrong with a key. The value is not quoted: it may be a secret in the wrong place."""
+    """Describe the fault of a key. The value is not quoted, since it may be a secret in the wrong place."""
     key = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
         return ": ".join(filter(None, [key, field_fault(error)]))

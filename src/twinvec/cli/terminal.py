@@ -50,7 +50,7 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = 
 
 @cache
 def _table_class() -> type[Table]:
-    """Return the class of tables whose texts are printed as they are, but for control characters."""
+    """Return a class of tables that print texts unchanged, except for control characters."""
     from rich.table import Table
 
     class EscapedTable(Table):
@@ -73,7 +73,7 @@ def properties(values: Mapping[str, str]) -> Table:
 
 
 def indented(text: Text, spaces: int, widest: int) -> Text:
-    """Return a text with its lines indented; on a terminal, they are folded to its width, and to ``widest`` columns."""
+    """Indent the lines of a text; on a terminal, also fold them to its width, or to ``widest`` columns if less."""
     from rich.text import Text
 
     console = _console()
@@ -119,7 +119,7 @@ def _console() -> Console:
 
 
 def _needed(console: Console, part: RenderableType) -> int:
-    """Return the columns that a part takes; for a part that fills the line, the fewest."""
+    """Return the number of columns that a part needs; for a part that fills the line, the smallest number."""
     from rich.measure import Measurement
 
     wanted = Measurement.get(console, console.options.update(max_width=_WIDEST), part)

@@ -50,7 +50,7 @@ def train(
     if not config.is_file():
         raise ConfigurationError(f"{config}: no such file")
     if not is_main_process():
-        logging.getLogger("twinvec").setLevel(logging.ERROR)  # the main process gives the same warnings
+        logging.getLogger("twinvec").setLevel(logging.ERROR)  # the main process logs the same warnings
     checked = read_config(config)
     try:
         report = run(checked, output)
@@ -71,14 +71,14 @@ def train(
 
 
 def _end(config: TrainConfig, report: TrainReport) -> str:
-    """Return which step became the model, and whether patience ended the run; "" if it was measured only at its end."""
+    """Return a line: the step that became the model, and an early stop; "" if only the end was measured."""
     from twinvec.training.run.model_card import kept_step
 
     measured = config.evaluation
     if measured is None or measured.every is None:
         return ""
     waited = measured.patience is not None and report.steps - report.best_step == measured.patience * measured.every
-    patience = "patience ended the run; " if waited and report.steps != config.schedule.steps else ""
+    patience = "stopped early (patience); " if waited and report.steps != config.schedule.steps else ""
     return f"{patience}{kept_step(report)}"
 
 
@@ -87,13 +87,15 @@ def mine(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", help="JSON lines with 'anchor' and 'positive'.")],
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="ROWS.jsonl", help="File for the rows with 'negatives'; not PAIRS."),
+        typer.Option(
+            "-o", "--output", metavar="ROWS.jsonl", help="File for the rows with 'negatives' added; must not be PAIRS."
+        ),
     ],
     model: Annotated[
         str | None,
         typer.Option(
             envvar="TWINVEC_MODEL",
-            help=f"{MODEL_HELP} Default: the model that the collection records.",
+            help=f"{MODEL_HELP} If not given: the model of --collection, or 'default'.",
             show_default=False,
         ),
     ] = None,
@@ -110,7 +112,7 @@ def mine(
     url: StoreUrl = None,
     negatives: Annotated[int, typer.Option(min=1, help="Largest number of negatives for each row.")] = 4,
     first_rank: Annotated[
-        int, typer.Option(min=1, help="Rank of the first hit that may become a negative; positives do not count.")
+        int, typer.Option(min=1, help="Rank of the first hit that may become a negative; ranks skip positives.")
     ] = 1,
     last_rank: Annotated[int, typer.Option(min=1, help="Rank of the last hit that may become a negative.")] = 50,
     margin: Annotated[
@@ -118,10 +120,10 @@ def mine(
         typer.Option(help="Smallest margin by which the positive's cosine must exceed a negative's. Default: none."),
     ] = None,
     denoise: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Cross-encoder that removes hits which it calls relevant.")
+        str | None, typer.Option(metavar="MODEL", help="Cross-encoder that removes relevant hits from the negatives.")
     ] = None,
     denoise_above: Annotated[
-        float | None, typer.Option(help="With --denoise: remove hits of a higher probability than this. Default: 0.1.")
+        float | None, typer.Option(help="With --denoise: largest probability with which a hit is kept. Default: 0.1.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -196,7 +198,7 @@ def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningRepo
 
 
 def _identified(job: MiningJob, retriever: str) -> MiningJob:
-    """Return the job with the identity that the output file records: the retriever's, and the scorer's if any."""
+    """Return the job with an identity, which the output file records, made of retriever and scorer (if any)."""
     from twinvec.training.mining.hard_negatives import ProbabilityScorer
 
     suffix = f", {job.scorer.identity}" if isinstance(job.scorer, ProbabilityScorer) else ""

@@ -23,7 +23,7 @@ def tune_command(
     url: StoreUrl = None,
     ir: Annotated[
         Path | None,
-        typer.Option(help="Judged queries (BEIR layout). Default: passages of the documents."),
+        typer.Option(help="Folder of judged queries (BEIR layout). Default: cut queries out of the documents."),
     ] = None,
     split: Split = "test",
     measure: Annotated[str, typer.Option(help="Measure that decides: ndcg@k, mrr@k, map@k, recall@k.")] = "ndcg@10",
@@ -31,10 +31,10 @@ def tune_command(
 ) -> None:
     """Choose the best search settings of a collection, and store them with it.
 
-    The command compares search by vectors, by words, and by both with several weights, each with and without MaxSim or
-    feedback. The queries have known answers: judged queries (--ir), or passages cut out of the collection's own
-    documents, which choose neither MaxSim nor feedback. Plain hybrid search stays unless a setting beats it beyond
-    chance and in cross-validation: on queries that did not take part in the choice.
+    The command compares dense, sparse and hybrid search, the last with several weights, with and without MaxSim or
+    feedback. The queries have known answers: they are judged (--ir), or passages cut out of the collection's own
+    documents. Such passages cannot choose MaxSim or feedback. Plain hybrid search stays unless a setting beats it
+    beyond chance, and also on queries that did not take part in the choice (cross-validation).
 
     \b
     twinvec tune --collection articles --ir articles-judged/
@@ -91,7 +91,7 @@ def _show_tuning(collection: str, found: Tuning) -> None:
         f"chosen: {found.setting}; {reason} beyond chance (paired by query, corrected for the number of settings)",
         f"gain over plain hybrid search: {_gain(found.gain_over_plain)}",
         f"gain over {found.single}, the best single stage: {_gain(found.gain)}",
-        "both gains are those on queries that did not take part in the choice",
+        "both gains are measured on queries that did not take part in the choice",
         f"a search takes {times['chosen']:,.0f} ms{plain_time}",
     )
 

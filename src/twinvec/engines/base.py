@@ -16,7 +16,7 @@ from twinvec.tokens.batching import Batch
 
 
 class AnyEngine(Protocol):
-    """What engines of encoders and cross-encoders share; several threads may call their methods at once.
+    """Common part of the engines of encoders and cross-encoders; several threads may call their methods at once.
 
     ``name`` has engine, device and precision, for messages: "torch, cpu, float32". ``workers`` is the number of batches
     computed at once. ``token_budget`` is the padded size of a batch, in tokens, at which the engine is fastest.

@@ -1,4 +1,4 @@
-"""Read what ``twinvec export`` added to a model's folder: graphs, and the value ranges that int8 storage needs.
+"""Read the graphs, and the value ranges for int8 storage, that ``twinvec export`` added to a model's folder.
 
 ``twinvec.json`` lists them, each with the digest of its network; a graph of other weights is refused.
 ``models.integrity.verify_folder`` checks that the files are unchanged.

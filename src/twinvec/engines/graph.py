@@ -1,7 +1,7 @@
 """Engines that compute a float32 or int8 graph on the CPU, without torch; the base of the OpenVINO and ONNX engines.
 
 For many batches, several threads call the runtime at once, each on one core, so that no core waits for another at the
-end of a layer. All cores compute a batch that is alone, such as a single query. Vectors are truncated here.
+end of a layer. A single batch, such as a query, is computed by all cores. Vectors are truncated here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from twinvec.tokens.batching import Batch
 class Runner(ABC):
     """One output of a graph, computed by a runtime, which may prune the rest of the graph.
 
-    ``precision`` is the graph's, or bfloat16 for a float32 graph. ``streams`` threads call ``infer`` at once, each on
-    ``threads`` cores. Building it raises MissingExtraError or, for a graph that cannot be read, ModelIntegrityError.
+    ``precision`` is the precision of the graph, or bfloat16 for a float32 graph. ``streams`` threads call ``infer`` at
+    once, each on ``threads`` cores. Building it raises MissingExtraError, or ModelIntegrityError for a damaged graph.
     """
 
     runtime: ClassVar[str]
@@ -64,7 +64,7 @@ class GraphEngine:
         self._runners: dict[tuple[str, bool], Runner] = {}
         self._loading = threading.Lock()
         self._alone = threading.Lock()
-        self._runner(output, alone=output == "vectors" and self.workers > 1)  # a broken file fails here
+        self._runner(output, alone=output == "vectors" and self.workers > 1)  # a damaged file fails here
 
     def vectors(self, batch: Batch) -> FloatArray:
         vectors_BD = self._infer("vectors", batch)

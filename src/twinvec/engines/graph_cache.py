@@ -1,8 +1,8 @@
 """Graphs converted on this machine, in the folder ``TWINVEC_CACHE`` (default: the user's cache folder).
 
-A graph's key names what it computes (weights, backbone settings, pooling, head), the runtime with its version, and the
-format of the cache. If several processes want a graph, one converts it into a temporary folder, which is then renamed,
-and the others wait. A damaged graph is converted again.
+The key of a graph covers the network (weights, backbone settings, pooling, head), the runtime with its version, and the
+format of the cache. If several processes need a graph, one of them converts the model into a temporary folder and
+renames the folder, while the others wait. A damaged graph is converted again.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def cached_graph(name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedG
     file = f"graph{runtime.suffixes[0]}"
     found = _read(home, file) or _made(home, file, name, model)
     if not found.exact:
-        raise EngineError(f"{found.path}: not exact: differs by {found.difference:.2g}, expected at most {EXACT}")
+        raise EngineError(f"{found.path}: differs from the model by {found.difference:.2g}, expected at most {EXACT}")
     return found
 
 
 def _made(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedGraph:
-    """Return the graph in ``home``. This process converts the model, or waits until another one has."""
+    """Return the graph in ``home``. This process converts the model, or waits until another process has done so."""
     from filelock import FileLock
 
     try:
@@ -88,7 +88,7 @@ def _made(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneS
             f"{home}: cannot be written: {error.strerror or error}; set TWINVEC_CACHE to another folder"
         ) from error
     if found is None:
-        raise EngineError(f"{home}: was written, but cannot be read back")
+        raise EngineError(f"{home}: was written, but cannot be read; set TWINVEC_CACHE to another folder")
     return found
 
 
@@ -113,7 +113,7 @@ def _write(home: Path, file: str, name: RuntimeName, model: LoadedModel[Backbone
     else:  # by tracing
         import_torch(f"making the graph of {model.spec.folder} ({missing_part(model.spec.config)})")
         from twinvec.engines.tracing import convert
-    for left_over in home.parent.glob(f"{home.name}.*/"):  # of a killed process: this one holds the lock
+    for left_over in home.parent.glob(f"{home.name}.*/"):  # left by killed processes, since this process holds the lock
         shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{home.name}.", ignore_cleanup_errors=True) as folder:
         partial = Path(folder) / "graph"

@@ -1,4 +1,4 @@
-"""``LoadedModel``: what engines, exports and encoders know of a model. An engine reads the weights from the folder."""
+"""``LoadedModel``: the verified folder, settings, tokenizer and digests of a model, without its weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Spec = TypeVar("Spec", bound=BackboneSpec, covariant=True)
 class LoadedModel(Generic[Spec]):
     """A verified folder with its settings and its tokenizer; ``name`` finds the same files again.
 
-    ``graph``, the digest of what the model's graph computes, finds exports and cached graphs.
+    ``graph`` is the digest of the network, by which exports and cached graphs are found.
     """
 
     name: str

@@ -36,7 +36,7 @@ def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str
     if devices is None:
         return None
     if device is not None:
-        raise ConfigurationError("device and devices exclude each other")
+        raise ConfigurationError("give device or devices, not both")
     given = list(devices) if is_list(devices) else []
     if not given or not all(isinstance(each, str) for each in given):
         raise ConfigurationError(f'devices must be a list such as ["cuda:0", "cuda:1"], got {devices!r}')
@@ -86,11 +86,11 @@ class ProcessesEngine:
             result: FloatArray = worker.call(connection, (method, batch))
         except TwinvecError:
             raise
-        except BaseException:  # an interrupt: its pending result would be taken for that of the next batch
+        except BaseException:  # an interrupt: the next batch would get the pending result of this one
             worker.end()
             raise
         finally:
-            self._free.put((worker, connection))  # also after a death: the next caller gets the error
+            self._free.put((worker, connection))  # also a process that has died: the next caller gets its error
         return result
 
 
@@ -112,7 +112,7 @@ class _Worker:
             their.close()  # only the process holds it now, so its death closes the pipe
 
     def call(self, connection: Connection, request: tuple[str, Batch] | None = None) -> Any:
-        """Send a request, if any, and return the answer. The first answer of a process tells of its engine."""
+        """Send a request, if any, and return the answer. The first answer of a process describes its engine."""
         try:
             if request is not None:
                 connection.send(request)

@@ -21,7 +21,7 @@ from twinvec.tokens.batching import Batch
 _FIRST_TENSOR = threading.Lock()
 
 _REMEMBERED = 64
-"""What OpenVINO keeps of the shapes of past batches, for each stream.
+"""Number of batch shapes that OpenVINO keeps for each stream.
 
 By default, OpenVINO keeps 5,000 shapes. The memory of a process then grows with every batch of a new shape.
 """
@@ -30,12 +30,12 @@ By default, OpenVINO keeps 5,000 shapes. The memory of a process then grows with
 class OpenVinoRunner(Runner):
     """A graph compiled for one output, with a request for each stream.
 
-    The threads of streams are missing in a fork of a process that has computed with them, and OpenVINO would wait for
-    them for ever. ``infer`` raises EngineError there.
+    A fork of a process that has computed with several streams lacks their threads, and OpenVINO would wait for these
+    for ever. ``infer`` raises EngineError in such a fork.
     """
 
     runtime = "openvino"
-    _process: ClassVar[int | None] = None  # the first that computes with several streams
+    _process: ClassVar[int | None] = None  # the first process that computes with several streams
 
     def __init__(self, path: Path, precision: str, output: str, streams: int, threads: int) -> None:
         openvino, core = import_openvino(), shared_core()
@@ -79,8 +79,8 @@ class OpenVinoRunner(Runner):
         process = os.getpid()
         if OpenVinoRunner._process not in (None, process):
             raise EngineError(
-                f"engine {name}: this process is a fork of one that has encoded texts, where OpenVINO would wait for "
-                "ever; start processes by 'spawn', or encode after the fork only"
+                f"engine {name}: this process is a fork of a process that has encoded texts, so OpenVINO would wait "
+                "for ever; start processes by 'spawn', or encode only after the fork"
             )
         OpenVinoRunner._process = process
 

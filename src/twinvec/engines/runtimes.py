@@ -17,10 +17,11 @@ RuntimeName = Literal["openvino", "onnx"]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A runtime of graphs: its Python package, its runner, and its name, which the folder of its graphs also has.
+    """A library that computes graphs. The folder of its graphs is called ``name``, too.
 
-    ``load`` imports the package or raises MissingExtraError. ``has_bfloat16`` says whether the runtime computes float32
-    graphs in bfloat16 on this processor. The file with the first of ``suffixes`` is the graph.
+    ``load`` imports the Python package or raises MissingExtraError. ``has_bfloat16`` returns whether the runtime can
+    compute float32 graphs in bfloat16 on this processor. A graph has a file for each of ``suffixes``, and its path is
+    the file with the first suffix.
     """
 
     name: RuntimeName

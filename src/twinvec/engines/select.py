@@ -2,9 +2,9 @@
 
 On a CPU, ``auto`` takes the exported graph in the model's folder: int8 if it passed its check, else float32; OpenVINO
 before ONNX Runtime. Without an export, it converts the model for OpenVINO, once, into the user's cache. torch computes
-if no runtime is installed, on a GPU, in float16, in bfloat16 where OpenVINO lacks it, and if the model is too small to
-be worth a conversion or its converted graph is not exact. Where torch is not installed, every model is converted, for
-ONNX Runtime if OpenVINO is not installed either.
+on a GPU, in float16, and in bfloat16 if OpenVINO lacks it. torch also computes if no runtime is installed, if the model
+is too small to be worth a conversion, or if its converted graph is not exact. If torch is not installed, every model is
+converted, for ONNX Runtime if OpenVINO is not installed either.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WORTH_CONVERTING = 16 * 1024 * 1024  # bytes of weights
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """The engine, device and precision that a user asks for; an unknown name of one raises ConfigurationError.
+    """The engine, device and precision that a user asks for; an unknown name raises ConfigurationError.
 
     ``device`` is in torch's notation (default: a GPU if torch has one); ``devices`` replaces it if there are several.
     """
@@ -127,7 +127,7 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> par
 
 
 def _converted(runtime: Runtime, choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> partial[GraphEngine]:
-    """Return the graph in the user's cache, which is made if it is not there; raises as ``cached_graph``."""
+    """Return the graph in the user's cache; convert the model if it has none. Raises as ``cached_graph``."""
     path = cached_graph(runtime.name, model).path
     return partial(GraphEngine, runtime.runner, path, precision=_float32_graph_precision(choice.precision))
 
@@ -175,7 +175,7 @@ def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precisi
     if precision == "int8":
         names = " or ".join(runtime.name for runtime in runtimes)
         raise ConfigurationError(
-            f"{model.root}: holds no int8 export for {names}; make a folder that does: twinvec export MODEL -o FOLDER "
+            f"{model.root}: holds no int8 export for {names}; make a folder with one: twinvec export MODEL -o FOLDER "
             f"--engine {runtimes[0].name} --precision int8 --calibrate TEXTS"
         )
     for runtime in runtimes:
@@ -195,7 +195,7 @@ def has_torch() -> bool:
 
 
 def _torch_purpose(choice: EngineChoice) -> str:
-    """Return what an engine of torch is needed for, as errors begin."""
+    """Return the beginning of an error: what needs torch."""
     if choice.engine == "torch":
         return "the torch engine"
     if choice.device not in (None, "cpu"):
@@ -204,7 +204,7 @@ def _torch_purpose(choice: EngineChoice) -> str:
 
 
 def has_gpu() -> bool:
-    """Whether torch finds a GPU of NVIDIA; torch, which takes seconds to import, is asked only if there is a driver."""
+    """Whether torch finds an NVIDIA GPU. Importing torch takes seconds, so it is imported only if there is a driver."""
     if not has_torch():
         return False
     if shutil.which("nvidia-smi") is None and not Path("/proc/driver/nvidia/version").exists():
@@ -215,9 +215,10 @@ def has_gpu() -> bool:
 
 
 def _check_device_name(device: str | None) -> None:
-    """Raise ConfigurationError for a name that no device of torch has.
+    """Raise ConfigurationError for a name that is not a device name of torch.
 
-    Only an unusual name is told by torch, which takes seconds to import: another package may have added such devices.
+    Only an unusual name is checked by torch itself, to which another package may have added devices: importing torch
+    takes seconds.
     """
     if device is None or _USUAL_DEVICES.fullmatch(device):
         return
@@ -230,9 +231,9 @@ def _check_device_name(device: str | None) -> None:
 
 
 def check_device(device: str | None) -> None:
-    """Raise ConfigurationError for what names no device, and for a GPU of NVIDIA where torch finds none.
+    """Raise ConfigurationError for an invalid device name, and for an NVIDIA GPU if torch finds none.
 
-    Adapters call it when an object is made, where the first call would fail otherwise.
+    Adapters call this when an object is made, so that the error does not come only with its first call.
     """
     if device is None:
         return

@@ -38,15 +38,15 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 
 class _Torch:
-    """A device, with what both engines do on it.
+    """Common part of both engines: the device, and computing batches on it.
 
     All cores of a CPU compute a batch. A GPU computes one batch at a time: it waits for Python to launch its kernels,
     which two threads do more slowly than one. A fork of a process that has computed on the CPU computes on one
-    core: torch would wait for ever for the threads that the fork lacks.
+    core, because torch would wait for ever for the threads that the fork lacks.
     """
 
     workers = 1
-    _process: ClassVar[int | None] = None  # the first that computes on the CPU
+    _process: ClassVar[int | None] = None  # the first process that computes on the CPU
 
     def __init__(self, device: str | None, precision: str) -> None:
         self._device = torch_device(device)
@@ -66,7 +66,7 @@ class _Torch:
 
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
-        """Compute the block without gradients; errors of torch become EngineError."""
+        """Run the block without gradients; errors of torch become EngineError."""
         if self._device.type == "cpu":
             process = os.getpid()
             _Torch._process = _Torch._process or process
@@ -79,14 +79,14 @@ class _Torch:
             raise EngineError(f"engine {self.name}: {error}") from error
 
     def _without_padding(self, backbone: nn.Module) -> Unpadded | None:
-        """Let a backbone compute without padding, if that is possible and pays: in half precision on a GPU."""
+        """Make a backbone compute without padding if it can; only in half precision on a GPU, where it is faster."""
         if not self._is_gpu or self._dtype == torch.float32:
             return None
         with self._computing():
             return without_padding(backbone, self._send)
 
     def _send(self, array: npt.NDArray[Any]) -> Tensor:
-        """Copy an array to the device; the copy may end later."""
+        """Copy an array to the device; a copy to a GPU may end after the return."""
         tensor = torch.from_numpy(array)
         return tensor.pin_memory().to(self._device, non_blocking=True) if self._is_gpu else tensor.to(self._device)
 
@@ -158,7 +158,7 @@ class TorchScoringEngine(_Torch):
 
 
 class _WithoutCudnn:
-    """Switch cuDNN's attention off for the whole process, until the last of those who compute has ended."""
+    """Switches cuDNN's attention off for the whole process while at least one thread is in the block."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -184,7 +184,7 @@ _locks: dict[str, threading.Lock] = {}
 
 
 def _begin_anew() -> None:
-    """In a fork, drop the locks that other threads of its parent may have held."""
+    """In a fork, drop the locks that other threads of the parent process may have held."""
     _locks.clear()
     _without_cudnn.__init__()  # type: ignore[misc]
 
@@ -194,7 +194,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def quick_attention(device: torch.device) -> AbstractContextManager[None]:
-    """Compute the block without cuDNN's attention on a GPU; the choice holds for the whole process.
+    """Run the block without cuDNN's attention on a GPU; meanwhile, the whole process is without it.
 
     cuDNN plans each shape of batch anew in each thread, which takes about 0.1 s, and batches of texts have many shapes.
     torch's other attentions take any shape.
@@ -203,7 +203,7 @@ def quick_attention(device: torch.device) -> AbstractContextManager[None]:
 
 
 def _one_batch(device: torch.device) -> AbstractContextManager[Any]:
-    """Compute the block while no other batch is computed on the GPU. A CPU has no such lock."""
+    """Run the block while no other batch is computed on the GPU. A CPU has no such lock."""
     if device.type == "cpu":
         return contextlib.nullcontext()
     return _locks.setdefault(f"{device.type}:{device.index or 0}", threading.Lock())
@@ -228,7 +228,7 @@ class _L2Normalize(nn.Module):
 
 
 def has_segments(model: nn.Module) -> bool:
-    """Whether the model tells the two texts of a pair apart by segment ids."""
+    """Whether the model marks the two texts of a pair by segment ids."""
     return bool(model.config.model_type == "bert")  # type: ignore[union-attr]
 
 
@@ -270,10 +270,10 @@ def load_head(spec: ModelSpec) -> nn.Sequential:
 
 
 class _Halving:
-    """Compute batches; halve a batch that exceeds the GPU's memory, and from then on all of that size."""
+    """Computes batches; halves a batch that exceeds the GPU's memory, and then all batches of at least that size."""
 
     def __init__(self) -> None:
-        self._too_large = math.inf  # tokens, padded
+        self._too_large = math.inf  # padded tokens of the last batch that did not fit
 
     def __call__(self, compute: Callable[[Batch], FloatArray], batch: Batch) -> FloatArray:
         texts, tokens = len(batch.ids_BT), batch.ids_BT.size
@@ -324,7 +324,7 @@ def named_device(name: str) -> torch.device:
 
 
 def _unusable(name: str, error: Exception) -> ConfigurationError:
-    """Return the error for a device, with the first sentence of torch's, which can be a thousand characters long."""
+    """Return the error for a device, with the first sentence of torch's error, which can be very long."""
     return ConfigurationError(f"device {name!r} cannot be used: {str(error).splitlines()[0].partition('. ')[0]}")
 
 

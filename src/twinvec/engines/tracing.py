@@ -104,7 +104,7 @@ def _convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> Non
     axes = {name: {0: "batch", 1: "length"} for name, value in example.items() if value.dim()}
     axes |= {name: {0: "batch", 1: "length"} if name == "states" else {0: "batch"} for name in module.outputs}
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # of the tracer, and the advice to use the newer exporter
+        warnings.simplefilter("ignore")  # warnings of the tracer, and the advice to use the newer exporter
         try:
             torch.onnx.export(
                 module,
@@ -130,12 +130,12 @@ def _convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Mo
     example = _example(module)
     shapes = [(name, [-1] * value.dim(), openvino.Type.i64) for name, value in example.items()]
     with warnings.catch_warnings(), _root_logger_kept(), telemetry.switched_off(), torch.no_grad():
-        warnings.simplefilter("ignore")  # of the tracer, about shapes that the inputs above fix
+        warnings.simplefilter("ignore")  # warnings of the tracer about shapes, which the inputs above fix
         try:
             graph = openvino.convert_model(module, example_input=example, input=shapes)
         except Exception as error:  # OpenVINO and the tracer raise errors of many types
             raise EngineError(f"{folder}: cannot be converted for OpenVINO: {error}") from error
-    for port in graph.inputs:  # the tracer adds other names
+    for port in graph.inputs:  # the tracer has added names of its own
         port.get_tensor().set_names(port.get_names() & set(module.inputs))
     for port, name in zip(graph.outputs, module.outputs, strict=True):
         port.get_tensor().set_names({name})
@@ -151,7 +151,7 @@ def _expected(module: Network | Classifier, batch: Batch) -> FloatArray:
 
 @contextmanager
 def _root_logger_kept() -> Iterator[None]:
-    """Restore the root logger: a failed conversion in OpenVINO silences the warnings of the whole process."""
+    """Restore the root logger after the block, because a failed conversion in OpenVINO silences all warnings."""
     root = logging.getLogger()
     level, filters, handlers = root.level, list(root.filters), list(root.handlers)
     try:

@@ -23,7 +23,7 @@ Send = Callable[[Any], Tensor]
 
 _ATTENTION = "twinvec_unpadded"
 _BACKBONES = BACKBONES - {"mpnet"}  # MPNet adds a bias for each pair of tokens
-_LEAST_COSINE = 0.995  # of a token's states with and without padding, in half precision
+_LEAST_COSINE = 0.995  # between a token's states with and without padding, in half precision
 _PROBE_LENGTHS = (1, 5, 64, 190)  # tokens; the last exceeds ModernBERT's attention window
 
 
@@ -66,14 +66,14 @@ class Unpadded:
 
 
 class ComputedStates(nn.Module):
-    """In the place of a classifier's backbone: it takes token states, computed before, for the input's embeddings."""
+    """Replaces a classifier's backbone, whose token states have been computed before."""
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
         self._pooler = getattr(backbone, "pooler", None)
 
     def forward(self, input_ids: None = None, *, inputs_embeds: Tensor, **_: Any) -> Any:
-        """Return what the backbone returns; ``inputs_embeds`` are the states (B, T, D)."""
+        """Return the states (B, T, D) that are given as ``inputs_embeds``, in the form of the backbone's output."""
         from transformers.modeling_outputs import BaseModelOutputWithPooling
 
         pooled_BD = None if self._pooler is None else self._pooler(inputs_embeds)

@@ -22,7 +22,7 @@ OFFSET_POSITIONS = {"roberta", "xlm-roberta", "mpnet"}
 """Backbones whose positions start after the padding id."""
 
 CROSS_ENCODERS_GO_TO = "'twinvec evaluate MODEL --ir DIR --rerank FOLDER' and CrossEncoderReranker take it"
-"""How errors and warnings about a cross-encoder in place of an encoder end."""
+"""The end of errors and warnings about a cross-encoder that is used as an encoder."""
 
 _SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {  # settings that change vectors -> supported values
     "transformer_task": (None, "feature-extraction"),
@@ -123,7 +123,9 @@ def refuse_settings(folder: Path, config: dict[str, Any], sentence_config: dict[
     """Refuse settings that change the vectors and are not supported."""
     adapter = folder / "adapter_config.json"
     if adapter.is_file():
-        raise UnsupportedModelError(f"{adapter}: adapters are not supported; merge it into the model's weights")
+        raise UnsupportedModelError(
+            f"{adapter}: adapters are not supported; merge the adapter into the model's weights"
+        )
     for key in ("is_decoder", "add_cross_attention", "quantization_config"):
         if config.get(key):
             raise UnsupportedModelError(f"{folder / 'config.json'}: {key} {config[key]!r} is not supported")

@@ -50,7 +50,7 @@ class ClassifierSpec(BackboneSpec):
     least_tokens: ClassVar[int] = LEAST_PAIR_TOKENS
 
     def probabilities(self, scores: FloatArray) -> FloatArray:
-        """Return the logistic function of the logits that these scores are made of."""
+        """Return the logistic function of the logits behind these scores."""
         return scores if self.activate is _sigmoid else _sigmoid(scores)
 
 

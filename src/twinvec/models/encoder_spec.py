@@ -2,7 +2,7 @@
 
 ``modules.json`` lists the modules: Transformer, Pooling, then any of Dense and Normalize. A folder without this file is
 a bare backbone, which gets mean pooling, as in sentence-transformers. A folder that lacks the file but has folders of
-modules is an incomplete copy. The lists of modules, backbones, pooling modes and activations are closed.
+modules is an incomplete copy. Other modules, backbones, pooling modes and activations than listed are refused.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from twinvec.support.checks import string
 logger = logging.getLogger(__name__)
 
 NO_PROMPTS = {"query": "", "document": ""}
-"""Prompts of every model, empty unless it defines them, as in sentence-transformers; the default prompt is not used for
-them."""
+"""Prompts of every model, empty unless the model defines them. As in sentence-transformers, the default prompt does not
+replace them."""
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 _DENSE_ACTIVATIONS = {"Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"}
 
@@ -108,7 +108,7 @@ class ModelSpec(BackboneSpec):
     def override(
         self, dim: int | None, max_tokens: int | None, prompts: dict[str, str] | None, default_prompt: str | None
     ) -> ModelSpec:
-        """Return the model with other settings (None keeps one); raise ConfigurationError for an impossible one."""
+        """Return the model with the settings that are not None; raise ConfigurationError for an impossible setting."""
         spec = self.with_max_tokens(max_tokens)
         if dim is not None:
             _require(1 <= dim <= self.full_dim, f"dim must lie between 1 and the model's {self.full_dim}, got {dim}")
@@ -136,7 +136,7 @@ def read_spec(root: Path) -> ModelSpec:
     """Read and check a model folder.
 
     Raise ModelIntegrityError if a file is missing, malformed or points outside the folder, and UnsupportedModelError if
-    a module, backbone, pooling mode or activation is outside the closed lists.
+    a module, backbone, pooling mode or activation is not supported.
     """
     modules = read_modules(root)
     kinds = [kind for kind, _ in modules]
@@ -191,7 +191,7 @@ def _full_dim(backbone: BackboneSpec, pooling: tuple[str, ...], head: tuple[Dens
         if isinstance(step, Dense):
             if step.in_features != dim:
                 path = step.folder / "config.json"
-                raise ModelIntegrityError(f"{path}: in_features is {step.in_features}, but {dim} values come in")
+                raise ModelIntegrityError(f"{path}: in_features is {step.in_features}, but its input has {dim} values")
             dim = step.out_features
     return dim
 
@@ -227,7 +227,7 @@ def read_modules(root: Path) -> list[tuple[str, Path]]:
             )
         home = root / safe_relative(entry.get("path", ""), path)
         if not home.resolve().is_relative_to(root.resolve()):
-            raise ModelIntegrityError(f"{home}: a link that leaves the model's folder")
+            raise ModelIntegrityError(f"{home}: is a link that leaves the model's folder")
         modules.append((kind, home))
     if modules[0][0] != "Transformer":
         raise UnsupportedModelError(f"{path}: the first module is {modules[0][0]}, expected Transformer")

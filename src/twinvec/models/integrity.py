@@ -14,7 +14,7 @@ from twinvec.support.atomic import atomic_write
 
 MANIFEST = "twinvec.json"
 RUN_FILE = "training.json"
-"""What a training run remembers. The manifest is the last file that it writes."""
+"""State of a training run. The manifest is the last file that a run writes."""
 
 _WEIGHTS = "model.safetensors"
 
@@ -139,7 +139,7 @@ def optional_json(path: Path) -> dict[str, Any]:
 def safe_relative(name: object, origin: Path) -> PurePosixPath:
     """Return a path that the file ``origin`` names; raise ModelIntegrityError if it leaves the model's folder."""
     if not isinstance(name, str) or "\\" in name or "\0" in name:
-        raise ModelIntegrityError(f"{origin}: bad path {name!r}")
+        raise ModelIntegrityError(f"{origin}: expected a relative path with forward slashes, got {name!r}")
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
         raise ModelIntegrityError(f"{origin}: the path {name!r} leaves the model's folder")
@@ -156,7 +156,9 @@ def check_hash(path: Path, expected: str, authority: str) -> None:
     """Raise ModelIntegrityError if the file has another hash; the error names the source of the hash, ``authority``."""
     actual = sha256(path)
     if actual != expected:
-        raise ModelIntegrityError(f"{path}: changed or damaged: its sha256 is {actual}, {authority} {expected}")
+        raise ModelIntegrityError(
+            f"{path}: changed or damaged (its sha256 is {actual}, {authority} {expected}); get the file again"
+        )
 
 
 def check_safetensors(path: Path) -> None:

@@ -70,7 +70,7 @@ def space_digest(spec: ModelSpec, tokenizer: str, network: str) -> str:
 
 
 def network_digest(spec: ModelSpec) -> str:
-    """Return the sha256 of what maps token ids to vectors: tensors, backbone settings, pooling, head."""
+    """Return the sha256 of a network: its tensors, backbone settings, pooling and head."""
     digest = hashlib.sha256(b"twinvec-network-1")
     settings = {
         "backbone": backbone_settings(spec.config),

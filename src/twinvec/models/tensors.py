@@ -50,7 +50,7 @@ class Tensors:
         if name not in self._found:
             raise ModelIntegrityError(f"{self._folder / 'model.safetensors'}: lacks the tensor {name} of the model")
         path, file, stored = self._found[name]
-        if file.get_slice(stored).get_dtype() == "BF16":  # which NumPy does not know
+        if file.get_slice(stored).get_dtype() == "BF16":  # a type that NumPy lacks
             return _read_bfloat16(path, stored)
         return np.ascontiguousarray(file.get_tensor(stored), dtype=np.float32)
 
@@ -63,7 +63,7 @@ class Tensors:
         return values
 
     def keep(self, name: str, shape: tuple[int, ...]) -> FloatArray:
-        """Return a tensor as ``read_shaped`` does, and the same array when it is asked for again."""
+        """Return a tensor as ``read_shaped`` does, and cache it."""
         if name not in self._kept:
             self._kept[name] = self.read_shaped(name, shape)
         return self._kept[name]

@@ -1,7 +1,7 @@
-"""What every part of retrieval shares: the hit, and the protocols of retrievers, rerankers and encoders.
+"""Types that all parts of retrieval share: the hit, and the protocols of retrievers, rerankers and encoders.
 
-An index needs a ``VectorEncoder``, late interaction a ``TokenEncoder``, and a collection, which records whose vectors
-it holds, a ``SpaceEncoder``.
+An index needs a ``VectorEncoder``. Late interaction needs a ``TokenEncoder``. A collection needs a ``SpaceEncoder``,
+because it records the space of its vectors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Passage:
     Attributes:
         text: The passage.
         start: Where it begins in the hit's text, in characters.
-        end: Where it ends there.
+        end: Where it ends in the hit's text, in characters.
         matches: Where words of the query stand in the passage: pairs of start and end, in characters, in order.
     """
 
@@ -51,15 +51,15 @@ class Hit:
     """One result of a search. Frozen: a later stage makes a new one.
 
     Attributes:
-        id: The document's id; with several chunks of a document among the results, ``"{id}#{position}"``.
+        id: The document's id; ``"{id}#{position}"`` if the results have several chunks of the document.
         text: The text that was found, as it was embedded.
         score: The score of the last stage; larger is better.
         scores: The score of every stage by its name ("dense", "sparse", "fused", "maxsim", "cross-encoder", ...).
         payload: The document's own payload. A chunk's hit also has ``source``, ``position`` and ``heading``, unless
             the payload itself has a key of that name.
-        relevance: How likely the hit answers the query, from 0 to 1; None where nothing is calibrated.
-        passage: The part of the text that answers the query; None where nobody has looked for it.
-        hidden: Keys of the payload that a framework leaves out of texts: those that the document names, and those that
+        relevance: How likely the hit answers the query, from 0 to 1; None without a calibration.
+        passage: The part of the text that answers the query; None if the search was not asked for it.
+        hidden: Keys of the payload that a framework leaves out of texts: keys that the document names, and keys that
             the collection has added.
     """
 
@@ -74,9 +74,9 @@ class Hit:
 
     @property
     def page(self) -> int | None:
-        """The page on which the passage starts, or the text of a hit without one; None if that is not known.
+        """The page on which the passage starts, or the text if the hit has no passage; None if the page is unknown.
 
-        The payload's ``page`` is where the text starts, and a chunk of short pages holds several of them.
+        The payload's ``page`` is the page on which the text starts. A chunk may hold several short pages.
         """
         found = self.passage
         start, end = (body_start(self), len(self.text)) if found is None else (found.start, found.end)
@@ -93,7 +93,7 @@ def body_start(hit: Hit) -> int:
 
 
 def pages_of(hit: Hit, start: int, end: int) -> tuple[int, int] | None:
-    """Return the first and the last page of ``hit.text[start:end]``; None if it is not known where the text starts.
+    """Return the first and the last page of ``hit.text[start:end]``; None if the payload has no page.
 
     The payload's ``page`` is the page on which the text starts, and each form feed in the text begins another one.
     """
@@ -124,9 +124,10 @@ class Reranker(Protocol):
 
 @runtime_checkable
 class PassageFinder(Protocol):
-    """A retriever or reranker that finds passages: a search is faster if only the hits that it returns get one.
+    """A retriever or reranker that finds passages for given hits.
 
-    ``search`` and ``search_many`` of such a retriever take ``passages=False``, which leaves the passages out.
+    A search is faster if only the hits that it returns get passages. ``search`` and ``search_many`` of such a retriever
+    take ``passages=False``, which leaves the passages out.
     """
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
@@ -145,10 +146,10 @@ class TokenEncoder(Protocol):
 
 @runtime_checkable
 class SpanEncoder(TokenEncoder, Protocol):
-    """A ``TokenEncoder`` that can tell where its tokens stand, for passages."""
+    """A ``TokenEncoder`` that also returns the positions of its tokens in the text, for passages."""
 
     def token_spans(self, texts: Sequence[str], *, prompt: str | None) -> list[IntArray]:
-        """Where the tokens of ``encode_tokens`` stand in each text, start and end: (tokens, 2); (0, 0) is nowhere."""
+        """Start and end of each token of ``encode_tokens`` in its text: (tokens, 2); (0, 0) for a special token."""
 
 
 class VectorEncoder(Protocol):
@@ -162,7 +163,7 @@ class VectorEncoder(Protocol):
 
 
 class SpaceEncoder(VectorEncoder, Protocol):
-    """A ``VectorEncoder`` whose vector space can be told from others, for a collection."""
+    """A ``VectorEncoder`` that names its vector space, for a collection."""
 
     @property
     def name(self) -> str:
@@ -178,16 +179,16 @@ class SpaceEncoder(VectorEncoder, Protocol):
 
 
 def unknown_texts(encoder: object, texts: Sequence[str]) -> list[bool]:
-    """Return for each text whether most of it is words that the encoder's model does not know.
+    """Return for each text whether most of its words are unknown to the encoder's model.
 
-    An encoder without the tokenizer of a model folder knows all words.
+    For an encoder without a tokenizer of this package, all words count as known.
     """
     unknown = getattr(getattr(encoder, "tokenizer", None), "unknown", None)
     return [False] * len(texts) if unknown is None else cast("list[bool]", unknown(texts))
 
 
 def check_hits(hits: object, where: str) -> list[Hit]:
-    """Return hits as a list; raise InputError, or TextError for a text, which begins with ``where``, for all else."""
+    """Return hits as a list. Raise InputError for other values, TextError for a refused text, with ``where``."""
     if not is_list(hits):
         raise InputError(f"{where}: expected a list of hits, got {type(hits).__name__}")
     found = list(cast("Iterable[Hit]", hits))
@@ -207,7 +208,7 @@ def check_offset(offset: int) -> None:
 def check_least_relevance(least: float | None) -> None:
     """Raise ConfigurationError unless ``min_relevance`` is a number from 0 to 1, or None."""
     if least is not None and (not isinstance(least, Real) or not 0 <= least <= 1):
-        raise ConfigurationError(f"min_relevance is a number from 0 to 1, got {least!r}")
+        raise ConfigurationError(f"min_relevance must be a number from 0 to 1, got {least!r}")
 
 
 def relevant(hits: Sequence[Hit], least: float | None) -> list[Hit]:

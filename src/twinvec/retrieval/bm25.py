@@ -3,7 +3,7 @@
 ``BM25Index`` computes BM25 as Lucene does (Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene
 (accurate)", without the constant factor k1 + 1, as in Lucene since version 8). In a store that multiplies by inverse
 document frequency (Qdrant's ``Modifier.IDF``), the dot product of ``query_vector`` and ``document_vector`` is the same
-score. Only the index imports bm25s itself, because that import loads scipy and takes longer than a search.
+score. Only ``BM25Index`` imports bm25s, when it is built, because this import loads scipy and is slower than a search.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ B = 0.75
 
 
 class BM25Index:
-    """BM25 scores of documents in memory, from the terms of each by one ``Analyzer``."""
+    """BM25 scores of documents in memory; ``terms`` has each document's terms, made by one ``Analyzer``."""
 
     def __init__(self, terms: Sequence[list[str]]) -> None:
         self._size = len(terms)
@@ -94,7 +94,7 @@ def _counted(terms: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
 
 
 def _merged(ids: npt.NDArray[np.int64], weights: npt.NDArray[np.float64]) -> SparseVector:
-    """Sort by dimension; terms with the same one share it, because stores refuse a repeated id."""
+    """Sort by dimension; add the weights of terms with the same dimension, because stores refuse a repeated id."""
     order = np.argsort(ids, kind="stable")
     ids, weights = ids[order], weights[order]
     if (same := ids[1:] == ids[:-1]).any():

@@ -21,10 +21,10 @@ MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Largest payload of a document, as JSON."""
 
 MAX_LEVELS = 100
-"""How many levels deep a payload may be nested. A store cannot read a point that is nested 128 levels deep."""
+"""Largest nesting depth of a payload. A store cannot read a point that is nested 128 levels deep."""
 
 _INT64 = range(-(2**63), 2**63)
-_SHORT = 256  # characters of a text, or fields of a payload: together far below the limit of a payload
+_SHORT = 256  # characters of a text, or fields of a payload; such payloads are far below the size limit
 
 
 class HiddenKeys(NamedTuple):
@@ -48,7 +48,7 @@ class Document:
         text: The text.
         title: Put before the text, and before each of its chunks, when they are embedded; may be empty.
         payload: JSON values of the caller, which filters compare.
-        hidden: Keys of the payload that LlamaIndex leaves out of texts, if the document names some.
+        hidden: Keys of the payload that LlamaIndex leaves out of texts; None if the document names none.
     """
 
     id: str
@@ -69,8 +69,8 @@ class Document:
 DocumentLike = Document | Mapping[str, Any] | str | tuple[str, str]
 """Forms of a document that ``as_document`` takes: a document, a mapping, a text, or a pair of id and text.
 
-A text without an id is named by its position among the documents of one call, so the texts of a second call replace
-those of the first.
+The id of a text without an id is its position among the documents of the call, so the texts of a second call replace
+the texts of the first.
 """
 
 
@@ -78,9 +78,9 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     """Convert ``value`` to a checked document.
 
     A mapping has ``text``, an id under ``id`` or ``_id`` (the BEIR layout), and optionally ``title`` and ``payload``;
-    its other keys join the payload. A whole number or a UUID as id is taken as text. A text gets its ``position`` as
-    id. Documents of LangChain, and documents and nodes of LlamaIndex, are converted too. A LangChain document without
-    an id gets a digest of its text and metadata as id.
+    its other keys join the payload. An id that is a whole number or a UUID becomes text. A text gets its ``position``
+    as id. Documents of LangChain, and documents and nodes of LlamaIndex, are converted too. A LangChain document
+    without an id gets a digest of its text and metadata as id.
 
     Raises:
         DocumentError: the text or the id is missing, or a text, id, title or payload has the wrong type.
@@ -117,20 +117,20 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
 
 
 def as_id(value: Any) -> Any:
-    """Return a whole number or a UUID as the text that is a document's id; return any other value as it is."""
+    """Convert an id that is a whole number or a UUID to text; return any other value as it is."""
     if is_integer(value):
         return str(int(value))
     return str(value) if isinstance(value, UUID) else value
 
 
 def check_ids(ids: Iterable[object]) -> list[str]:
-    """Return ids as texts, by ``as_id``; raise TextError for other values, and for a single text."""
+    """Convert ids to texts by ``as_id``; raise TextError for other types of ids, and for a single text."""
     check_list(ids)
     return check_texts(map(as_id, ids), name="id")
 
 
 def check_documents(values: Iterable[object]) -> Iterable[object]:
-    """Return ``values`` unchanged, or raise DocumentError if they cannot be documents."""
+    """Return ``values`` unchanged; raise DocumentError for a table or a value that is not an iterable of documents."""
     kind = type(values).__name__
     if is_table(values):
         pandas, polars, pyarrow = "to_dict('records')", "to_dicts()", "to_pylist()"
@@ -142,11 +142,11 @@ def check_documents(values: Iterable[object]) -> Iterable[object]:
 
 
 def replaced_warning(texts: int, *, would: bool = False) -> str:
-    """Return the warning for a number of texts without ids that have replaced stored texts; ``would``: of a dry run."""
+    """Return the warning that texts without ids have replaced stored texts (``would`` replace, in a dry run)."""
     counted = "1 text without an id" if texts == 1 else f"{texts:,} texts without ids"
     done = "would replace" if would else ("replaces" if texts == 1 else "replace")
     return (
-        f"{counted} {done} another text that is stored: a text without an id is named by its position in the call; to "
+        f"{counted} {done} another stored text, because the id of a text without an id is its position in the call; to "
         "keep both, give ids: (id, text)"
     )
 
@@ -158,8 +158,8 @@ def parse_json(
 ) -> Any:
     """Parse JSON; raise DocumentError for a text that is not JSON, or that ``decoder`` refuses.
 
-    NaN and the infinities are not JSON, although Python's parser takes them. ``each_object`` gets every JSON object as
-    a dict, and returns what takes its place.
+    NaN and the infinities are not JSON, although Python's parser accepts them. ``each_object`` gets every JSON object
+    as a dict, and returns the value that replaces the dict.
     """
     try:
         return json.loads(text, cls=decoder, parse_constant=_refuse_constant, object_hook=each_object)
@@ -172,7 +172,7 @@ def parse_json(
 
 
 def parse_record(text: str | bytes, decoder: type[json.JSONDecoder] = json.JSONDecoder) -> dict[str, Any]:
-    """Parse a JSON object, such as a line of a JSON lines file, for ``as_document``; raise DocumentError for others."""
+    """Parse a JSON object, such as a line of a JSON lines file, for ``as_document``, or raise DocumentError."""
     value = parse_json(text, decoder=decoder)
     if not isinstance(value, dict):
         raise DocumentError(f'expected an object such as {{"id": ..., "text": ...}}, got {type(value).__name__}')
@@ -190,8 +190,8 @@ def _refuse_constant(name: str) -> None:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return what JSON takes for a value that it lacks: dates and times as ISO text, scalars of NumPy as numbers."""
-    if type(value).__name__ in ("NaTType", "NAType"):  # pandas' missing values; the first counts as a datetime
+    """Return the JSON form of a Python value: dates and times as ISO text, NumPy scalars as numbers."""
+    if type(value).__name__ in ("NaTType", "NAType"):  # missing values of pandas; NaT would pass as a datetime
         _refuse_constant(str(value))
     is_moment = getattr(getattr(value, "dtype", None), "kind", None) == "M"
     value = plain_scalar(value)
@@ -208,11 +208,11 @@ def _from_mapping(value: Mapping[str, Any], position: int) -> Document:
     rest = dict(value)
     text = rest.pop("text", None)
     if text is None:
-        wrong = "'text' is null" if "text" in value else f"no 'text' among {sorted(map(str, value))}"
+        wrong = "'text' is null" if "text" in value else f"no 'text' among the keys {sorted(map(str, value))}"
         raise DocumentError(f"document {position}: {wrong}; expected a string")
     key = "id" if "id" in rest else "_id"
     if key not in rest:
-        raise DocumentError(f"document {position}: no 'id' among {sorted(map(str, value))}")
+        raise DocumentError(f"document {position}: no 'id' among the keys {sorted(map(str, value))}")
     identity = rest.pop(key)
     title = rest.pop("title", None) or ""
     payload = rest.pop("payload", None) or {}
@@ -244,15 +244,15 @@ def _from_llama_index(value: Any) -> Document:
 def json_payload(document: Document) -> dict[str, Any]:
     """Return the payload as plain JSON.
 
-    Tuples become lists, number keys strings, scalars of NumPy numbers, and dates and times texts in ISO 8601. Raise
-    ``DocumentError`` on another value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload
-    larger than ``MAX_PAYLOAD_BYTES`` or nested deeper than ``MAX_LEVELS``.
+    Tuples become lists, numeric keys become strings, NumPy scalars become numbers, and dates and times become ISO 8601
+    texts. Raise ``DocumentError`` for other types, NaN, an integer beyond 64 bits, a lone surrogate, or a payload that
+    is larger than ``MAX_PAYLOAD_BYTES`` or nested deeper than ``MAX_LEVELS``.
     """
     return plain_json(document.payload, f"document {shown(document.id)}: the payload")
 
 
 def plain_json(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a mapping as plain JSON; errors, which call it ``name``, are those of ``json_payload``."""
+    """Return a mapping as plain JSON; raise as ``json_payload`` does, with ``name`` in the message."""
     if len(values) <= _SHORT and all(map(_is_plain, values.items())):
         return dict(values)
     try:
@@ -287,7 +287,7 @@ def is_deeper(values: Mapping[str, Any], levels: int) -> bool:
 
 
 def _offence(values: Mapping[str, Any]) -> str:
-    """Return the first key whose value is refused, with the reason; "" if each value by itself is accepted."""
+    """Return the first key whose value is refused, with the reason; "" if every single value is accepted."""
     for key, value in values.items():
         try:
             _checked_json({key: value})
@@ -297,7 +297,7 @@ def _offence(values: Mapping[str, Any]) -> str:
 
 
 def _is_plain(item: tuple[object, object]) -> bool:
-    """Return whether a field of a payload is plain JSON as it is, and short: most are."""
+    """Return whether a field of a payload is short and already plain JSON, as most fields are."""
     key, value = item
     if type(key) is not str or not key.isascii() or len(key) > _SHORT:
         return False
@@ -309,10 +309,10 @@ def _is_plain(item: tuple[object, object]) -> bool:
 def _int64(digits: str) -> int:
     value = int(digits)
     if value not in _INT64:
-        raise ValueError(f"{digits[:30]} does not fit into 64 bits")
+        raise ValueError(f"the integer {digits[:30]} does not fit into 64 bits")
     return value
 
 
-# made once: json.dumps and json.loads make a new one for every call with options
+# made once, because json.dumps and json.loads make a new encoder or decoder for every call with options
 _PLAIN_JSON = json.JSONEncoder(ensure_ascii=False, default=_plain_value)
 _INT64_JSON = json.JSONDecoder(parse_int=_int64, parse_constant=_refuse_constant)

@@ -1,7 +1,7 @@
 """Pseudo-relevance feedback of vectors: a query moves towards the vectors of its first hits (Rocchio 1971).
 
-The first hits count as relevant, whether they are or not. This gains where a query has many answers that are alike, and
-loses where it has one and the first hits are others.
+The first hits count as relevant, whether they are or not. Results improve if a query has many similar answers. They get
+worse if it has a single answer, which is not among the first hits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from twinvec.errors import ConfigurationError
 from twinvec.support.checks import is_integer
 
 WEIGHT = 0.75
-"""Weight of the mean of the first hits, where the query has 1: Rocchio's beta, as Manning et al. 2008 advise it.
+"""Weight of the first hits' mean, relative to the query: Rocchio's beta, as Manning et al. 2008 recommend it.
 
 Weights from 0.5 to 1 give similar results.
 """
@@ -21,9 +21,9 @@ MOST = 100
 
 
 def moved(query_D: FloatArray, found_KD: FloatArray) -> FloatArray:
-    """Return the query's vector, moved towards those of its first hits, of length 1: shape (D,).
+    """Return the query's vector, moved towards the vectors of its first hits, of length 1: shape (D,).
 
-    Vectors count by their direction only. Without hits, the direction stays.
+    The vectors are normalised first. Without hits, the direction stays.
     """
     if not len(found_KD):
         return unit(query_D)

@@ -1,22 +1,23 @@
 """Fusion: one score for each candidate from the scores of two stages.
 
-Every method takes the scores of both stages for the same candidates, also those that only one stage found; larger is
-better.
+Every method takes both stages' scores of the same candidates, including candidates that only one stage found. Larger
+scores are better.
 
 ``"adaptive"``, the default: z(dense) + w BM25, where z standardises over the candidates (mean 0, standard deviation 1).
     Cosines are comparable only within one model and query, so they are standardised. A BM25 score is a sum of log-odds
     weights (Robertson and Zaragoza 2009) and comparable across queries, so w is a constant, 0.25. A query that shares
-    only common words with the documents has small BM25 scores, which weigh little; methods that scale every query's
-    scores to the same spread, or use ranks alone, inflate them. A keyword query has small scores because it has few
-    terms. Its best score per term shows a match, and w = 0.1 (best / terms)^2 / sd(BM25) if that is above 0.25.
+    only common words with the documents has small BM25 scores, which weigh little. Methods that scale every query's
+    scores to the same spread, or use ranks alone, inflate such scores. A keyword query has small scores because it has
+    few terms. Its best score per term shows a match, so w = 0.1 (best / terms)^2 / sd(BM25) if this is above 0.25.
     With the landmarks of a calibration (``retrieval.relevance``): 4 above(dense) + words max(0.25, 0.75 / terms) BM25.
-    Both parts are then log-odds up to one factor, and no score depends on the other candidates. ``above`` is the place
-    of a cosine between the landmarks with a soft floor, log(1 + exp(10 place)) / 10: cosines of unrelated texts tell
-    nothing by their order. If nothing is near a query, words decide; z(dense) would give its cosines the usual spread.
-    The vector of a text of words that the model does not know says nothing. For a query of such words, and in a
-    collection of such texts, words decide: the dense part counts by a hundredth, which orders what the words leave
-    equal. Vectors hardly tell one number or code from another, such as "4711": of a query with codes, the dense part
-    counts by the share of the other terms, and by a hundredth at least.
+    ``above`` is the place of a cosine between the landmarks, with a soft floor because the order of unrelated texts'
+    cosines means nothing: log(1 + exp(10 place)) / 10. ``words`` is a factor of the calibration. Both parts are
+    log-odds up to one factor, and no score depends on the other candidates. If nothing is near a query, BM25 decides;
+    z(dense) would give the cosines the usual spread.
+    Vectors mean little for words that the model does not know. For a query or a collection of such words, the dense
+    part is multiplied by 0.01, so it only orders candidates with equal BM25 scores. Vectors hardly distinguish numbers
+    and codes, such as "4711". For a query with codes, the dense part is multiplied by the share of the other terms, or
+    by 0.01 if the share is smaller.
 ``"rrf"``: the sum of 1 / (60 + rank), reciprocal rank fusion (Cormack, Clarke and Büttcher 2009). Equal scores share a
     rank; a sparse score of 0 has no rank.
 ``"distribution"``: the sum of (score - (mean - 3 sd)) / (6 sd), distribution-based score fusion, as in Qdrant.
@@ -38,7 +39,7 @@ from twinvec.text import is_list
 FusionMethod = Literal["adaptive", "rrf", "distribution"]
 
 CANDIDATES = 100
-"""How many results of each stage to fuse; a larger limit raises it."""
+"""Number of results of each stage that are fused, unless the limit of a search is larger."""
 
 EVIDENCE = 0.25
 """w: how many standard deviations of the dense scores a BM25 score of 1 is worth.
@@ -56,10 +57,10 @@ ONE_TERM = 0.75
 """The factor of the BM25 score of a query of one term, with landmarks."""
 
 UNKNOWN = 0.01
-"""The factor of the dense part for a query, or a collection, of words that the model does not know; the least one."""
+"""The factor of the dense part for words that the model does not know, and the smallest factor for codes."""
 
 RRF_K = 60
-_LARGEST = 1e30  # of a weight; a larger one makes the sum infinite
+_LARGEST = 1e30  # limit of a weight; a larger weight would make the sum infinite
 
 
 def fuse(
@@ -82,9 +83,9 @@ def fuse(
         method: The formula; see the module's docstring.
         weights: Weights of the dense and the sparse part of the sum.
         terms: Number of terms of the query, if known; "adaptive" uses it.
-        first: Means, deviations and ranks come from this many first candidates only (default: all), so that the
-            candidates behind them do not change their scores.
-        calibration: That of the collection; "adaptive" uses it.
+        first: Number of first candidates from which means, deviations and ranks are computed (default: all). Further
+            candidates do not change the scores of the first.
+        calibration: Calibration of the collection; "adaptive" uses it.
         unknown: Whether the query consists mostly of words that the model does not know; "adaptive" uses it.
         code_share: Share of the query's terms that are numbers or codes (``Analyzer.code_share``); "adaptive" uses it.
 
@@ -116,7 +117,7 @@ def fuse(
 def parts(
     dense: ScoreArray, sparse: ScoreArray, terms: int | None, calibration: Calibration
 ) -> tuple[ScoreArray, ScoreArray]:
-    """Return both parts of the adaptive sum with landmarks: of vectors, and of words before their weight."""
+    """Return the dense part and the BM25 part of the adaptive sum with landmarks, before ``calibration.words``."""
     above: ScoreArray = np.logaddexp(0, PLACE * calibration.place(dense)) / PLACE
     return NEAR * above, max(EVIDENCE, ONE_TERM / terms if terms else 0.0) * sparse
 
@@ -132,7 +133,9 @@ def _evidence(sparse: ScoreArray, terms: int | None) -> float:
 def _check_weights(weights: Any) -> None:
     given: list[float] = list(weights) if is_list(weights) else []
     if len(given) != 2 or not all(isinstance(each, Real) and 0 <= each <= _LARGEST for each in given):
-        raise ConfigurationError(f"weights are two numbers from 0, for dense and sparse scores, got {weights!r}")
+        raise ConfigurationError(
+            f"weights must be two numbers of at least 0, for dense and sparse scores, got {weights!r}"
+        )
 
 
 def _checked(scores: FloatArray, name: str) -> ScoreArray:
@@ -141,7 +144,7 @@ def _checked(scores: FloatArray, name: str) -> ScoreArray:
         raise InputError(f"{name} scores: expected one number for each candidate, got shape {checked.shape}")
     bad = np.flatnonzero(~np.isfinite(checked))
     if bad.size:
-        raise InputError(f"{name} scores: that of candidate {bad[0]} is {checked[bad[0]]}")
+        raise InputError(f"{name} scores: candidate {bad[0]} has {checked[bad[0]]}, expected a finite number")
     return checked
 
 

@@ -52,11 +52,11 @@ class MemoryIndex:
         documents: The first documents, as for ``add``.
         language: Snowball language of the stemmer for BM25.
         fusion: How hybrid search fuses its two stages; see ``twinvec.retrieval.fusion``.
-        calibration: How the scores lie, for the fusion and the relevance of hits. Default: the fusion looks at the
-            scores of each query alone, and hits have a relevance if the model is known (``retrieval.relevance``).
+        calibration: Scale of the scores, for the fusion and the relevance of hits. Default: the fusion scales each
+            query's scores by themselves, and hits have a relevance if ``retrieval.relevance`` knows the model.
 
     Raises:
-        ConfigurationError: ``language`` has no stemmer, or ``fusion`` is unknown; and what ``add`` raises.
+        ConfigurationError: ``language`` has no stemmer, or ``fusion`` is unknown. Errors of ``add`` are raised, too.
     """
 
     def __init__(
@@ -136,17 +136,17 @@ class MemoryIndex:
         vectors and words. A sparse search finds only documents that share a term with the query. A blank query finds
         nothing, and a blank document is never found.
 
-        With ``feedback``, the query's vector moves towards those of so many first hits, and the index is searched again
-        (Rocchio 1971). Hits keep the dense score of the query as it was asked, and have the other one as "feedback".
+        With ``feedback``, the query's vector moves towards the vectors of that many first hits, and the index is
+        searched again (Rocchio 1971). The "dense" score of a hit is that of the original query, the "feedback" score
+        that of the moved query.
 
-        Hits have the passage that answers the query, by its words; without ``passages``, a search saves about half a
-        millisecond a hit.
+        ``passages`` finds the passage of each hit that answers the query, by words, in half a millisecond a hit.
 
         Raises:
             TextError: the input gate refuses the query.
             FilterError: the filter is malformed.
-            ConfigurationError: the mode is unknown, the limit is below 1, the weights are not two numbers from 0, or
-                the feedback is invalid.
+            ConfigurationError: the mode is unknown, the limit is below 1, the weights are not two numbers of at least
+                0, or the feedback is invalid.
             BadVectorError: the encoder returned a vector that is not finite or has another size.
         """
         check_text(query, "query")
@@ -265,7 +265,7 @@ class _Corpus:
 
     @cached_property
     def id_ranks(self) -> IntArray:
-        """Place of each row in the order of ids."""
+        """Rank of each row in the order of ids."""
         return np.argsort(sorted(range(len(self.documents)), key=lambda row: self.documents[row].id))
 
     def allowed(self, filter: Filter | None) -> IntArray:
@@ -281,7 +281,7 @@ class _Corpus:
     ) -> _Corpus:
         """Return a corpus with the documents ``wanted`` added or replaced.
 
-        ``vectors`` and ``terms`` belong to the documents ``changed``. The other documents keep theirs.
+        ``vectors`` and ``terms`` belong to the documents ``changed``. The other documents keep their own.
         """
         new = [document for document in wanted if document.id not in self.rows]
         documents = self.documents + new
@@ -298,7 +298,7 @@ class _Corpus:
 
 
 def _fields(document: Document) -> dict[str, Any]:
-    """Return what filters compare: the payload, and the fields that a collection gives a whole document."""
+    """Return the fields that filters compare: the payload, and the fields that a collection gives a whole document."""
     own = {"source": document.id, "position": 0, "heading": document.title}
     if document.title:
         own["title"] = document.title
@@ -308,7 +308,7 @@ def _fields(document: Document) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """The scores of one query, which has ``terms`` terms; ``unknown`` and ``code_share`` as in ``fuse``."""
+    """The scores of one query, with ``terms``, ``unknown`` and ``code_share`` for ``fuse``."""
 
     dense: FloatArray
     sparse: FloatArray
@@ -319,7 +319,7 @@ class _Scores:
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """Turn scores into hits; the scores are of the ``rows`` of ``corpus`` that the filter allows, in this order."""
+    """Turns scores into hits; scores are in the order of ``rows``, the rows of ``corpus`` that the filter allows."""
 
     corpus: _Corpus
     rows: IntArray
@@ -332,13 +332,13 @@ class _Ranking:
 
     def cosines(self, vectors_QD: FloatArray) -> FloatArray:
         """Return the dense scores of vectors of length 1, one row a query."""
-        # rounded: the order in which products are summed must not decide between equal documents
+        # rounded, so that the order of summation does not decide between equal documents
         return np.round(vectors_QD @ self.corpus.vectors_ND.T, 6)[:, self.rows]
 
     def hits(self, scores: _Scores, asked: FloatArray | None = None) -> list[Hit]:
         """Return one query's hits, best first.
 
-        If feedback has moved the query, ``asked`` has the dense scores of the query as it was asked.
+        If feedback has moved the query, ``asked`` has the dense scores of the original query.
         """
         best, final = self._best(scores)
         stages = {} if self.mode == "sparse" else {"dense": scores.dense}

@@ -1,8 +1,8 @@
 """Passages: the part of a hit's text that answers a query, by words or by token states.
 
-By words, the best window of a text (``windows``) has the largest sum of weights of the query's distinct terms; a term
-is the heavier, the fewer sentences of all hits have it (as in BM25). By token states, it is the window whose tokens
-are nearest to the query's (MaxSim over a window), which also finds an answer in other words.
+By words, the best window of a text (``windows``) has the largest sum of weights of the query's distinct terms. A term
+weighs more, the fewer sentences of the hits contain it (as in BM25). By token states, the best window has the largest
+MaxSim to the query, which also finds an answer in other words than the query's.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from twinvec.retrieval.base import Hit, Passage, SpanEncoder, body_start
 from twinvec.retrieval.windows import Span, grown, units, windows
 
 Match = tuple[str, int, int]
-"""A term, and where its word begins and ends in the text."""
+"""A term, and the start and end of its word in the text."""
 
 _UNIT = 0.01
-"""Mean cosine by which a window of one more unit has to be nearer."""
+"""Gain in mean cosine that every further unit of a window must bring."""
 
 _BY_STATES = 20  # texts whose token states are computed for their passages: a page of hits
 
-_PIECE = re.compile(r"\S+")  # no term goes over white space
-_REMEMBERED = 2**17  # pieces
-_REMEMBERED_LENGTH = 64  # characters; longer pieces hardly occur again
+_PIECE = re.compile(r"\S+")  # no term contains white space
+_REMEMBERED = 2**17  # pieces whose terms are cached
+_REMEMBERED_LENGTH = 64  # characters of a cached piece; longer pieces rarely occur again
 
 
 def with_passages(query: str, hits: Sequence[Hit], analyzer: Analyzer) -> list[Hit]:
-    """Return the hits of one query, each with its best passage by words; ``analyzer`` is that of their index."""
+    """Return the hits of one query, each with its best passage by words; ``analyzer`` belongs to the hits' index."""
     return [
         replace(hit, passage=passage) for hit, passage in zip(hits, word_passages(query, hits, analyzer), strict=True)
     ]
 
 
 def word_passages(query: str, hits: Sequence[Hit], analyzer: Analyzer) -> list[Passage]:
-    """Return the best passage of each hit of one query, by words; the first one of a text without a word of it."""
-    terms = _telling_terms(query, analyzer)
+    """Return the best passage of each hit by words; a text without a word of the query gets its first passage."""
+    terms = _content_terms(query, analyzer)
     cut = [units(hit.text, body_start(hit)) for hit in hits]
     found = _matches([hit.text for hit in hits], terms, analyzer)
     by_unit = [_terms_of(spans, matches) for spans, matches in zip(cut, found, strict=True)]
@@ -58,10 +58,10 @@ def word_passages(query: str, hits: Sequence[Hit], analyzer: Analyzer) -> list[P
 
 
 def with_state_passages(query: str, hits: Sequence[Hit], encoder: object, analyzer: Analyzer) -> list[Hit]:
-    """Return the hits of one query; the first ones that have a passage get the best one by token states.
+    """Replace the passages of the first hits of one query by the best passages by token states.
 
-    The states of these texts are computed, some 10 ms a text. Hits stay as they are if the encoder has no token states,
-    or cannot tell where its tokens stand in a text.
+    Hits without a passage are skipped. Only ``_BY_STATES`` hits change, because computing token states takes some 10 ms
+    a text. Hits stay as they are if the encoder does not return token states and their positions (``SpanEncoder``).
     """
     chosen = [row for row, hit in enumerate(hits) if hit.passage is not None][:_BY_STATES]
     if not isinstance(encoder, SpanEncoder) or not chosen:
@@ -70,7 +70,7 @@ def with_state_passages(query: str, hits: Sequence[Hit], encoder: object, analyz
     texts = [hit.text for hit in best]
     (query_QD,) = encoder.encode_tokens([query], prompt="query")
     (query_Q2,) = encoder.token_spans([query], prompt="query")
-    words_QD = query_QD[query_Q2[:, 1] > query_Q2[:, 0]]  # special tokens are near to those of any text
+    words_QD = query_QD[query_Q2[:, 1] > query_Q2[:, 0]]  # special tokens match those of any text
     cosines = [states_TD @ words_QD.T for states_TD in encoder.encode_tokens(texts, prompt="document")]
     spans = encoder.token_spans(texts, prompt="document")
     found = dict(zip(chosen, state_passages(query, best, cosines, spans, analyzer), strict=True))
@@ -84,12 +84,12 @@ def state_passages(
     spans: Sequence[IntArray],
     analyzer: Analyzer,
 ) -> list[Passage]:
-    """Return the best passage of each hit of one query by token states; ``analyzer`` is that of the hits' index.
+    """Return the best passage of each hit by token states; ``analyzer`` belongs to the hits' index.
 
-    For each hit, ``cosines`` has those of the tokens of its text with the tokens of the query, (tokens, tokens), and
-    ``spans`` has where each token stands in its text, start and end, (tokens, 2).
+    ``cosines`` has, for each hit, the cosines of its tokens with the query's tokens: (T, Q). ``spans`` has, for each
+    hit, the start and end of its tokens in the text: (T, 2).
     """
-    found = _matches([hit.text for hit in hits], _telling_terms(query, analyzer), analyzer)
+    found = _matches([hit.text for hit in hits], _content_terms(query, analyzer), analyzer)
     return [
         _passage(hit.text, _nearest(hit, cosines_TQ, spans_T2), matches)
         for hit, cosines_TQ, spans_T2, matches in zip(hits, cosines, spans, found, strict=True)
@@ -97,16 +97,16 @@ def state_passages(
 
 
 def _nearest(hit: Hit, cosines_TQ: FloatArray, spans_T2: IntArray) -> Span | None:
-    """Return the window of a hit's text that is nearest to the query, and what ``grown`` adds to it.
+    """Return the window of a hit's text with the largest MaxSim to the query, extended by ``grown``.
 
-    Each token of the query takes its best cosine with a token of the window; the nearness is the mean of these. A
-    smaller window is preferred to a larger one that is hardly nearer. A token counts where it starts: one that the
-    model does not know may be a long text without spaces. Without a token, the first window is returned.
+    A smaller window is preferred to a larger one that is hardly nearer (``_UNIT``). A token belongs to the unit in
+    which it starts, because an unknown token may be a long text without spaces. Without tokens, the first window is
+    returned.
     """
     spans = units(hit.text, body_start(hit))
     starts, ends = spans_T2[:, 0], spans_T2[:, 1]
     inside = [(starts >= span.start) & (starts < span.end) & (ends > starts) for span in spans]
-    kept = [row for row, rows_T in enumerate(inside) if rows_T.any()]  # a text may be longer than the model reads
+    kept = [row for row, rows_T in enumerate(inside) if rows_T.any()]  # the model may have truncated the text
     if not kept or not cosines_TQ.shape[1]:
         return grown(hit.text, spans, 0, 1) if spans else None
     read = [spans[row] for row in kept]
@@ -121,12 +121,12 @@ def _nearest(hit: Hit, cosines_TQ: FloatArray, spans_T2: IntArray) -> Span | Non
 
 
 def has_all_words(query: str, passage: Passage, analyzer: Analyzer) -> bool:
-    """Return whether a passage has all words of a query that tell what it is about."""
-    return _telling_terms(query, analyzer) <= frozenset(analyzer.terms([passage.text])[0])
+    """Return whether a passage has all content words of a query."""
+    return _content_terms(query, analyzer) <= frozenset(analyzer.terms([passage.text])[0])
 
 
-def _telling_terms(query: str, analyzer: Analyzer) -> frozenset[str]:
-    """Return the terms of a query that tell what it is about; all of them if none does."""
+def _content_terms(query: str, analyzer: Analyzer) -> frozenset[str]:
+    """Return the terms of a query's content words; all terms if none is a content word."""
     terms = frozenset(analyzer.query_terms([query])[0])
     if analyzer.language != "english":
         return terms
@@ -135,14 +135,14 @@ def _telling_terms(query: str, analyzer: Analyzer) -> frozenset[str]:
 
 @cache
 def _empty_terms(version: int) -> frozenset[str]:
-    """Return the terms of English words that tell nothing; BM25's stop words are only a few of them."""
+    """Return the terms of English function words; BM25's stop words are only a few of these."""
     return frozenset(chain.from_iterable(Analyzer(version=version).terms(sorted(stop_list("EN_PLUS")))))
 
 
 def _best(text: str, spans: Sequence[Span], terms: Sequence[frozenset[str]], weights: dict[str, float]) -> Span | None:
-    """Return the window whose terms weigh most, and what ``grown`` adds to it.
+    """Return the window with the largest weight of terms, extended by ``grown``.
 
-    Of windows with the same weight, the smallest one is the best, and of these the first.
+    Among windows of equal weight, the smallest is preferred, and then the first.
     """
     if not spans:
         return None
@@ -155,10 +155,10 @@ def _best(text: str, spans: Sequence[Span], terms: Sequence[frozenset[str]], wei
 
 
 def _passage(text: str, span: Span | None, matches: Sequence[Match]) -> Passage:
-    """Return a stretch of a text as a passage; without one, the whole text."""
+    """Return a span of a text as a passage; without a span, the whole text."""
     start, end = span or (0, len(text))
     marks: list[tuple[int, int]] = []
-    for _, begin, stop in matches:  # an identifier comes before its parts; pairs of syllables overlap
+    for _, begin, stop in matches:  # merge overlaps: an identifier and its parts, pairs of syllables
         if start <= begin and stop <= end:
             overlaps = bool(marks) and begin - start < marks[-1][1]
             first, last = marks.pop() if overlaps else (begin - start, 0)
@@ -167,7 +167,7 @@ def _passage(text: str, span: Span | None, matches: Sequence[Match]) -> Passage:
 
 
 def _terms_of(spans: Sequence[Span], matches: Sequence[Match]) -> list[frozenset[str]]:
-    """Return the terms among ``matches`` that each unit has; both are in the order of the text."""
+    """Return the terms of ``matches`` in each unit; matches and units are in the order of the text."""
     found: list[set[str]] = [set() for _ in spans]
     row = 0
     for term, start, _ in matches:
@@ -179,7 +179,7 @@ def _terms_of(spans: Sequence[Span], matches: Sequence[Match]) -> list[frozenset
 
 
 def _matches(texts: Sequence[str], terms: frozenset[str], analyzer: Analyzer) -> list[list[Match]]:
-    """Return where each text has the terms, in order."""
+    """Return the matches of the terms in each text, in the order of the text."""
     pieces: set[str] = set().union(*map(str.split, texts))
     known = _known_terms(analyzer.language, analyzer.version)
     unknown = list(pieces.difference(known))
@@ -204,5 +204,5 @@ def _matches(texts: Sequence[str], terms: frozenset[str], analyzer: Analyzer) ->
 
 @cache
 def _known_terms(language: str, version: int) -> dict[str, frozenset[str]]:
-    """Return the cache of the terms of each piece of text, which takes new pieces until it is full."""
+    """Return a cache, piece of text -> its terms; new pieces are added until it has ``_REMEMBERED``."""
     return {}

@@ -1,8 +1,8 @@
-"""Phrasings: one query in several forms, each for the stage of a search that it suits.
+"""Phrasings: further forms of one query, each for one stage of the search.
 
 Key words go to BM25. A made-up answer is encoded as a document, because it lies nearer to the true answer than the
-question does (HyDE, Gao et al. 2022). The query leads: in both stages it weighs ``LEAD``, and the mean of its other
-phrasings 1. A search with phrasings remains one search.
+question does (HyDE, Gao et al. 2022). In both stages, the query has the weight ``LEAD``, and the mean of its other
+phrasings has the weight 1. A query with phrasings is still a single search.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from twinvec.retrieval.bm25 import SparseVector, weighted_sum
 from twinvec.text import check_text, check_texts
 
 LEAD = 2.0
-"""Weight of the query where the mean of its other phrasings has 1."""
+"""Weight of the query, relative to the mean of its other phrasings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,19 @@ class Phrasings:
 
     @classmethod
     def of(cls, words: str | Sequence[str] = (), answers: str | Sequence[str] = ()) -> Phrasings:
-        """Return the phrasings of a caller, without the blank ones; raise TextError if the input gate refuses one."""
+        """Make phrasings from texts, leaving out blank texts; raise TextError if the input gate refuses a text."""
         return cls(_given(words, "words"), _given(answers, "answers"))
 
 
 def led_vector(query_D: FloatArray, answers_KD: FloatArray) -> FloatArray:
-    """Return the vector of a query with answers, of length 1: shape (D,). Vectors count by their direction only."""
+    """Return the weighted mean of the directions of a query and its answers, of length 1: shape (D,)."""
     return unit(LEAD * unit(query_D) + unit(answers_KD).mean(axis=0))
 
 
 def led_terms(query: SparseVector, words: Sequence[SparseVector]) -> SparseVector:
-    """Return a query's terms with those of key words: the query's own count fully, others 1 / ``LEAD`` of their mean.
+    """Return the sparse vector of a query, plus 1 / ``LEAD`` of the mean sparse vector of its key words.
 
-    BM25 is linear in them: the score is that of the query, plus 1 / ``LEAD`` of the mean score of the key words.
+    BM25 is linear in this vector: the score is the query's score, plus 1 / ``LEAD`` of the key words' mean score.
     """
     return weighted_sum([query, *words], [1.0, *(1 / (LEAD * len(words)) for _ in words)])
 

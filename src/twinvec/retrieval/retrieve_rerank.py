@@ -24,7 +24,7 @@ from twinvec.support.progress import progress_bar
 from twinvec.text import check_texts, is_list
 
 OWN_OPTIONS = frozenset({"offset", "min_relevance", "passages"})
-"""Options of a search that ``RetrieveRerank`` takes itself, whatever its retriever takes."""
+"""Options of ``search`` that ``RetrieveRerank`` handles itself, even if its retriever has none of these."""
 
 
 @runtime_checkable
@@ -32,7 +32,7 @@ class BatchReranker(Reranker, Protocol):
     """A reranker that takes many queries at once. A subclass gets ``rerank`` from its ``rerank_many``."""
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
-        """Return at most ``limit`` new hits, best first; the new score is their ``score``, and among their ``scores``.
+        """Return at most ``limit`` new hits, best first; the new score is in ``score`` and in ``scores``.
 
         Raises:
             TextError: the input gate refuses the query or a hit's text.
@@ -53,12 +53,12 @@ class BatchReranker(Reranker, Protocol):
 
 
 class RetrieveRerank:
-    """Retrieves many candidates, reranks them and keeps the best, which then get their passages.
+    """Retrieves candidates, reranks them, keeps the best hits, and finds the passages of these.
 
     Args:
         retriever: Finds the candidates, by ``search_many`` if it has this method.
-        reranker: Scores them again, by ``rerank_many`` if it has this method.
-        candidates: How many to retrieve; a larger limit of a search raises it.
+        reranker: Scores the candidates again, by ``rerank_many`` if it has this method.
+        candidates: Number of hits to retrieve, unless the limit of a search is larger.
 
     Raises:
         ConfigurationError: ``candidates`` is below 1, the retriever has no ``search``, or the reranker no ``rerank``.
@@ -86,12 +86,12 @@ class RetrieveRerank:
             query: The text.
             limit: Largest number of hits to return.
             filter: Conditions on the documents' payloads.
-            passages: Whether hits get the passage that answers the query, where retriever or reranker find it.
-            **options: What else the retriever's ``search`` takes. ``offset``, the hits to skip, and ``min_relevance``,
-                the least relevance of a hit, are of the reranked hits.
+            passages: Whether hits get the passage that answers the query, if retriever or reranker find passages.
+            **options: Further arguments of the retriever's ``search``. ``offset``, the number of hits to skip, and
+                ``min_relevance`` apply to the reranked hits.
 
         Raises:
-            ConfigurationError: the limit is below 1; and what retriever and reranker raise.
+            ConfigurationError: the limit is below 1. Errors of retriever and reranker are raised, too.
             InputError: the retriever or the reranker returns something other than hits.
         """
         cut = _Cut.taken(limit, options)
@@ -110,7 +110,7 @@ class RetrieveRerank:
         passages: bool = True,
         **options: Any,
     ) -> list[list[Hit]]:
-        """``search`` for many queries at once; passages are those of the retriever."""
+        """``search`` for many queries at once; only the retriever finds passages."""
         cut = _Cut.taken(limit, options)
         queries = check_texts(queries)
         options |= without_passages(self.retriever)
@@ -123,7 +123,7 @@ class RetrieveRerank:
         return [self.retriever.with_passages(query, hits) for query, hits in zip(queries, best, strict=True)]
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits of one query with the passages that the retriever finds, and then the reranker."""
+        """Return the hits of one query after the retriever, and then the reranker, has found their passages."""
         for stage in (self.retriever, self.reranker):
             if isinstance(stage, PassageFinder):
                 hits = stage.with_passages(query, hits)
@@ -143,7 +143,7 @@ def _checked(lists: object, queries: int, where: str) -> list[list[Hit]]:
 
 
 class _Cut(NamedTuple):
-    """What a search returns of its reranked hits: those from ``offset`` to ``end``, of ``least`` relevance."""
+    """The reranked hits that a search returns: from ``offset`` to ``end``, with a relevance of at least ``least``."""
 
     offset: int
     end: int
@@ -151,7 +151,7 @@ class _Cut(NamedTuple):
 
     @classmethod
     def taken(cls, limit: int, options: dict[str, Any]) -> _Cut:
-        """Take ``offset`` and ``min_relevance`` out of the options: the order of the first stage is not the last."""
+        """Remove ``offset`` and ``min_relevance`` from the options, because they apply to the reranked hits."""
         offset, least = options.pop("offset", 0), options.pop("min_relevance", None)
         check_limit(limit)
         check_offset(offset)
@@ -163,7 +163,7 @@ class _Cut(NamedTuple):
 
 
 def without_passages(retriever: object) -> dict[str, Any]:
-    """Return the options that keep a retriever's ``search`` from finding passages: for candidates, and for measures."""
+    """Return the options that make a retriever leave passages out, since candidates and measurements need none."""
     return {"passages": False} if isinstance(retriever, PassageFinder) else {}
 
 

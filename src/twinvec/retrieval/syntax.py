@@ -1,12 +1,11 @@
 """The syntax of queries, for callers that want it: ``"exact phrase"`` must occur, and ``-word`` must not.
 
-A phrase stands between double quotes of any language: "…", “…”, „…“, «…», »…«, 「…」 or 『…』. A word is left out by a
-hyphen directly before its first letter, at the beginning of the query or after white space; a phrase by a hyphen
-directly before its quote. Everything else is text: ``--dry-run`` and ``a - b`` are words, and a quote without its other
-half is a character.
+A phrase is in double quotes of any language: "…", “…”, „…“, «…», »…«, 「…」 or 『…』. A hyphen excludes the word or the
+phrase that follows directly, if it is at the beginning of the query or after white space. Everything else is text:
+``--dry-run`` and ``a - b`` are words, and an unpaired quote is a character.
 
-Case and accents do not matter, nor do the characters between words; word forms do. Each Chinese character and each kana
-is a word.
+Case, accents and the characters between words do not matter. Word forms matter. Each Chinese character and each kana is
+a word.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class ParsedQuery:
     """A query without its syntax.
 
     Attributes:
-        text: What to search for: the phrases without their quotes, and nothing that is excluded.
+        text: The text to search for, with phrases unquoted and exclusions removed.
         phrases: The words of each phrase that must occur.
         excluded: The words of each word or phrase that must not occur.
     """
@@ -41,17 +40,17 @@ class ParsedQuery:
 
     @property
     def has_conditions(self) -> bool:
-        """Return whether not every text passes."""
+        """Return whether the query requires or excludes anything."""
         return bool(self.phrases or self.excluded)
 
     def admits(self, *texts: str) -> bool:
-        """Return whether the texts have all phrases, each within one text, and nothing that is excluded."""
+        """Return whether each phrase is in one of the texts, and no excluded word or phrase is in any."""
         there = f" {' | '.join(' '.join(_words(text)) for text in texts)} "
         return all(_in(there, each) for each in self.phrases) and not any(_in(there, each) for each in self.excluded)
 
 
 def parse_query(query: str) -> ParsedQuery:
-    """Take a query apart; raise TextError if it only says what must not occur."""
+    """Parse a query; raise TextError if it has only exclusions."""
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
 
@@ -66,7 +65,7 @@ def parse_query(query: str) -> ParsedQuery:
     text = _SYNTAX.sub(text_of, query)
     parsed = ParsedQuery(text.strip(), tuple(filter(None, phrases)), tuple(filter(None, excluded)))
     if parsed.excluded and not words(parsed.text):
-        raise TextError(f"query {query!r}: only says what must not occur; add a word or a phrase to search for")
+        raise TextError(f"query {query!r}: has only exclusions; add a word or a phrase to search for")
     return parsed if parsed.has_conditions else ParsedQuery(query)
 
 
@@ -80,5 +79,5 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _in(text: str, phrase: Iterable[str]) -> bool:
-    """Return whether the words of a phrase follow one another in a text of words, which spaces surround."""
+    """Return whether the words of a phrase follow one another in a text, whose words have spaces on both sides."""
     return f" {' '.join(phrase)} " in text

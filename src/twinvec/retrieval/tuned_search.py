@@ -1,4 +1,4 @@
-"""Tuned search: the setting that ``evaluation.tuning`` chose for a collection, kept in its notes, and a retriever."""
+"""Tuned search: a retriever for the setting that ``evaluation.tuning`` chose, which the collection's notes keep."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _KEY = "setting"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How to search: the first stage's ``mode``, and the weight ``words`` of words in a hybrid search (vectors have 1).
+    """A setting of a search: the ``mode`` of the first stage, and the weight ``words`` of BM25 in a hybrid search.
 
-    ``feedback`` is the number of first hits towards which the query's vector moves, in another search; 0 for none.
-    ``mix`` is the weight of MaxSim, which reranks ``candidates`` hits as a second stage; 0 leaves it out.
+    ``feedback`` is the number of first hits towards which the query's vector moves for a second search; 0 for none.
+    ``mix`` is the weight of MaxSim, which reranks ``candidates`` hits as a second stage; 0 for none.
     """
 
     mode: Mode
@@ -52,7 +52,7 @@ class Setting:
 def save(collection: Any, setting: Setting, measure: str) -> None:
     """Write the setting, and the measure that chose it, into the collection's notes."""
     fields = asdict(setting)
-    if not setting.feedback:  # as versions without feedback wrote it, so that they read it
+    if not setting.feedback:  # left out, so that versions without feedback can read the setting
         del fields["feedback"]
     collection.notes(NOTES).put({_KEY: {**fields, "measure": measure}})
 
@@ -89,7 +89,7 @@ class TunedSearch:
             self._retriever = RetrieveRerank(collection, self.reranker, self.setting.candidates)
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None, **options: Any) -> list[Hit]:
-        """Search as the collection does, by the setting; ``options``, such as ``words``, go to the collection."""
+        """Search the collection by the setting; ``options``, such as ``words``, go to the collection's ``search``."""
         hits: list[Hit] = self._retriever.search(query, limit, filter=filter, **self.setting.first_stage | options)
         return hits
 

@@ -1,7 +1,7 @@
-"""Windows: a text -> its sentences and lines, and the short stretches of it that a passage may be.
+"""Windows: cut a text into units (sentences and lines), and form the windows of units that can be a passage.
 
-sentencex, the segmenter of Wikimedia, cuts prose into sentences. A line of a table, of code or of a list is a unit as
-it is, because its sense ends with the line. No unit begins or ends within a word, unless the word is longer than a
+sentencex, the segmenter of Wikimedia, cuts prose into sentences. A line of a table, of code or of a list is a unit by
+itself, because its sense ends with the line. No unit begins or ends within a word, unless the word is longer than a
 window: a text without spaces (Chinese, Thai, an address, encoded data) is cut between its characters.
 """
 
@@ -15,44 +15,44 @@ from unicodedata import category, east_asian_width
 
 SHORTEST = 60
 LONGEST = 320
-"""Characters of a window: a shorter one grows, and a unit of more columns is cut. A wide character has two columns."""
+"""Characters of a window: it grows below ``SHORTEST``; a unit of more than ``LONGEST`` columns (wide: two) is cut."""
 
 MOST_UNITS = 3
-"""Units of a window, not counting those of less than ``SHORTEST`` characters together."""
+"""Largest number of units in a window; a window of less than ``SHORTEST`` characters may have more."""
 
-_PART = LONGEST // MOST_UNITS  # columns of a part of a unit that is cut
-_MARKS = 16  # characters by which a piece of a word may be longer than that for the marks behind its last letter
+_PART = LONGEST // MOST_UNITS  # columns of each part of a unit that is cut
+_MARKS = 16  # further characters that a piece of a word may have, for combining marks behind its last letter
 
-_LANGUAGE = "en"  # sentencex then falls back to rules that hold for all scripts; only abbreviations are English
+_LANGUAGE = "en"  # sentencex has general rules for all scripts; only the abbreviations are English
 _LINE = re.compile(r"[^\n]+")
-_HEAD = r"[^\S\n]*(?:>[^\S\n]*|(?:[-*+]|\d{1,3}[.)])[^\S\n]+)*"  # of a line in a quotation or an item
-_FENCE_SIGN = r"(```(?!`*[^`\n]+`)|~~~)"  # but ```code``` is a part of a sentence
+_HEAD = r"[^\S\n]*(?:>[^\S\n]*|(?:[-*+]|\d{1,3}[.)])[^\S\n]+)*"  # the beginning of a line in a quotation or a list item
+_FENCE_SIGN = r"(```(?!`*[^`\n]+`)|~~~)"  # ```code``` in one line is part of a sentence
 _FENCE = re.compile(_HEAD + _FENCE_SIGN)
-_FENCE_END = re.compile(r"[^\S\n]*(?:>[^\S\n]*)*" + _FENCE_SIGN)  # an item of a list within code ends no code
+_FENCE_END = re.compile(r"[^\S\n]*(?:>[^\S\n]*)*" + _FENCE_SIGN)  # a list item does not end a block of code
 _FENCES = re.compile(f"^{_HEAD}{_FENCE_SIGN}(.*)$", re.MULTILINE)
 _COMMENT = re.compile(r"\s*<!--.*-->\s*$")
-_ALONE = re.compile(  # how a row of a table, a heading, or what looks like code begins
+_ALONE = re.compile(  # the beginning of a table row, a heading, or a line like code
     r"\s*\||#{1,6}\s|\s*(?:>>>|\$|#!|#include|@\w|import\s|from\s\S+\simport\s|(?:async\s+)?def\s\w+\(|class\s\w+[(:])"
     r"|\s*[\w.]+ [-+*/|&]?= "
 )
-_ENDS = (*";{}[(\\])", "],", "),", "},")  # of what looks like code
+_ENDS = (*";{}[(\\])", "],", "),", "},")  # the end of a line like code
 _CALL = re.compile(r"\w\(")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s")
 _INDENTED = re.compile(r"(?: {4}|\t)")
-_KEYWORD = re.compile(  # in small letters, as code has them at the beginning of a line
+_KEYWORD = re.compile(  # at the beginning of a line of code; a sentence begins with a capital letter
     r"(?:assert|break|case|const|continue|default|del|elif|else|except|export|final|finally|fn|for|func|function|go|if|int"
     r"|let|new|private|public|pub|raise|return|static|switch|throw|try|type|using|var|void|while|with|yield)\b"
 )
-_CODE_CALL = re.compile(r"\w\((?!\d\w?\))")  # but ssh_config(5) is a page of a manual
+_CODE_CALL = re.compile(r"\w\((?!\d\w?\))")  # ssh_config(5) is a page of a manual
 _CODE_SIGN = re.compile(r"[^\w\s.,;:!?'\"()/‐-‟、。，；：！？（）「」-]|_")
-_PROSE_LINE = 40  # columns: a line of prose that goes on in the next one has about as many, or more
+_PROSE_LINE = 40  # columns; a wrapped line of prose has at least about as many
 _WORD = re.compile(r"\S+")
 _NOTHING = re.compile(r"[\W_]*$")
 _CLOSING = re.compile(r"(?<=\S)[*_`]+(?=\s|$)")  # Markdown's marks behind the sentence that they close
 _JOINER = "\u200d"  # between parts of an emoji
 _JOINED = (_JOINER, "\u0e33", "\u0eb3")  # vowel signs of Thai and Lao that Unicode counts as letters
 _PERHAPS_WIDE = re.compile(r"[\u1100-\U0010ffff]")
-_ENDING_SIGNS = ("Pc", "Pd", "Pe", "Pf", "Po", "Sc", "Sk", "Sm", "So")  # not those that open something
+_ENDING_SIGNS = ("Pc", "Pd", "Pe", "Pf", "Po", "Sc", "Sk", "Sm", "So")  # signs, but no opening brackets
 
 
 class Span(NamedTuple):
@@ -63,7 +63,7 @@ class Span(NamedTuple):
 
 
 def whole_lines(text: str, lines: str) -> list[int]:
-    """Return where ``lines`` stand in a text as whole lines, with nothing but blanks beside them."""
+    """Return the positions of ``lines`` in a text, where they are whole lines, with only blanks beside them."""
     if not lines.strip():
         return []
     found = re.finditer(re.escape(lines) + r"[^\S\n]*(?=\n|\Z)", text)
@@ -73,8 +73,8 @@ def whole_lines(text: str, lines: str) -> list[int]:
 def units(text: str, start: int = 0) -> list[Span]:
     """Return the sentences and lines of ``text`` from ``start`` on, in order; white space between them is left out.
 
-    A stretch without a letter or a digit is no unit, and one of more than ``LONGEST`` characters is cut. A line that
-    introduces the unit below it, such as the name of an option or of a function, is one unit with it.
+    A unit has a letter or a digit. A unit of more than ``LONGEST`` columns is cut. A line that introduces the unit
+    below it, such as the name of an option or of a function, is joined with that unit.
     """
     found: list[Span] = []
     for block in blocks(text, start):
@@ -96,7 +96,7 @@ def _introduces(text: str, line: Span, unit: Span) -> bool:
 
 
 def windows(spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
-    """Yield the windows over units, the small ones first: pairs of the first unit and of the one behind the last.
+    """Yield the windows over units, small windows first, as pairs: index of the first unit, index after the last.
 
     A window has at most ``MOST_UNITS`` units and ``LONGEST`` characters. One unit is always a window.
     """
@@ -107,10 +107,10 @@ def windows(spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
 
 
 def grown(text: str, spans: Sequence[Span], first: int, end: int) -> Span:
-    """Return the stretch of a window over the units of ``text``, with the units behind it and then before it.
+    """Return the span of a window, extended by the units after it, and then by the units before it.
 
-    It grows as long as it stays short enough, and not over the end of a page. Behind a colon it grows further. If it is
-    still very short, or ends with a colon, the words with which a long unit begins are added.
+    The window grows while it is short enough, and only within a page. A window that ends with a colon grows further. If
+    the result is still very short or ends with a colon, the first words of the next, long unit are added.
     """
 
     def holds(first: int, end: int, seam: int) -> bool:
@@ -132,9 +132,9 @@ def grown(text: str, spans: Sequence[Span], first: int, end: int) -> Span:
 
 
 def _end_of_words(text: str, start: int, last: int) -> int:
-    """Return where the last word ends that starts in ``text[start:last]`` and ends there; 0 without one.
+    """Return the end of the last word within ``text[start:last]``; 0 if there is none.
 
-    A word has a letter or a digit: marks alone end no passage.
+    A word has a letter or a digit, so that a passage does not end with marks alone.
     """
     words = (each for each in _WORD.finditer(text, start, last + 1) if each.end() <= last)
     return max((each.end() for each in words if not _NOTHING.match(text, *each.span())), default=0)
@@ -153,12 +153,12 @@ class Block(NamedTuple):
 
 
 def blocks(text: str, start: int = 0) -> Iterator[Block]:
-    """Yield the blocks of a text from ``start`` on: rows of tables, lines of code and headings alone, prose together.
+    """Yield the blocks of a text from ``start`` on: each table row, code line and heading, and lines of prose together.
 
-    Each item of a list begins a block. Empty lines, comments and the fences around code are in no block.
+    Each item of a list begins a block. Empty lines, comments and the fences around code are left out.
     """
-    begun: int | None = None  # where the prose before the line began
-    ended = start  # where the line before ended
+    begun: int | None = None  # start of the prose before the line
+    ended = start  # end of the previous line
     fence = _open_fence(text, start)
     for line in _LINE.finditer(text, start):
         words = line[0]
@@ -194,7 +194,7 @@ def _is_alone(line: str) -> bool:
 
 def _is_label(text: str, above: Span, line: str) -> bool:
     """Return whether ``above`` is a short line that introduces the next one: less indented, and no item of a list."""
-    if text.find("\n", above.start, above.end) >= 0:  # before it is copied: prose may be long
+    if text.find("\n", above.start, above.end) >= 0:  # first, because the next test copies the text
         return False
     if _ITEM.match(text, above.start, above.end) or _columns(text, above) >= _PROSE_LINE:
         return False
@@ -206,14 +206,14 @@ def _indentation(line: str) -> int:
 
 
 def _is_prose(line: str) -> bool:
-    """Return whether a line is no code although it is indented, as in manuals and letters, or ends with a bracket."""
+    """Return whether a line that is indented (as in manuals) or ends with a bracket is prose and not code."""
     line = line.strip()
     is_code = _KEYWORD.match(line) or _CODE_CALL.search(line) or len(_CODE_SIGN.findall(line)) > 1
     return not is_code and _columns(line, Span(0, len(line))) >= _PROSE_LINE
 
 
 def _open_fence(text: str, start: int) -> str:
-    """Return the fence within which a text begins, or "": a chunk may be the rest of a block of code."""
+    """Return the fence of the block of code in which a text begins, or "": a chunk may be the rest of such a block."""
     fences = list(_FENCES.finditer(text, start))
     inside = len(fences) % 2 == 1 and not fences[0][2].strip()
     return fences[0][1] if inside else ""
@@ -224,9 +224,9 @@ def _cut(text: str, block: Block) -> Iterator[Span]:
 
     pieces = [Span(block.start, block.end)]
     if block.prose:
-        mark = _ITEM.match(text, block.start, block.end)  # the number of an item ends no sentence
+        mark = _ITEM.match(text, block.start, block.end)  # the dot of an item's number ends no sentence
         begin = mark.end() if mark else block.start
-        # a line of prose ends within a sentence: with a space in place of its end, nothing is cut there
+        # spaces replace line ends, so that a wrapped line does not end a sentence
         bounds = get_sentence_boundaries(_LANGUAGE, text[begin : block.end].replace("\n", " "))
         ends = [begin + each["end_index"] for each in bounds]
         closed = [close.end() if (close := _CLOSING.match(text, end, block.end)) else end for end in ends]
@@ -239,7 +239,7 @@ def _cut(text: str, block: Block) -> Iterator[Span]:
 
 
 def _short(text: str, unit: Span) -> Iterator[Span]:
-    """Yield a unit, or, if it is longer than a window, parts of about the same size, several of which are a window."""
+    """Yield a unit; cut a unit that is longer than a window into parts of about equal size, ``_PART`` at most."""
     if (columns := _columns(text, unit)) <= LONGEST:
         yield unit
         return
@@ -247,7 +247,7 @@ def _short(text: str, unit: Span) -> Iterator[Span]:
     start = end = unit.start
     for word in _WORD.finditer(text, unit.start, unit.end):
         for piece in _pieces(text, Span(*word.span())):
-            if end > start and piece.start + piece.end > 2 * (start + size):  # more than half of it is beyond the part
+            if end > start and piece.start + piece.end > 2 * (start + size):  # more than half is beyond the part
                 yield Span(start, end)
                 start = piece.start
             end = piece.end
@@ -255,7 +255,7 @@ def _short(text: str, unit: Span) -> Iterator[Span]:
 
 
 def _pieces(text: str, word: Span) -> Iterator[Span]:
-    """Yield a word, or, if it is longer than a window, its pieces: they end behind a sign if there is one."""
+    """Yield a word; cut a word that is longer than a window into pieces, behind punctuation if there is any."""
     if (columns := _columns(text, word)) <= LONGEST:
         yield word
         return
@@ -268,13 +268,13 @@ def _pieces(text: str, word: Span) -> Iterator[Span]:
 
 
 def _part_size(span: Span, columns: int) -> int:
-    """Return the number of characters a part has when a stretch of ``columns`` columns is cut into equal parts."""
+    """Return the number of characters of a part if a span of ``columns`` columns is cut into equal parts."""
     parts = -(-columns // _PART)
     return -(-(span.end - span.start) // parts)
 
 
 def _end_of_piece(text: str, start: int, end: int) -> int:
-    """Return where a piece of a long word ends: behind a sign in its second half, or else at or soon after ``end``."""
+    """Return the end of a piece of a long word: behind punctuation in its second half, else ``end`` or soon after."""
     behind_signs = (at for at in range(end, (start + end) // 2, -1) if category(text[at - 1]) in _ENDING_SIGNS)
     found = next(behind_signs, end)
     while found < end + _MARKS and _continues(text, found):
@@ -294,7 +294,7 @@ def _continues(text: str, at: int) -> bool:
 
 
 def _columns(text: str, span: Span) -> int:
-    """Return the columns that a stretch takes in a terminal, where some characters are wide."""
+    """Return the columns that a span takes in a terminal, where some characters are wide."""
     part = text[span.start : span.end]
     if part.isascii():
         return len(part)

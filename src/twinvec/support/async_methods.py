@@ -31,10 +31,10 @@ MOST_COMPUTING = 2
 def awaitable(
     method: Callable[Concatenate[Any, P], T], *, computes: bool = False, writes: str = ""
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return the awaitable form of a method, which ``computes`` if its calls compute more than they wait.
+    """Return the awaitable form of a method; ``computes`` means that its calls compute more than they wait.
 
-    A cancelled call stops waiting; work that has begun continues. The docstring of a method that ``writes`` says so,
-    with these words about what to close before a retry.
+    A cancelled call stops waiting; work that has begun continues. ``writes`` marks a method that writes, and names the
+    object to close before a retry; both are added to the docstring.
     """
     most = MOST_COMPUTING if computes else MOST_AT_ONCE
 

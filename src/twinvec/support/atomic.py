@@ -21,10 +21,10 @@ _FULL_TEXTS = ("No space left", "quota exceeded")
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Return whether an error, or what has caused it, is a full disk or a used-up quota."""
+    """Return whether an error, or one of its causes, is a full disk or an exhausted quota."""
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
-    if any(text in str(error) for text in _FULL_TEXTS):  # of a library that has errors of its own
+    if any(text in str(error) for text in _FULL_TEXTS):  # a library may have error types of its own
         return True
     return error.__cause__ is not None and is_disk_full(error.__cause__)
 
@@ -35,7 +35,7 @@ def partial_path(path: Path) -> Path:
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
-    """Replace the content of a file; a string is written as UTF-8. An OSError leaves the old content."""
+    """Replace the content of a file; a string is written as UTF-8. After an OSError, the old content remains."""
     with replaced(path) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 

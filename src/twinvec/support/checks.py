@@ -2,7 +2,7 @@
 
 Errors name the argument, its value, and a remedy.
 
-Fields that pydantic checks have their faults told by ``field_fault``, in words that follow the field's name.
+``field_fault`` describes a fault that pydantic found in a field, in words that follow the field's name.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from twinvec.errors import ConfigurationError
 from twinvec.support.atomic import partial_path
 
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
-"""What pydantic calls a field, whose name comes before."""
+"""Pydantic's noun for a field, which messages leave out because the field's name comes before."""
 
 _MOST_SHOWN = 400  # characters
-_SCALARS = frozenset("biufUM")  # kinds of NumPy: truth values, numbers, texts and moments
+_SCALARS = frozenset("biufUM")  # kinds of NumPy scalars: truth values, numbers, texts and moments
 
 ADDRESS_FORM = "http://host:port or https://host:port"
 """The form of a server's address, for messages."""
@@ -46,7 +46,7 @@ def listed(names: Sequence[str], most: int) -> str:
 
 
 def plain_scalar(value: Any) -> Any:
-    """Return a scalar of NumPy as a value of Python, a moment as a datetime; return any other value as it is."""
+    """Convert a NumPy scalar to a Python value (a moment to a datetime); return any other value as it is."""
     kind = getattr(getattr(value, "dtype", None), "kind", None)
     if kind not in _SCALARS or getattr(value, "ndim", None) != 0:
         return value
@@ -102,7 +102,7 @@ def string(value: str, name: str) -> str:
 
 
 def file_path(value: str | os.PathLike[str], name: str) -> Path:
-    """Return a path with ``~`` as the home; raise ConfigurationError as ``path_text`` does."""
+    """Return a path with ``~`` expanded; raise ConfigurationError as ``path_text`` does."""
     text = path_text(value, name)
     try:
         return Path(text).expanduser()
@@ -111,7 +111,7 @@ def file_path(value: str | os.PathLike[str], name: str) -> Path:
 
 
 def path_text(value: str | os.PathLike[str], name: str) -> str:
-    """Return a path as it is; raise ConfigurationError for another type, or one that no file can have."""
+    """Return a path as it is; raise ConfigurationError for another type, or for a path that no file can have."""
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(text, str):
         raise ConfigurationError(f"{name} must be a path, got {value!r}")
@@ -148,14 +148,14 @@ def check_settings(value: object, kind: type, name: str) -> None:
 
 
 def check_output_file(file: Path) -> None:
-    """Make the folder of a file to write; raise ConfigurationError if that fails or the path is that of a folder."""
+    """Make the folder of a file to write; raise ConfigurationError if that fails or the path is a folder or device."""
     if file.exists() and not file.is_file():
         raise ConfigurationError(f"{file}: is a {'folder' if file.is_dir() else 'device'}; name a file")
     check_output_folder(file.parent)
 
 
 def check_free(path: Path) -> None:
-    """Raise ConfigurationError if a file to write exists: an earlier run, or somebody else, has made it."""
+    """Raise ConfigurationError if a file to write exists already."""
     if path.exists():
         raise ConfigurationError(f"{path}: exists already; remove it, or name another")
 
@@ -164,7 +164,7 @@ def check_overwrites(output: Path, source: Path, *others: Path) -> None:
     """Raise ConfigurationError if a file to write, its partial file or one of the ``others`` is the file to read."""
     for path in (output, partial_path(output), *others):
         if path.exists() and source.exists() and path.samefile(source):
-            raise ConfigurationError(f"{output}: would overwrite {source}, which is read; name another file")
+            raise ConfigurationError(f"{output}: would overwrite the input {source}; name another file")
 
 
 def check_output_folder(folder: Path) -> None:
@@ -172,15 +172,15 @@ def check_output_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigurationError(f"{folder}: no folder can be made there: {error.strerror}") from error
+        raise ConfigurationError(f"{folder}: the folder cannot be made: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
         raise ConfigurationError(f"{folder}: cannot be written")
 
 
 def field_fault(error: Mapping[str, Any], known: Mapping[str, str] | None = None) -> str:
-    """Say what pydantic found (one of its ``errors()``); of values, only the name that chooses among kinds is quoted.
+    """Describe a fault that pydantic found, one of its ``errors()``; of values, only a discriminator is quoted.
 
-    ``known`` maps the names that a field which is not known may have meant to their fields.
+    ``known`` maps names that resemble an unknown field to the fields that the message suggests.
     """
     given = error.get("input")
     instead = ", not a list" if isinstance(given, list) else ", not a mapping" if isinstance(given, dict) else ""

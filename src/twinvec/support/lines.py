@@ -43,7 +43,7 @@ def is_table_file(path: Path) -> bool:
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each object of a JSON lines file, after its place ("file:line"); skip blank lines, refuse an empty file."""
+    """Yield "file:line" and object for each line of a JSON lines file; skip blank lines, refuse an empty file."""
     rows = 0
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
@@ -69,7 +69,7 @@ def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
 def text_field(row: dict[str, Any], name: str, place: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
     """Return the string of a row under ``name``; raise InputError if it is missing or the input gate refuses it."""
     if name not in row:
-        raise InputError(f"{place}: no {name!r} among {', '.join(map(repr, sorted(row))) or 'no keys'}")
+        raise InputError(f"{place}: no {name!r} among the keys {', '.join(map(repr, sorted(row))) or 'no keys'}")
     return check_text(row[name], f"{place}: {name!r}", max_bytes)
 
 
@@ -90,7 +90,7 @@ def read_texts(path: Path, field: str = "text", max_bytes: int = MAX_TEXT_BYTES)
 
 @contextmanager
 def long_fields() -> Iterator[None]:
-    """Let ``csv`` read fields as long as a text may be; its limit is global, so put it back."""
+    """Let ``csv`` read fields as long as a text may be; after the block, restore its limit, which is global."""
     before = csv.field_size_limit(MAX_TEXT_BYTES)
     try:
         yield

@@ -85,7 +85,7 @@ def remove_abandoned(prefix: str, parent: Path) -> list[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, its lock last: without one, nobody would know that the rest is abandoned."""
+    """Remove a folder, its lock last, so that ``remove_abandoned`` finds the rest if the process is killed."""
     with suppress(OSError):
         for child in folder.iterdir():
             if child.name != _HELD:

@@ -1,7 +1,7 @@
 """Skip typer's conversion of command-line values that already have the right type.
 
 typer converts values with pydantic, and importing pydantic is slow. A command whose values are strings, paths and
-defaults starts without it. What pydantic says of a wrong value is put in plain words.
+defaults starts without it. Pydantic's messages about wrong values are put in plain words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def convert_only_where_needed(parameter: Any) -> None:
 
 
 class _Conversion:
-    """The conversion of a parameter; ``own`` makes typer's."""
+    """The conversion of a parameter; ``own`` makes typer's own conversion."""
 
     def __init__(self, own: Callable[[], Any]) -> None:
         self._own = own
@@ -53,7 +53,7 @@ class _Conversion:
 
 
 def _in_plain_words(message: str, value: Any) -> str:
-    """Return what pydantic says of a value without pydantic's own words."""
+    """Return pydantic's message about a value in plain words."""
     named = "each value" if isinstance(value, (list, tuple)) else repr(value)
     return _PARSED.sub("", message.removeprefix("Value error, ")).replace("Input should", f"{named} should", 1)
 
@@ -79,7 +79,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _may_be_any(path: str, option: Any) -> bool:
-    """Return whether typer would accept the path as it is: without conditions, and missing or readable."""
+    """Return whether typer would accept the path: its option has no conditions, and it is missing or readable."""
     usual = type(option)()
     takes_any = all(getattr(option, name) == getattr(usual, name) for name in _PATH_SETTINGS)
     return takes_any and (os.access(path, os.R_OK) or not os.path.lexists(path))

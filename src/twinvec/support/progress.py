@@ -23,7 +23,7 @@ class Advance(Protocol):
         """Add ``count`` finished items, of which ``failed`` have failed.
 
         ``work`` is the work done since the last call; for a part of an item, the count is 0. Default: ``count``. It is
-        ignored if the bar was made without ``work``. ``note`` is shown at the end of the line until the next one.
+        ignored if the bar was made without ``work``. ``note`` is shown at the end of the line until the next note.
         """
 
 
@@ -43,7 +43,7 @@ def progress_bar(
     window: float = _WINDOW_SECONDS,
     shown: bool = True,
 ) -> Iterator[Advance]:
-    """Show a bar with the number of items, the rate, the time left and failures; elsewhere than on a terminal, lines.
+    """Show a bar with the number of items, the rate, the time left and failures; without a terminal, print lines.
 
     Args:
         label: What is done, such as "Encoding".
@@ -74,7 +74,7 @@ def progress_bar(
 
         yield advance
         end = progress.tasks[0].total or progress.tasks[0].completed
-        progress.update(task, total=end, completed=end)  # it ends with the time that all took
+        progress.update(task, total=end, completed=end)  # the finished bar shows the time that all items took
 
 
 class _Lines:

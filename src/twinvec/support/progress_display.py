@@ -13,7 +13,7 @@ from rich.text import Text
 
 @dataclass(slots=True)
 class Count:
-    """The field ``count`` of a task: the items so far, and the words for them; ``before`` is the work of ``done``."""
+    """The field ``count`` of a task: numbers of items, and names; ``before`` is the work of the ``done`` items."""
 
     total: int | None
     unit: str
@@ -34,7 +34,7 @@ def display(window: float) -> Progress:
         console=Console(stderr=True),
         expand=True,
         speed_estimate_period=window,
-        redirect_stdout=sys.stdout.isatty(),  # what is written to a file stays there
+        redirect_stdout=sys.stdout.isatty(),  # if stdout is a file, it is left alone
     )
 
 
@@ -59,7 +59,7 @@ class _Figures(ProgressColumn):
 
 
 def _speed(task: Task) -> float:
-    """Return the work a second: within the window; since the start if the window holds too little, and at the end."""
+    """Return the work per second: within the window, or since the start if the window is too short or all is done."""
     if task.speed and not task.finished:
         return task.speed
     seconds = task.finished_time if task.finished else task.elapsed

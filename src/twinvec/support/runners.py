@@ -1,4 +1,4 @@
-"""Runners: what runs a command elsewhere than in its process, such as ``--ray`` on a cluster.
+"""Runners: classes that run a command outside its process, such as ``--ray`` on a cluster.
 
 A distribution offers one by an entry point in the group ``twinvec.runners``: a class that takes the address. Its
 ``encode`` does what ``twinvec encode`` does, and its ``helpers`` are those of an ingest (``twinvec_qdrant.Helpers``).
@@ -20,7 +20,7 @@ _HOST = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 def with_address(arguments: list[str]) -> list[str]:
-    """Return the arguments of a command line with an empty address after a ``--ray`` that has none."""
+    """Add an empty address after a ``--ray`` without one, in the arguments of a command line."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     stated: list[str] = []
     for row, each in enumerate(arguments):
@@ -41,7 +41,7 @@ def check_address(arguments: list[str]) -> None:
 
 
 def place_of(path: Path) -> str:
-    """Return a path or URL as it was typed: a path has one slash where a URL has two."""
+    """Return a path or URL as it was typed; ``Path`` has dropped the second slash of a URL."""
     return re.sub(r"^(\w{2,}):/(?=[^/])", r"\1://", str(path))
 
 

@@ -13,14 +13,14 @@ _one_at_a_time = threading.RLock()
 
 
 def switch_off() -> None:
-    """Before libraries load, set the switches that they read then, except those that are set already."""
+    """Set the variables that switch telemetry off, before libraries read them; a variable that is set stays."""
     for name, value in _SWITCHES.items():
         os.environ.setdefault(name, value)
 
 
 @contextmanager
 def switched_off() -> Iterator[None]:
-    """Switch off OpenVINO's telemetry inside the block: its import and its conversions belong there.
+    """Switch off OpenVINO's telemetry inside the block, for its import and its conversions.
 
     Its only switch is the environment variable ``CI``, which other programs read too, so the old value is restored.
     """

@@ -50,8 +50,8 @@ def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None =
 def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArray]:
     """Return batches under the token budget for several workers, which compute at the same time.
 
-    Many batches are those of ``token_budget_batches``. Few batches are cut so that the last worker is done as early as
-    possible, where the cost of a batch is its padded size and that of a call.
+    If there are many batches, they are those of ``token_budget_batches``. Few batches are cut so that the last worker
+    ends as early as possible; the cost of a batch is its padded size plus the cost of a call.
     """
     total = int(lengths.sum())
     share = total * 17 // 16 // workers + 1  # batches hold up to a sixteenth of padding
@@ -69,14 +69,14 @@ def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArra
 
 
 def _cuts_of_like_cost(ordered: list[int], budget: int, batches: int) -> list[list[int]]:
-    """Return the cuts whose largest batch is the smallest, in a list; the list is empty if none keeps to the budget."""
+    """Return, in a list, the cuts that make the largest batch smallest; an empty list if it exceeds the budget."""
     costs = range(max(ordered[0], _LEAST_SHARE), budget + 1)
     at = bisect_left(costs, True, key=lambda cost: len(_cuts(ordered, cost)) - 1 <= batches)
     return [_cuts(ordered, costs[at])] if at < len(costs) else []
 
 
 def _cuts(ordered: list[int], most: int) -> list[int]:
-    """Return where batches of at most this padded size begin, and the end."""
+    """Return the first index of each batch of at most ``most`` padded tokens, and the number of texts."""
     cuts = [0]
     while cuts[-1] < len(ordered):
         cuts.append(min(cuts[-1] + max(most // max(ordered[cuts[-1]], 1), 1), len(ordered)))
@@ -95,7 +95,7 @@ class Batch:
     """Token ids of B texts, padded on the right to T; ``mask_BT`` is 1 for a token, 0 for padding.
 
     ``types_BT`` has the segments of a cross-encoder's pairs; None means all zero. Pooling leaves out the first
-    ``prompt_tokens`` tokens. All cores compute a batch that is ``alone``: the call computes no other at the same time.
+    ``prompt_tokens`` tokens. A batch that is ``alone`` in its call is computed by all cores.
     """
 
     ids_BT: IntArray

@@ -1,6 +1,6 @@
 """Texts -> tokens -> batches -> results, with the steps overlapping.
 
-Texts go through in windows; the first is small, so that the engine starts soon, and each later one is twice as large.
+Texts are processed in windows. The first is small, so that the engine starts soon; each later one is twice as large.
 While the engine computes one window, a thread tokenises the next. As many threads as the engine has workers pad and
 compute the batches of a window. The caller's thread gets the results in the order of the batches, so it needs no lock
 to store them.
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 FIRST_WINDOW_TEXTS = 1024
 WINDOW_TEXTS = 8192
 
-_SMALL_CALL = 128  # tokens; for so small a call, all cores on one batch at a time are faster than one core a batch
+_SMALL_CALL = 128  # tokens; for such a small call, all cores on one batch are faster than one core for each batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def run_batches(
     compute: Callable[[Batch], FloatArray],
     settings: PipelineSettings,
 ) -> Iterator[tuple[IntArray, IntArray, BoolArray, FloatArray]]:
-    """Yield for each batch the indices of its inputs, their lengths in tokens, which are truncated, and the result.
+    """Yield for each batch the indices of its inputs, their lengths in tokens, whether each is truncated, the result.
 
     ``tokenize`` gets one window of inputs at a time. ``settings.workers`` threads call ``compute`` at once.
     """
@@ -73,7 +73,7 @@ def run_batches(
 
 
 def distinct(items: list[Item]) -> tuple[list[Item], IntArray]:
-    """Return the distinct items, and the index of each item among them."""
+    """Return the distinct items, and for each item its index among the distinct items."""
     first: dict[Item, int] = {}
     inverse = np.fromiter((first.setdefault(item, len(first)) for item in items), dtype=np.int64, count=len(items))
     return list(first), inverse

@@ -1,8 +1,8 @@
-"""Scripts that a vocabulary only spells: it has their letters, and hardly a longer piece of their words.
+"""Scripts that a vocabulary only spells: it has their letters, but hardly any longer piece of their words.
 
-A model knows the words of no such script. The English vocabulary of BERT has 27,533 longer pieces of Latin words, but 8
-of Cyrillic ones and none of Hangul. A Chinese character is a word or a part of one by itself, so of these a vocabulary
-needs many.
+A model does not know the words of such a script. The English vocabulary of BERT has 27,533 longer pieces of Latin
+words, but 8 of Cyrillic words and none of Hangul. A single Chinese character is a word or a part of a word, so a
+vocabulary of Chinese has many.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def spelled_scripts(pieces: Iterable[str]) -> frozenset[str]:
 
 
 def letters_by_script(text: str) -> Counter[str]:
-    """Count the letters and marks of a text by script, but for Latin ones."""
+    """Count the letters and marks of a text by script, except for Latin."""
     counts: Counter[str] = Counter()
     for character, number in () if text.isascii() else Counter(text).items():
         if script := _script(character):

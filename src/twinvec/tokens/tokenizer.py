@@ -47,7 +47,7 @@ class TokenIds:
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """Tokens of each text, shape (n,)."""
+        """Number of tokens of each text, shape (n,)."""
         return np.diff(self.offsets)
 
     def batch(self, indices: npt.NDArray[np.int64], pad_id: int, prompt_tokens: int = 0) -> Batch:
@@ -91,7 +91,7 @@ class TextTokenizer:
         return self._encode(pairs, with_types=True)
 
     def count(self, texts: Sequence[str | tuple[str, str]]) -> npt.NDArray[np.int64]:
-        """Return the tokens of each text or pair before truncation, special tokens included: shape (n,)."""
+        """Count the tokens of each text or pair before truncation, special tokens included: shape (n,)."""
         counts = [len(encoding) for part in _parts(texts) for encoding in self._whole.encode_batch_fast(part)]
         return np.array(counts, dtype=np.int64)
 
@@ -135,7 +135,7 @@ class TextTokenizer:
         return spelled_scripts(self._whole.decode_batch([[each] for each in ids]))
 
     def spans(self, texts: Sequence[str]) -> list[npt.NDArray[np.int64]]:
-        """Return where each token of ``encode`` stands in its text: shape (tokens, 2); (0, 0) for special tokens."""
+        """Return start and end of each token of ``encode`` in its text: (tokens, 2); (0, 0) for special tokens."""
         return [
             np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
             for part in _parts(texts)
@@ -182,7 +182,7 @@ class TextTokenizer:
 
 
 def is_mostly_unknown(text: str, unknown: int) -> bool:
-    """Return whether most characters of a text are in words that the model does not know; ``unknown`` counts these."""
+    """Return whether most characters of a text are in unknown words; ``unknown`` counts these characters."""
     return bool(unknown) and 2 * unknown > sum(map(len, text.split()))
 
 
@@ -251,7 +251,7 @@ def _convert(folder: Path) -> Tokenizer:
     AutoTokenizer = import_extra("transformers", "torch", purpose).AutoTokenizer
     try:
         converted = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # of a damaged vocabulary, of many types
+    except Exception as error:  # a damaged vocabulary raises errors of many types
         raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and cannot be made: {error}") from error
     tokenizer: Tokenizer = converted.backend_tokenizer
     return tokenizer
@@ -271,7 +271,7 @@ def _unknown_id(settings: dict[str, Any], tokenizer: Tokenizer) -> int | None:
 
 
 def _id_of(token: Any, tokenizer: Tokenizer) -> int | None:
-    """Return the id of a token as settings name one: by its text, or by an object that holds the text."""
+    """Return the id of a token that the settings give by its text, or by an object with its text."""
     if isinstance(token, dict):
         token = token.get("content")
     return tokenizer.token_to_id(token) if isinstance(token, str) else None

@@ -20,13 +20,13 @@ Item = TypeVar("Item", str, tuple[str, str])
 
 logger = logging.getLogger(__name__)
 
-_TOKEN_CHARACTERS = 4  # of common languages
+_TOKEN_CHARACTERS = 4  # characters of a token in common languages
 _INPUT_CHARACTERS = 8  # what an input costs besides its text: special tokens, padding
 _unreported: list[None] = []  # an item for each open block of unreported_truncations, in all threads
 
 
 def work_of(item: str | tuple[str, ...], max_tokens: int) -> int:
-    """Return what computing a text or a pair takes, in characters: what is truncated takes no time."""
+    """Return the work of computing a text or a pair, in characters, without the truncated part."""
     characters = len(item) if isinstance(item, str) else sum(map(len, item))
     return min(characters, _TOKEN_CHARACTERS * max_tokens) + _INPUT_CHARACTERS
 
@@ -55,7 +55,7 @@ class TruncationCounter:
     ) -> Iterator[tuple[IntArray, IntArray, BoolArray, FloatArray]]:
         """Run ``run_batches``, count the truncated inputs and log at the end how many there are.
 
-        ``progress`` says whether to show a bar, or is the function that advances a bar whose work ``work_of`` counts.
+        ``progress`` is True to show a bar, or the function that advances a bar whose work ``work_of`` counts.
         """
         if on_batch is not None:
             check_methods(on_batch, ("__call__",), "on_batch", "a function")
@@ -93,7 +93,7 @@ class TruncationCounter:
 
 @contextmanager
 def unreported_truncations() -> Iterator[None]:
-    """Count truncations without logging them: the log line of a model is left for the truncations after the block."""
+    """Count the truncations in the block without logging them, so that the first one after the block is logged."""
     _unreported.append(None)
     try:
         yield

@@ -87,7 +87,7 @@ def test_encode_gives_the_runner_its_options(twinvec, fake):
     assert "v.parquet: 3,000 vectors of 384 numbers, " in done.out
     assert fake.asked[-1][1]["progress"]
     done = twinvec("encode", "a.txt", "-o", "v.parquet", "--ray", "--device", "cuda:1")
-    assert (done.code, "--device is cpu or cuda" in done.err) == (2, True)
+    assert (done.code, "give --device cpu or --device cuda" in done.err) == (2, True)
 
 
 def test_a_folder_of_vectors_needs_ray(twinvec, tmp_path):

@@ -229,7 +229,7 @@ def test_a_fork_of_a_process_that_has_encoded_does_not_hang(tiny_model, engine):
             try:
                 os._exit(0 if np.allclose(encoder.encode(texts), vectors, atol=1e-5) else 1)
             except EngineError as error:
-                os._exit(7 if "this process is a fork of one that has encoded texts" in str(error) else 1)
+                os._exit(7 if "this process is a fork of a process that has encoded texts" in str(error) else 1)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """)
     command = [sys.executable, "-c", program, str(tiny_model("bert")), engine]

@@ -122,7 +122,7 @@ def test_devices_that_make_no_sense(folder, devices):
 
 
 def test_device_and_devices_exclude_each_other(folder):
-    with pytest.raises(ConfigurationError, match="exclude each other"):
+    with pytest.raises(ConfigurationError, match="device or devices, not both"):
         Encoder(folder, device="cpu", devices=["cpu"])
 
 

@@ -101,10 +101,10 @@ def test_outputs_are_checked_before_anything_is_encoded(twinvec, beir, make_beir
     file, folder = write("file", ""), beir
     spaced = make_beir("spaced", queries={"q 1": "moon"}, qrels={"q 1": {"moon": 1}})
     for arguments, said in (
-        (["evaluate", model, "--ir", beir, "--runs", file], f"{file}: no folder can be made there"),
+        (["evaluate", model, "--ir", beir, "--runs", file], f"{file}: the folder cannot be made"),
         (["evaluate", model, "--ir", spaced, "--runs", folder], "a TREC run cannot hold the id 'q 1'"),
         (["evaluate", model, "--ir", beir, "--forms", folder], f"{folder}: is a folder; name a file"),
-        (["compare", model, "bm25", "-o", file, "--ir", beir], f"{file}: no folder can be made there"),
+        (["compare", model, "bm25", "-o", file, "--ir", beir], f"{file}: the folder cannot be made"),
     ):
         done = twinvec(*arguments)
         assert (done.code, done.out) == (1, "")
@@ -228,7 +228,10 @@ def test_a_collection_is_measured_with_other_indexes(twinvec, beir, store, tmp_p
         (["--collection", "c"], "give --ir"),
         (["default", "--forms", "costs.png"], "give --ir"),
         (["bm25"], "nothing to evaluate on"),
-        (["bm25", "--ir", "BEIR", "--forms", "costs.png"], "--forms measures forms of vectors, and bm25 has none"),
+        (
+            ["bm25", "--ir", "BEIR", "--forms", "costs.png"],
+            "--forms measures forms of vectors, and bm25 has no vectors",
+        ),
     ],
 )
 def test_wrong_usage_is_2(twinvec, write, beir, arguments, said):

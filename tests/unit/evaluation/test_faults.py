@@ -136,7 +136,7 @@ def test_marks_and_line_ends_of_other_systems_are_no_fault(twinvec, tmp_path, be
     [
         ("t.txt", b"", "t.txt: the file is empty"),
         ("t.txt", b"fine\n\xff\n", "t.txt:2: not UTF-8"),
-        ("t.jsonl", b'{"text": "fine"}\n{"body": "x"}\n', "t.jsonl:2: no 'text' among 'body'"),
+        ("t.jsonl", b'{"text": "fine"}\n{"body": "x"}\n', "t.jsonl:2: no 'text' among the keys 'body'"),
         ("t.jsonl", b'{"text": "fine"}\n{"text": 3}\n', "t.jsonl:2: 'text': expected a string, got int"),
     ],
 )
@@ -151,7 +151,11 @@ def test_malformed_texts(twinvec, tmp_path, command, name, content, said):
         (["pairs", "--threshold", 1.5], 2, "threshold must be a cosine from -1 to 1, got 1.5"),
         (["pairs", "--threshold", "nan"], 2, "threshold must be a cosine from -1 to 1, got nan"),
         (["cluster", "--method", "kmeans"], 2, "--clusters 20"),
-        (["cluster", "--method", "kmeans", "--clusters", 9], 1, "clusters must lie between 1 and the 2 vectors, got 9"),
+        (
+            ["cluster", "--method", "kmeans", "--clusters", 9],
+            1,
+            "clusters must lie between 1 and 2, the number of vectors, got 9",
+        ),
         (["cluster", "--clusters", 2], 2, "density needs a threshold, such as 0.7, and finds the number of clusters"),
         (["cluster", "--threshold", 1], 2, "threshold must be a cosine from -1 to below 1, got 1.0"),
     ],
@@ -165,7 +169,7 @@ def test_settings_that_cannot_work(twinvec, write, arguments, code, said):
 
 def test_too_many_clusters_are_found_before_a_model_is_loaded(twinvec, write):
     options = ["--method", "kmeans", "--clusters", 9, "--model", "./nowhere"]
-    refused(twinvec("cluster", write("t.txt", "one\ntwo\n"), *options), "between 1 and the 2 vectors, got 9")
+    refused(twinvec("cluster", write("t.txt", "one\ntwo\n"), *options), "between 1 and 2, the number of vectors, got 9")
 
 
 def test_an_unknown_measure(twinvec, beir):

@@ -81,8 +81,8 @@ def test_stages_that_tell_nothing_leave_the_order_to_the_other(method):
     [
         ([0.1, 0.2], [1.0], "got 2 and 1"),
         ([[0.1, 0.2]], [[1.0, 2.0]], r"shape \(1, 2\)"),
-        ([0.1, np.nan], [1.0, 2.0], "dense scores: that of candidate 1 is nan"),
-        ([0.1, 0.2], [np.inf, 2.0], "sparse scores: that of candidate 0 is inf"),
+        ([0.1, np.nan], [1.0, 2.0], "dense scores: candidate 1 has nan"),
+        ([0.1, 0.2], [np.inf, 2.0], "sparse scores: candidate 0 has inf"),
     ],
 )
 def test_scores_that_do_not_pair_up_or_are_not_finite_are_refused(dense, sparse, message):

@@ -430,7 +430,7 @@ def test_texts_without_ids_that_replace_others_are_warned_of(encoder, caplog):
         index.add(text for text in ("black", "white", "yellow", "grey"))
     assert len(index) == 5
     (record,) = caplog.records
-    assert record.getMessage().startswith("2 texts without ids replace another text that is stored")
+    assert record.getMessage().startswith("2 texts without ids replace another stored text")
     assert "give ids" in record.getMessage()
 
 

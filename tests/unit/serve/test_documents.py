@@ -151,7 +151,7 @@ def test_a_document_without_an_id_is_named_by_its_line(served, docs):
     body = lines(documents(1)) + b'\n{"text": "tea"}\n{"id": "", "text": "tea"}\n' + b"[" * 3000
     report = served.post(f"{docs}/documents", content=body, headers=NDJSON).json()
     assert report["failures"] == [
-        ["line 3", "no 'id' among ['text']"],
+        ["line 3", "no 'id' among the keys ['text']"],
         ["line 4", "the id must be a non-empty string, got ''"],
         ["line 5", "nested too deeply for a JSON document"],
     ]

@@ -126,6 +126,6 @@ def test_outputs_get_their_folder_or_are_refused(tmp_path):
         check_output_file(tmp_path / "other")
     (tmp_path / "taken").touch()
     for check, place in ((check_output_folder, "taken"), (check_output_file, "taken/file.png")):
-        with pytest.raises(ConfigurationError, match="taken: no folder can be made there: "):
+        with pytest.raises(ConfigurationError, match="taken: the folder cannot be made: "):
             check(tmp_path / place)
     check_output_file(tmp_path / "taken")  # is replaced

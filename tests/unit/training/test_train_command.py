@@ -99,7 +99,7 @@ def train(folder):
         (
             {"every": 1, "patience": 2},
             {"steps": 9, "learning_rate": 1e-12},
-            "patience ended the run; the model is that of step 1, which scored best",
+            "stopped early (patience); the model is that of step 1, which scored best",
         ),
         (
             {"every": 1, "patience": 1},

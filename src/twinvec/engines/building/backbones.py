@@ -72,7 +72,7 @@ _NAMES = {"bert": _BERT, "roberta": _BERT, "xlm-roberta": _BERT, "mpnet": _MPNET
 
 
 def missing_part(config: dict[str, Any]) -> str | None:
-    """Return which setting in ``config.json`` the descriptions do not cover; None if they cover the backbone."""
+    """Return the setting of ``config.json`` that the descriptions do not cover; None if they cover the backbone."""
     kind = config["model_type"]
     if kind not in _NAMES:
         return f"backbone {kind!r}"
@@ -93,8 +93,8 @@ def can_build(spec: BackboneSpec) -> bool:
 class Backbone:
     """The backbone of a model, with its weights; ``operations`` writes it into a graph or computes it.
 
-    Building it raises ModelIntegrityError if the configuration makes no sense, and ``states`` if a tensor is missing or
-    has another shape than the configuration says.
+    ``Backbone(...)`` raises ModelIntegrityError if the configuration is inconsistent, and ``states`` raises it if a
+    tensor is missing or does not have the shape that the configuration implies.
     """
 
     def __init__(self, spec: BackboneSpec, tensors: Tensors, operations: Operations) -> None:
@@ -110,10 +110,12 @@ class Backbone:
         self._activation, self._epsilon = ACTIVATIONS[settings["activation"]], float(settings["epsilon"])
         self._pad_id = settings["pad"]
         if self._hidden % self._heads:
-            raise ModelIntegrityError(f"{path}: {self._heads} heads do not divide the hidden size of {self._hidden}")
+            raise ModelIntegrityError(
+                f"{path}: the hidden size {self._hidden} is not divisible by the {self._heads} heads"
+            )
 
     def states(self, ids_BT: Node, mask_BT: Node, types_BT: Node | None = None) -> Node:
-        """Return the states (B, T, D). A row without tokens attends to its first: attention over nothing is NaN."""
+        """Return the states (B, T, D). A row without tokens attends to one padding token: else its states were NaN."""
         ops = self._ops
         positions_T = ops.positions(ids_BT)
         attended_BT = ops.maximum(mask_BT, ops.equal(positions_T, ops.constant(np.array(0))))

@@ -37,7 +37,7 @@ def largest_difference(
         output, difference, probes = "logits", _relative_difference, _probe_pairs(model.tokenizer)
     try:
         engine = GraphEngine(runtime.runner, path, output)
-    except ModelIntegrityError as error:  # the file is new, so it is not damaged
+    except ModelIntegrityError as error:  # the file is new, so the runtime is at fault
         raise EngineError(f"{spec.folder}: {runtime.package} cannot compute its graph: {error.__cause__}") from error
     compute = getattr(engine, output)
     return max(difference(compute(batch), expected(batch)) for batch in probes)
@@ -62,7 +62,7 @@ def _probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
 
 
 def _cosine_difference(found: FloatArray, expected: FloatArray) -> float:
-    """Return 1 - cosine of the two most different rows; two rows of zeros count as 0, NaN as 2."""
+    """Return the largest 1 - cosine of a row with its expected row; two rows of zeros count as 0, NaN as 2."""
     norms = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
     products = (found.astype(np.float64) * expected).sum(axis=1)
     cosines = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(found == expected, axis=1))

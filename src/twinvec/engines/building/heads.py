@@ -1,4 +1,4 @@
-"""What follows the backbone, as descriptions: pooling, Dense and Normalize of encoders, the head of cross-encoders.
+"""Descriptions of the steps after the backbone: pooling, Dense, Normalize, and the head of cross-encoders.
 
 Pooling is that of ``engines.pooling``. Each mode but ``max`` is a weighted sum of the states: the weights say which
 tokens count, and how much. Legend: B texts, T tokens (padded), D dimension.
@@ -12,7 +12,7 @@ from twinvec.engines.building.operations import Node, Operations
 from twinvec.models.encoder_spec import Dense, ModelSpec
 from twinvec.models.tensors import Tensors
 
-_SMALLEST = np.float32(1e-12)  # as torch.nn.functional.normalize
+_SMALLEST = np.float32(1e-12)  # the eps of torch.nn.functional.normalize
 _LOWEST = np.float32(-3e38)
 
 

@@ -56,7 +56,7 @@ class Network:
 
     @property
     def axes(self) -> dict[str, list[str | int]]:
-        """The axes of each output: names of dynamic ones, sizes of others."""
+        """The axes of each output: names of dynamic axes, sizes of fixed axes."""
         if not isinstance(self.spec, ModelSpec):
             return {"logits": ["batch", 1]}
         hidden = self.spec.config["dim" if self.spec.config["model_type"] == "distilbert" else "hidden_size"]

@@ -1,4 +1,4 @@
-"""The operations in OpenVINO's graphs, as OpenVINO itself converts a network of torch."""
+"""The operations in OpenVINO's graphs; the graphs are like those that OpenVINO converts from torch."""
 
 from __future__ import annotations
 

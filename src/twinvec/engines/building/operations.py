@@ -16,7 +16,7 @@ Node = Any
 Array = npt.NDArray[Any]
 
 MASKED = np.float32(-1e30)
-"""What is added to the attention scores of padding."""
+"""Number that is added to the attention scores of padding."""
 
 ACTIVATIONS = {
     "gelu": "GELU",
@@ -36,7 +36,7 @@ ACTIVATIONS = {
 
 
 class Operations(Protocol):
-    """What a network consists of."""
+    """The operations of a network."""
 
     def input(self, name: str, rank: int) -> Node:
         """An int64 input with ``rank`` dynamic axes."""
@@ -75,13 +75,13 @@ class Operations(Protocol):
         """The rows of a table at int64 indices."""
 
     def first(self, node_BTD: Node) -> Node:
-        """What belongs to the first token: (B, D)."""
+        """The values of the first token: (B, D)."""
 
     def reshape(self, node: Node, shape: Sequence[int]) -> Node:
-        """0 keeps an axis, -1 takes the rest."""
+        """Give a node another shape: 0 keeps an axis, -1 is the size that remains."""
 
     def joined(self, nodes: Sequence[Node]) -> Node:
-        """The nodes beside one another along the last axis."""
+        """Concatenate the nodes along the last axis."""
 
     def transpose(self, node: Node, order: Sequence[int]) -> Node: ...
 
@@ -91,7 +91,7 @@ class Operations(Protocol):
         """Mean 0 and variance 1 along the last axis, then weight and bias."""
 
     def activation(self, node: Node, name: str) -> Node:
-        """One of the values of ``ACTIVATIONS``."""
+        """Apply an activation, named by a value of ``ACTIVATIONS``."""
 
     def attention(self, query_BHTD: Node, key_BHTD: Node, value_BHTD: Node, bias: Node, size: int) -> Node:
         """``softmax(query @ key.T / sqrt(size) + bias) @ value``, with D = ``size``: (B, H, T, D)."""

@@ -14,7 +14,7 @@ A filter is a mapping, as in JSON. All of its entries must hold:
     operator                  holds if
     eq, ne                    equal; not equal
     in, not_in (or nin)       any of a list of values; none of them
-    gt, gte, lt, lte          a number between numbers, or a date between dates
+    gt, gte, lt, lte          the number or the date is within the bound
     exists                    true: the key has a value other than null and the empty list; false: it has none
     null                      true: the value is null; false: it is not
     text                      the text has all of these words, in any order
@@ -29,21 +29,21 @@ Keys: ``author.name`` is the key ``name`` of the mapping ``author``, or of a map
 
 Values:
 
-- A list in the payload matches if one of its elements does. Both limits of a range must hold for the same element. The
-  words of ``text`` may stand in several elements, those of ``phrase`` stand in one.
+- A list in the payload matches if one of its elements does. Both bounds of a range must hold for the same element. The
+  words of ``text`` may be in several elements, the words of ``phrase`` must be in one.
 - A key that is missing never matches, so ``ne``, ``not_in`` and ``not`` hold for a document without the key.
-- 1 equals 1.0, and neither equals true or "1". Ranges compare numbers as 64-bit floats. Below ``id``, a whole number or
+- 1 equals 1.0, and neither equals true or "1". Ranges compare numbers as 64-bit floats. For ``id``, a whole number or
   a UUID stands for its text. Scalars of NumPy are values, too.
 - Dates in the payload are texts in ISO 8601: ``2024-05-01``, ``2024-05-01T10:30``, ``2024-05-01T10:30:00.5+02:00``.
-  Limits are such texts, or Python's ``date`` and ``datetime``. A date is its first moment. Without an offset, a time is
-  in UTC. In ``eq`` and ``in``, a text is a text.
+  Bounds are such texts, or Python's ``date`` and ``datetime``. A date means its first moment. A time without an offset
+  is in UTC. ``eq`` and ``in`` compare texts as texts, not as dates.
 - Words consist of letters and digits. Upper and lower case are the same.
 
-A payload key named ``and`` or ``or`` can be compared with values and by operators, one named ``not`` with values and by
-ranges.
+A payload key named ``and`` or ``or`` can be compared with values and by operators. A payload key named ``not`` can be
+compared with values and by ranges.
 
-This package checks filters (``parsing``) and evaluates them in memory (``evaluation``). Stores translate them to their
-own language; their answers are those of ``matches``.
+This package checks filters (``parsing``) and evaluates them in memory (``evaluation``). Stores translate filters to
+their own language, and find the same documents as ``matches``.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ Filter = Mapping[str, Any]
 """A mapping in the language that ``twinvec.retrieval.filters`` describes."""
 
 EXACT_INTEGER = 2**53
-"""The first integer that a float64 does not tell from the next. It and larger ones equal integers only."""
+"""The first integer that float64 cannot distinguish from the next. From it on, integers equal only integers."""
 
 
 MAX_LEVELS = 5
-"""Parts of a dotted key, at most."""
+"""Largest number of parts of a dotted key."""
 
 _ONE_PART = r'(?:"[^"\\]+"(?:\[\])?|[^."\\]+)'
 _PART = re.compile(_ONE_PART)
@@ -34,21 +34,21 @@ _KEY = re.compile(rf"{_ONE_PART}(?:\.{_ONE_PART})*+")
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """The field is any of the values; a datetime equals texts of the same moment."""
+    """The field equals one of the values; a datetime equals texts of the same moment."""
 
     values: tuple[Scalar, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The field is a number within all bounds: operator (gt, gte, lt, lte) and limit."""
+    """The field is a number within all bounds: pairs of an operator (gt, gte, lt, lte) and a number."""
 
     bounds: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class During:
-    """The field is a date within all bounds: operator (gt, gte, lt, lte) and a limit with a time zone."""
+    """The field is a date within all bounds: pairs of an operator (gt, gte, lt, lte) and a datetime with time zone."""
 
     bounds: tuple[tuple[str, datetime], ...]
 
@@ -65,7 +65,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class HasWords:
-    """The field's texts have all words of ``text`` together."""
+    """Each word of ``text`` is in one of the field's texts."""
 
     text: str
 
@@ -78,7 +78,7 @@ class HasPhrase:
 
 
 Test = AnyOf | Between | During | Exists | IsNull | HasWords | HasPhrase
-"""What a field is tested for. A list passes if an element does."""
+"""A test of a field. A list passes if one of its elements passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Not(Generic[Part]):
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a tree of combinations with ``change`` applied to everything else in it."""
+    """Return a tree of combinations with ``change`` applied to each leaf."""
     if isinstance(tree, Not):
         return Not(mapped(tree.part, change))
     if isinstance(tree, AllOf | OneOf):
@@ -124,13 +124,13 @@ Condition = Field | AllOf["Condition"] | OneOf["Condition"] | Not["Condition"]
 
 
 def listed_keys(conditions: Iterable[Condition]) -> frozenset[str]:
-    """Return the keys that are one of listed values in every document that satisfies all conditions."""
+    """Return the keys whose values the conditions restrict to lists of allowed values."""
     return frozenset().union(*map(_listed, conditions))
 
 
 @lru_cache(maxsize=256)
 def split_key(key: str) -> tuple[tuple[str, bool], ...]:
-    """Return the parts of a dotted key, each with whether it must hold a list: ``a[].b`` is a list of mappings.
+    """Return the parts of a dotted key, and for each whether its value must be a list, as in ``a[].b``.
 
     ``.id`` is the payload's key ``id``, and ``"a.b".c`` the key ``c`` below the key ``a.b``. Raise FilterError for a
     key that a store cannot address.
@@ -143,7 +143,7 @@ def split_key(key: str) -> tuple[tuple[str, bool], ...]:
         )
     *inner, last = names = _PART.findall(whole)
     if len(names) > MAX_LEVELS:
-        raise FilterError(f"filter {shown(key)}: at most {MAX_LEVELS} levels")
+        raise FilterError(f"filter {shown(key)}: the key has {len(names)} parts, and the limit is {MAX_LEVELS}")
     marked = [(part[:-2], True) if part.endswith("[]") and part != "[]" else (part, False) for part in inner]
     return tuple((part.strip('"'), listed) for part, listed in (*marked, (last, False)))
 

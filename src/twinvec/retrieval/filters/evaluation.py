@@ -1,4 +1,4 @@
-"""Filters evaluated in memory: what they mean, for every store."""
+"""Evaluate filters in memory. Every store finds the same documents as this module."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def matches(conditions: Iterable[Condition], identity: str, payload: Mapping[str
 
 
 def matches_all(conditions: Iterable[Condition]) -> bool:
-    """Return whether every document satisfies the conditions: there are none, or their empty lists make them true."""
+    """Return whether the conditions are true for every document: there are none, or empty lists make them true."""
     return all(_known(each) is True for each in conditions)
 
 
 def _known(condition: Condition) -> bool | None:
-    """Return what a condition says of every document; None if that depends on the document."""
+    """Return the truth of a condition if it is the same for all documents; None if it depends on the document."""
     if isinstance(condition, Field):
         return False if condition.test == AnyOf(()) else None
     if isinstance(condition, Not):
@@ -130,5 +130,5 @@ def _number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except OverflowError:  # beyond what a collection stores
+    except OverflowError:  # the integer exceeds every float
         return math.inf if value > 0 else -math.inf

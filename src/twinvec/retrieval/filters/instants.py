@@ -1,7 +1,7 @@
 """Dates as text: the moments that payloads and filters name.
 
-``moment`` reads what Qdrant's engine reads as a date, which is more than ISO 8601; ``limit`` accepts only ISO 8601, so
-that a mistake in a filter is an error. Without an offset, times are in UTC. Moments are microseconds since 1970.
+``moment`` reads every form of date that Qdrant's engine reads, which include ISO 8601. ``limit`` accepts only ISO 8601,
+so that a mistake in a filter is an error. Without an offset, times are in UTC. Moments are microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DATE = r"\s*(?P<year>[+-]\d{1,18}+|\d{1,4}+)~-\s*(?P<month>\d{1,2}+)~-\s*(?P<da
 _MINUTES = r"\s*(?P<hour>\d{1,2}+)~:\s*(?P<minute>\d{1,2}+)"
 _SECONDS = rf"{_MINUTES}~:\s*(?P<second>\d{{1,2}}+)(?:\.(?P<fraction>\d++))?"
 _AHEAD = r"\s*(?P<sign>[+−-])(?P<hours>\d\d)"
-_STRICT = (  # "~" stands for space that only the other form allows
+_STRICT = (  # "~" marks white space that only _SPACED allows
     _DATE,
     rf"{_DATE}(?:T|\s*){_MINUTES}",
     rf"{_DATE}(?:T|\s*){_SECONDS}",
@@ -32,14 +32,14 @@ _YEARS = range(-262_143, 262_143)
 
 
 def limit(value: object) -> datetime | None:
-    """Return the moment that a limit of a filter names, or None if ``value`` is not a date."""
+    """Return the moment that a bound of a filter names, or None if ``value`` is not a date."""
     try:
         if isinstance(value, str):
             found = moment(value) if _ISO.fullmatch(value) else None
             return None if found is None else _EPOCH + found * _MICROSECOND
         if isinstance(value, datetime):
             return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    except OverflowError:  # an offset leads out of the years that Python knows
+    except OverflowError:  # the offset leads beyond Python's years
         return None
     return datetime(value.year, value.month, value.day, tzinfo=UTC) if isinstance(value, date) else None
 

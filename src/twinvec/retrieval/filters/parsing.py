@@ -32,7 +32,7 @@ from twinvec.support.checks import plain_scalar, shown
 from twinvec.text import check_text
 
 MAX_DEPTH = 16
-"""Filters in filters, at most."""
+"""Largest nesting depth of filters."""
 
 _BOUNDS = ("gt", "gte", "lt", "lte")
 _OPERATORS = ("eq", "ne", "in", "not_in", *_BOUNDS, "exists", "null", "text", "phrase")
@@ -51,15 +51,15 @@ def parse_filter(filter: Filter | None) -> list[Condition]:
 
 def _conditions(filter: object, depth: int) -> list[Condition]:
     if not isinstance(filter, Mapping):
-        raise FilterError(f"a filter is a mapping of payload keys to values, got {type(filter).__name__}")
+        raise FilterError(f"a filter must be a mapping of payload keys to values, got {type(filter).__name__}")
     if depth > MAX_DEPTH:
-        raise FilterError(f"a filter holds filters up to {MAX_DEPTH} levels deep")
+        raise FilterError(f"the filter is nested more than {MAX_DEPTH} levels deep, which is the limit")
     return [each for key, wanted in filter.items() for each in _entry(key, wanted, depth)]
 
 
 def _entry(key: object, wanted: object, depth: int) -> list[Condition]:
     if not isinstance(key, str) or not key:
-        raise FilterError(f"filter keys are non-empty strings, got {key!r}")
+        raise FilterError(f"filter keys must be non-empty strings, got {key!r}")
     _check_text(key, key)
     if key.endswith("[]") and not key.endswith(".[]") and key != "[]":
         raise FilterError(f"filter {shown(key)}: write {key[:-2]!r}, which finds a list by any of its elements")
@@ -73,12 +73,12 @@ def _entry(key: object, wanted: object, depth: int) -> list[Condition]:
             )
         parts = tuple(_all(_inner(key, each, depth)) for each in wanted)
         return [AllOf(parts) if name == "and" else OneOf(parts)]
-    split_key(key)  # refuses a key that no store takes
+    split_key(key)  # refuses a key that stores cannot address
     return _field(key, wanted)
 
 
 def _combines(key: str, wanted: object) -> bool:
-    """Return whether the key is ``and``, ``or`` or ``not`` and no payload key of that name."""
+    """Return whether a key named ``and``, ``or`` or ``not`` combines filters; else it is a payload key."""
     if key.startswith("$"):
         return key in ("$and", "$or", "$not")
     if key not in ("and", "or", "not"):
@@ -193,13 +193,13 @@ def _range(key: str, bounds: Mapping[str, Any]) -> Between | During:
     bounds = {name: plain_scalar(limit) for name, limit in bounds.items()}
     for name, limit in bounds.items():
         if isinstance(limit, bool) or not isinstance(limit, (int, float, str, date)):
-            raise FilterError(f"filter {shown(key)}: limits are numbers or dates, not {shown(limit)} ({name})")
+            raise FilterError(f"filter {shown(key)}: {name} takes a number or a date, not {shown(limit)}")
     numbers = {name: limit for name, limit in bounds.items() if isinstance(limit, (int, float))}
     if not numbers:
         return During(tuple((name, _moment(key, name, limit)) for name, limit in bounds.items()))
     if len(numbers) < len(bounds):
         raise FilterError(
-            f"filter {shown(key)}: the limits of a range are numbers or dates, not both: {dict(bounds)!r}"
+            f"filter {shown(key)}: the bounds of a range must be all numbers or all dates, got {dict(bounds)!r}"
         )
     for number in numbers.values():
         _check_number(key, number)
@@ -210,15 +210,15 @@ def _moment(key: str, name: str, value: str | date) -> datetime:
     moment = moment_of(value)
     if moment is None:
         raise FilterError(
-            f"filter {shown(key)}: limits are numbers, or dates in ISO 8601 such as '2024-05-01' or "
-            f"'2024-05-01T10:30:00Z', not {shown(value)} ({name})"
+            f"filter {shown(key)}: {name} takes a number, or a date in ISO 8601 such as '2024-05-01' or "
+            f"'2024-05-01T10:30:00Z', not {shown(value)}"
         )
     return moment
 
 
 def _check_number(key: str, number: float) -> None:
     if isinstance(number, int) and number not in _INT64:
-        raise FilterError(f"filter {shown(key)}: an integer that does not fit into 64 bits")
+        raise FilterError(f"filter {shown(key)}: the integer does not fit into 64 bits")
     if not math.isfinite(number):
         raise FilterError(f"filter {shown(key)}: compare with finite numbers, not {number!r}")
 

@@ -1,7 +1,7 @@
 """The words of a text, as the word tokenizer of Qdrant's text indexes finds them: runs of letters and digits.
 
-Letters include the vowel signs and points of scripts such as Devanagari and Hebrew. Python has no table of those, so
-they are recognised by their combining class.
+Letters include the vowel signs and points of scripts such as Devanagari and Hebrew. Python has no table of these
+signs, so they are recognised by their combining class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def words(text: str) -> list[str]:
 
 
 def searchable_parts(text: str) -> list[str]:
-    """Return parts of the text that hold its words, cut where every tokenizer cuts."""
+    """Cut a text where every tokenizer cuts, and return the parts that have words."""
     return words(text) if text.isascii() else [part for part in text.split() if words(part)]
 
 

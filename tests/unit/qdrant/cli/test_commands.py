@@ -287,7 +287,7 @@ def test_json_lines_from_standard_input(twinvec, place, monkeypatch, tiny):
     monkeypatch.setattr(sys, "stdin", stream)
     report = figures(twinvec("ingest", "-", *place, *tiny, "--json"), code=3)
     assert (report["new"], report["failed"]) == (2, 1)
-    assert report["failures"] == [["line 2", "no 'text' among ['id']; expected a string"]]
+    assert report["failures"] == [["line 2", "no 'text' among the keys ['id']; expected a string"]]
 
 
 @pytest.mark.parametrize("given", [b"not json\n", slow(b'{"id": "a", "text": ""}\n'), slow(b"")])

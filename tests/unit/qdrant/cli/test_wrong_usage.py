@@ -27,7 +27,7 @@ def test_a_filter_that_the_language_does_not_know(refused, filter):
     for command in (("search", "tea"), ("delete", "--yes")):
         said = refused(*command, "-c", "docs", "--filter", filter)
         assert "filter 'year': unknown operator 'above'; known operators: eq, ne," in said
-    assert "limits are numbers, or dates in ISO 8601" in refused("search", "tea", "--filter", "year>=soon")
+    assert "gte takes a number, or a date in ISO 8601" in refused("search", "tea", "--filter", "year>=soon")
 
 
 @pytest.mark.parametrize("url", ["foo", "localhost:6333", "http://", "ftp://host", "http://host:99999", "http://[::1"])

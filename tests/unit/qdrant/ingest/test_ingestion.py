@@ -161,7 +161,7 @@ def test_failures_are_logged_once_unless_the_caller_gives_a_report(collection, c
 
 
 def test_texts_without_ids_that_replace_others_are_warned_of(collection, caplog):
-    told = "texts without ids replace another text that is stored"
+    told = "texts without ids replace another stored text"
     with caplog.at_level(logging.WARNING):
         assert collection.ingest(["red", "green", "blue"], source="one").warnings == []
         assert collection.ingest(["red", "green", "blue"]).unchanged == 3
@@ -169,7 +169,7 @@ def test_texts_without_ids_that_replace_others_are_warned_of(collection, caplog)
         assert collection.ingest([("0", "pink"), {"id": "1", "text": "grey"}]).updated == 2
         assert caplog.records == []
         (warning,) = collection.ingest(["red", "black", "blue", "white"], dry_run=True).warnings
-        assert warning.startswith("2 texts without ids would replace another text")
+        assert warning.startswith("2 texts without ids would replace another stored text")
         report = collection.ingest(["red", "black", "blue", "white"])
     assert (report.updated, report.unchanged, report.new) == (2, 1, 1)
     (warning,) = report.warnings

@@ -258,7 +258,7 @@ def test_what_is_wrong_with_a_line_is_said_of_the_line(tmp_path):
     path.write_text('{"id": "a", "text": null}\n{"id": "b"}\n')
     assert read(path) == {
         "notes.jsonl:1": "'text' is null; expected a string",
-        "notes.jsonl:2": "no 'text' among ['id']; expected a string",
+        "notes.jsonl:2": "no 'text' among the keys ['id']; expected a string",
     }
 
 

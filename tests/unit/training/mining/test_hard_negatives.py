@@ -234,7 +234,7 @@ def test_the_pairs_are_not_overwritten(source, tmp_path):
     (tmp_path / "hard.jsonl").hardlink_to(source)
     (tmp_path / "rows.jsonl.partial").hardlink_to(source)
     for name in ("pairs.jsonl", "soft.jsonl", "hard.jsonl", "rows.jsonl"):
-        with pytest.raises(ConfigurationError, match=r"would overwrite .*, which is read"):
+        with pytest.raises(ConfigurationError, match=r"would overwrite the input .*; name another file"):
             mine_file(MiningJob(source, tmp_path / name), Fixed("x"))
     assert source.read_bytes() == before
 
@@ -274,7 +274,7 @@ def test_an_output_that_cannot_be_is_refused_before_any_work(source, tmp_path):
         (tmp_path, "is a folder"),
         (Path(), "is a folder"),
         (Path("/dev/null"), "is a device"),
-        (source / "rows.jsonl", "no folder can be made"),
+        (source / "rows.jsonl", "the folder cannot be made"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             mine_file(MiningJob(source, output), found)
