@@ -50,7 +50,8 @@ class LargestDocuments:
             if size * _SHARE >= chunks:
                 few, held = few + 1, held + size
         named = [(source.removeprefix(prefix), size) for size, source in self.largest[:few]]
-        return largest_warning(named, (few, documents), (held, chunks))
+        large = [each for each in named if each[1] * _SHARE >= chunks]
+        return largest_warning(large or named, (few, documents), (held, chunks))
 
     def _majority(self, chunks: int) -> tuple[int, int]:
         """Return how many of the largest documents have more than half of the chunks, and how many chunks they have."""
