@@ -99,8 +99,8 @@ def largest_warning(named: Sequence[tuple[str, int]], documents: tuple[int, int]
     (few, all_documents), (held, all_chunks) = documents, chunks
     return (
         f"{few:,} of {all_documents:,} documents hold{'s' if few == 1 else ''} {held:,} of {all_chunks:,} new chunks: "
-        f"{listed}{', ...' if few > len(named) else ''}; if they are minified, generated or lock files, leave them out: "
-        "--exclude PATTERN"
+        f"{listed}{', ...' if few > len(named) else ''}; if they are minified, generated or lock files, "
+        "leave them out: --exclude PATTERN"
     )
 
 

@@ -36,7 +36,9 @@ def test_a_drawing_that_says_nothing_is_empty(inner, tmp_path):
 
 
 def test_a_drawing_is_in_the_encoding_that_it_states_and_may_name_no_space():
-    drawing = '<?xml version="1.0" encoding="{}"?><!DOCTYPE svg [<!ENTITY pot "Kännchen">]><svg><text>&pot;</text></svg>'
+    drawing = (
+        '<?xml version="1.0" encoding="{}"?><!DOCTYPE svg [<!ENTITY pot "Kännchen">]><svg><text>&pot;</text></svg>'
+    )
     for encoding in ("utf-8", "iso-8859-1", "utf-16"):
         assert text_of_drawing(drawing.format(encoding).encode(encoding)) == "Kännchen"
 

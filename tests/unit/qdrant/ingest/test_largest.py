@@ -79,7 +79,9 @@ def test_an_ingest_warns_of_the_largest_documents_of_its_source(tmp_path, caplog
     documents = [(f"d{row}", "tea " * (9000 if row == 4 else 3)) for row in range(22)]
     with Collection.open("notes", tmp_path, encoder=WordEncoder(max_tokens=8)) as collection:
         collection.ingest([("a", "tea")], source="first")
-        foreseen = [each for each in collection.ingest(documents, source="src", dry_run=True).warnings if "hold" in each]
+        foreseen = [
+            each for each in collection.ingest(documents, source="src", dry_run=True).warnings if "hold" in each
+        ]
         (warning,) = (each for each in collection.ingest(documents, source="src").warnings if "hold" in each)
         assert foreseen == [warning]
         assert warning in caplog.messages

@@ -80,7 +80,10 @@ def mixed() -> EmailMessage:
         (mixed(), "Tea at four.\n\nMilk at five."),
         (of("alternative", text("see below\n"), of("mixed", text("<p>no", "html"), file())), "see below"),
         (of("alternative", text(" \n"), of("mixed", text("<p>a", "html"), file(), text("<p>b", "html"))), "a\n\nb"),
-        (of("mixed", text("<p>Tea at <b>four</b>", "html"), text("-- \nthe list\n")), "Tea at **four**\n\n-- \nthe list"),
+        (
+            of("mixed", text("<p>Tea at <b>four</b>", "html"), text("-- \nthe list\n")),
+            "Tea at **four**\n\n-- \nthe list",
+        ),
         (of("mixed", of("alternative", text(TEA), text("<p>no", "html")), text(MILK)), "Tea at four.\n\nMilk at five."),
         (of("mixed", text(TEA), text("log", disposition="inline", filename="a.log")), "Tea at four."),
         (of("mixed", text(TEA), text("log", disposition="attachment")), "Tea at four."),
@@ -100,7 +103,9 @@ def test_older_versions_read_the_first_text_alone():
 
 @pytest.mark.parametrize("options", [{}, {"disposition": "attachment", "filename": "a.eml"}])
 def test_a_forwarded_letter_is_text_with_its_subject_sender_and_date(options):
-    inner = letter(of("mixed", text(MILK), file()), "zoë <zoe@example.org>", subject="Milk", date="Mon, 6 May 2024 07:08:00 +0000")
+    inner = letter(
+        of("mixed", text(MILK), file()), "zoë <zoe@example.org>", subject="Milk", date="Mon, 6 May 2024 07:08:00 +0000"
+    )
     last = letter(text("<p>Bread at <b>six</b>", "html"), "bob@example.org", subject="Bread")
     message = letter(of("mixed", text(TEA), forwarded(inner, **options), forwarded(last, **options)), subject="Tea")
     read = read_mail(message.as_bytes())

@@ -204,6 +204,7 @@ IN_GITHUB = [".github/.cache/c.md", ".github/a.md", ".github/deep/b.yml"]
         ([".github/**"], IN_GITHUB),
         (["/.github/"], IN_GITHUB),
         ([".github"], [*IN_GITHUB, "deep/.github/d.md"]),
+        (["*", ".github/**"], [*FILES, *IN_GITHUB]),
         ([".github/*.md"], [".github/a.md"]),
         ([".github/**", "!.github/deep/**"], [".github/.cache/c.md", ".github/a.md"]),
         ([".github/**", "/*.txt"], [*IN_GITHUB, "a.txt"]),

@@ -59,7 +59,7 @@ def test_a_document_without_such_elements_stays_as_it_is(tmp_path):
 def test_entities_are_not_expanded(tmp_path):
     data = document(tmp_path, "<w:moveTo/>")
     entities = b'<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa">' + b"".join(
-        b'<!ENTITY %c "&%c;&%c;&%c;&%c;&%c;&%c;&%c;&%c;">' % tuple([name + 1, *[name] * 8]) for name in b"abcdefghijkl"
+        b'<!ENTITY %c "&%c;&%c;&%c;&%c;&%c;&%c;&%c;&%c;">' % (name + 1, *[name] * 8) for name in b"abcdefghijkl"
     )
     path = tmp_path / "b.docx"
     with zipfile.ZipFile(BytesIO(data)) as read, zipfile.ZipFile(path, "w") as written:

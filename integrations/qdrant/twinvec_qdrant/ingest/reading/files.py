@@ -147,7 +147,11 @@ def _parsed(file: FileBytes) -> Document | Empty:
     if not file.data:  # an empty file is of no format that could be damaged
         return Empty(printable(file.identity), NO_TEXT)
     document = as_document(_document(file), 0)
-    return document if document.full_text.strip() else Empty(printable(file.identity), _WHY_EMPTY.get(file.suffix, NO_TEXT))
+    return (
+        document
+        if document.full_text.strip()
+        else Empty(printable(file.identity), _WHY_EMPTY.get(file.suffix, NO_TEXT))
+    )
 
 
 def _document(file: FileBytes) -> Document:
