@@ -83,8 +83,8 @@ def ingest_command(
         list[str] | None,
         _reading_option(
             metavar="PATTERN",
-            help="In a folder, read only files that match, such as '*.md'. A pattern such as '.github/**' also takes in "
-            "hidden files. Repeatable.",
+            help="In a folder, read only files that match, such as '*.md'. Hidden files need a pattern that names "
+            "them, such as '.github/**'. Repeatable.",
         ),
     ] = None,
     exclude: Annotated[

@@ -146,6 +146,13 @@ def test_a_letter_of_which_nothing_can_be_decoded_fails(tmp_path):
     assert "binary" in found.reason
 
 
+def test_a_part_that_cannot_be_decoded_does_not_hide_the_others():
+    data = letter(mixed()).as_bytes()
+    end = data.rindex(b"Milk")
+    odd = data[:end] + "\ud800".encode("utf-16", "surrogatepass") + data[end:]
+    assert read_mail(odd).body.startswith("Tea at four.")
+
+
 def test_letters_in_letters_are_read_once_each(tmp_path):
     message = text("the innermost\n")
     for depth in range(20):

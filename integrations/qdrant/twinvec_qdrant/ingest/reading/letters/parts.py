@@ -11,7 +11,6 @@ from email.message import EmailMessage, MIMEPart
 from functools import cached_property
 from typing import NamedTuple
 
-from twinvec.errors import DocumentError
 from twinvec_qdrant.ingest.reading.decoding import check_not_binary, decode, decode_as_stated, without_escapes
 from twinvec_qdrant.ingest.reading.letters.invitations import events_text
 
@@ -35,14 +34,16 @@ class _Part:
     def __init__(self, part: MIMEPart) -> None:
         self.part = part
         self.kind = part.get_content_type()
-        self.error: DocumentError | None = None
+        self.error: Exception | None = None
 
     @cached_property
     def texts(self) -> list[ShownText]:
         """What is shown of the part, without blank texts."""
         try:
             return [each for each in self._decoded() if each.text.strip()]
-        except DocumentError as error:
+        except (MemoryError, RecursionError):
+            raise
+        except Exception as error:  # the parser raises many types for odd parts, and one part does not hide the others
             self.error = error
             return []
 
@@ -74,7 +75,7 @@ def shown_texts(message: EmailMessage) -> list[ShownText]:
     """Return the texts of a letter by version 5 of the reading; an event only if there is no other text.
 
     Raises:
-        DocumentError: a part cannot be decoded, and no other part has text.
+        Exception: a part cannot be decoded, and no other part has text.
     """
     parts = _shown(message)
     named = [each for each in parts[1:] if each.kind != _LETTER and each.part.get_filename()]  # these are attachments
