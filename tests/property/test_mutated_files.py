@@ -27,7 +27,7 @@ TEXTS = {
     ".html": PAGE,
     ".jsonl": f"{json.dumps(RECORD)}\n{json.dumps(RECORD | {'id': 'b'})}\n",
     ".md": "---\ntitle: Tea\ndate: 2024-02-03\nnested: {a: {b: 1}}\n---\n# Tea\n\n![x](data:image/png;base64,AAAA)\n",
-    ".svg": f"<svg xmlns='http://www.w3.org/2000/svg'><text x='1'>{'A pot of tea. ' * 40}<tspan>End</tspan></text></svg>",
+    ".svg": f"<svg xmlns='http://www.w3.org/2000/svg'><text x='1'>{'A pot of tea. ' * 40}<tspan>x</tspan></text></svg>",
     ".txt": "Plain text with ümläuts and \x1b[31mcolours\x1b[0m.\n",
 }
 OFFICE = {
