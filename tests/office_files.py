@@ -53,10 +53,12 @@ def write_pdf(path: Path, pages: Sequence[Sequence[str]]) -> None:
     path.write_bytes(data + f"startxref\n{data.rindex(b'xref')}\n%%EOF\n".encode("ascii"))
 
 
-def write_docx(path: Path, paragraphs: Sequence[str]) -> None:
-    """A Word document."""
-    body = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in paragraphs)
-    space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+WORD_SPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+
+def write_docx(path: Path, paragraphs: Sequence[str], *, body: str = "", space: str = WORD_SPACE) -> None:
+    """A Word document of paragraphs, and of ``body``, which is XML."""
+    body = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in paragraphs) + body
     document = f'<w:document xmlns:w="{space}"><w:body>{body}</w:body></w:document>'
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in {**_DOCX, "word/document.xml": document}.items():

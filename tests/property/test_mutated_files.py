@@ -21,15 +21,17 @@ LETTER = {"from": "Ann <ann@example.org>", "subject": "Lift", "date": "Mon, 06 M
 ROWS = [["kind", "price"], ["green tea", 7.5], ["black tea", 5.0]]
 RECORD = {"id": "a", "text": "Tea", "price": 7.5, "more": {"kinds": [1, None]}}
 PAGE = "<html><head><title>Tea</title></head><body><h1>Tea</h1><p>Brew <a href='x'>it</a>.</p></body></html>"
+MOVED = "<w:p><w:moveTo><w:r><w:t>moved</w:t></w:r></w:moveTo></w:p>"
 TEXTS = {
     ".csv": 'id;text;n\n1;"quoted ""text"" over\nlines";5\n2;Bü;6.5\n',
     ".html": PAGE,
     ".jsonl": f"{json.dumps(RECORD)}\n{json.dumps(RECORD | {'id': 'b'})}\n",
     ".md": "---\ntitle: Tea\ndate: 2024-02-03\nnested: {a: {b: 1}}\n---\n# Tea\n\n![x](data:image/png;base64,AAAA)\n",
+    ".svg": f"<svg xmlns='http://www.w3.org/2000/svg'><text x='1'>{'A pot of tea. ' * 40}<tspan>x</tspan></text></svg>",
     ".txt": "Plain text with ümläuts and \x1b[31mcolours\x1b[0m.\n",
 }
 OFFICE = {
-    ".docx": lambda path: office_files.write_docx(path, ["A report on tea", "Leaves are dried."]),
+    ".docx": lambda path: office_files.write_docx(path, ["A report on tea", "Leaves are dried."], body=MOVED),
     ".eml": lambda path: office_files.write_eml(path, html=PAGE, text="Tea.", attachment="a.txt", **LETTER),
     ".epub": lambda path: office_files.write_epub(path, "Tea", ["<h1>One</h1><p>Leaves are dried.</p>"]),
     ".ipynb": lambda path: office_files.write_ipynb(path, [("markdown", "# Tea"), ("code", "brew(1)")]),
@@ -41,7 +43,7 @@ OFFICE = {
     ".xlsx": lambda path: office_files.write_xlsx(path, ROWS),
 }
 SUFFIXES = sorted({*TEXTS, *OFFICE})
-QUICK = [".csv", ".eml", ".jsonl", ".md", ".msg", ".txt", ".xls", ".xlsx"]
+QUICK = [".csv", ".eml", ".jsonl", ".md", ".msg", ".svg", ".txt", ".xls", ".xlsx"]
 PIECES = [
     *(b"\0", b"\xff", b"<", b">", b"&", b'"', b"{", b"]", b"\\ud800", b"NaN", b"1e999", b"9" * 5000, b"\r\n", b"\x1b["),
     *(b"\xed\xa0\x80", b"<!--", b"]]>", b"<![CDATA[", b"<!DOCTYPE", b"&#xD800;", b"=?utf-7?Q?+2AA-?=", b"=?x?B?////?="),

@@ -16,13 +16,13 @@ from twinvec.retrieval.documents import check_ids
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
+from twinvec_qdrant.report import IndexReport
 from twinvec_qdrant.search.named_ids import named_ids, other_forms
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec.retrieval.tuned_search import Setting
     from twinvec_qdrant.collection import Collection
-    from twinvec_qdrant.report import IndexReport
 else:
     Collection = Any  # annotations resolve without collections, which are slow to import
 

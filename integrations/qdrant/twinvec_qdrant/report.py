@@ -9,8 +9,10 @@ from typing import Any
 from twinvec.errors import IngestError
 from twinvec.support.checks import shortened
 
+NAMED = 3
+"""Largest number of documents that a warning names."""
+
 _MOST_SKIPS = 1000
-_NAMED = 3
 
 
 @dataclass(slots=True)
@@ -31,8 +33,8 @@ class IngestReport:
         empty: Documents without text, such as an empty file or a PDF of images. They are not in the collection; an
             older version with text stays until an ingest prunes.
         empties: (source, reason) of each empty document.
-        warnings: The logged warnings: about chunks with unknown words, texts without ids that replaced others,
-            documents that were not pruned, and pruned documents that had no source.
+        warnings: The logged warnings: about chunks with unknown words, few documents with most of the chunks, texts
+            without ids that replaced others, documents that were not pruned, and pruned documents that had no source.
     """
 
     new: int = 0
@@ -87,6 +89,21 @@ def unknown_warning(chunks: int) -> str:
     )
 
 
+def largest_warning(named: Sequence[tuple[str, int]], documents: tuple[int, int], chunks: tuple[int, int]) -> str:
+    """Return the warning that few documents have most of the new chunks.
+
+    ``named`` has the ids and the numbers of chunks of the largest ones. ``documents`` and ``chunks`` are pairs: how
+    many are meant, and of how many.
+    """
+    listed = ", ".join(f"{shortened(source)} ({size:,})" for source, size in named)
+    (few, all_documents), (held, all_chunks) = documents, chunks
+    return (
+        f"{few:,} of {all_documents:,} documents hold{'s' if few == 1 else ''} {held:,} of {all_chunks:,} new chunks: "
+        f"{listed}{', ...' if few > len(named) else ''}; if they are minified, generated or lock files, "
+        "leave them out: --exclude PATTERN"
+    )
+
+
 def taken_over_warning(documents: int, source: str, *, would: bool) -> str:
     """Return the warning that pruning the first named source removes documents that were ingested without one."""
     counted = "1 document that was" if documents == 1 else f"{documents:,} documents that were"
@@ -100,7 +117,7 @@ def taken_over_warning(documents: int, source: str, *, would: bool) -> str:
 def unused_warning(ids: Sequence[str]) -> str:
     """Return the warning that the caller gave vectors for these ids, which no document has."""
     counted = "1 vector has the id" if len(ids) == 1 else f"{len(ids):,} vectors have the ids"
-    named = ", ".join(map(repr, ids[:_NAMED])) + (", ..." if len(ids) > _NAMED else "")
+    named = ", ".join(map(repr, ids[:NAMED])) + (", ..." if len(ids) > NAMED else "")
     return f"{counted} of no document in this ingest: {named}"
 
 

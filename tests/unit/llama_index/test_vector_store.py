@@ -177,7 +177,7 @@ def test_filters_mean_what_llama_index_says(filled, embed_model, filters, expect
         (where(("teams", "text_match", 3)), "take a text"),
         (where(("year", "in", 2020)), "list"),
         (where(("year", "==", ["a"])), "one value"),
-        (where(("year", ">", "later")), "numbers"),
+        (where(("year", ">", "later")), "takes a number"),
         (where(("year", "==", None)), "'is_empty'"),
         (where(("year", "!=", None)), "'is_empty'"),
     ],

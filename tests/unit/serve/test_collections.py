@@ -141,7 +141,7 @@ def test_the_server_and_the_commands_agree_on_names(name):
         ("/v1/collections/docs/search", {"query": ["a", " \n"]}, 400, "query: number 2 is empty"),
         ("/v1/search", {"query": " "}, 400, "query: is empty"),
         ("/v1/collections/docs/search", {"query": "a" * 2_000_000}, 400, "query"),
-        ("/v1/collections/docs/search", {"query": "-a", "syntax": True}, 400, "must not occur"),
+        ("/v1/collections/docs/search", {"query": "-a", "syntax": True}, 400, "has only exclusions"),
         ("/v1/collections/docs/search", {"query": "a", "min_relevance": 0.5}, 400, "not calibrated"),
         ("/v1/collections", {"name": "docs"}, 409, "already"),
         ("/v1/collections", {"name": "a/b"}, 400, "name"),

@@ -81,7 +81,11 @@ def ingest_command(
     ] = None,
     include: Annotated[
         list[str] | None,
-        _reading_option(metavar="PATTERN", help="In a folder, read only files that match, such as '*.md'. Repeatable."),
+        _reading_option(
+            metavar="PATTERN",
+            help="In a folder, read only files that match, such as '*.md'. Hidden files need a pattern that names "
+            "them, such as '.github/**'. Repeatable.",
+        ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
@@ -137,7 +141,8 @@ def ingest_command(
     """Add documents to a collection, and update changed ones.
 
     Unchanged documents are skipped. In a folder, each file is a document: text, Markdown and code, with the extra
-    "documents" also PDF, Office and HTML. The id is the path. Hidden files and files in .gitignore are skipped.
+    "documents" also PDF, Office and HTML. The id is the path. Files in .gitignore are skipped, and hidden files that no
+    --include names.
 
     In a .jsonl or .ndjson file, each line is a document; in a .csv or .tsv file, each row. The keys are "id", "text"
     and optionally "title"; all other keys are payload for filters. An interrupted ingest resumes at the next run. If

@@ -17,6 +17,8 @@ from twinvec_qdrant.ingest.reading.results import printable
 from twinvec_qdrant.ingest.reading.root import RECORD_SUFFIXES, STANDARD_INPUT, Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW, source_name
 
+_HIDDEN = "hidden files (a pattern that names them takes them in: --include '.github/**')"
+
 
 def reading_options(
     include: Sequence[str] | None,
@@ -77,7 +79,7 @@ def complain_of_empty(roots: Iterable[Root]) -> None:
             complain(f"twinvec: no documents found in {printable(root.path)}")
             continue
         wanted = f"files that match {', '.join(root.include)}" if root.include else "all files"
-        left_out = ["hidden files", "lock files of Office", "caches", "virtual environments", "node_modules"]
+        left_out = [_HIDDEN, "lock files of Office", "caches", "virtual environments", "node_modules"]
         left_out += ["files in .gitignore"] if root.gitignore else []
         left_out += [f"files that match {', '.join(root.exclude)}"] if root.exclude else []
         complain(

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from twinvec.errors import InputError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.ingest.ingestion import Ingestion
+from twinvec_qdrant.ingest.largest import LargestDocuments
 from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.planned import BATCH_CHARACTERS, BATCH_CHUNKS, Changed, PlannedDocument, document_batches
 from twinvec_qdrant.records.commits import Catalog, Leftovers
@@ -61,11 +62,13 @@ class PartReport:
         report: Counts of the part's documents.
         words: The words of the written chunks with their counts, for the collection's vocabulary.
         chunks: Number of added chunks minus number of removed chunks.
+        largest: The largest documents of the part.
     """
 
     report: IngestReport
     words: Counter[str] = field(default_factory=Counter)
     chunks: int = 0
+    largest: LargestDocuments = field(default_factory=LargestDocuments)
 
 
 class Helpers(Protocol):
@@ -162,6 +165,7 @@ class LedIngestion(Ingestion):
 
     def _add(self, part: Part, done: PartReport) -> None:
         self._report.add(asdict(done.report))
+        self._largest.merge(done.largest)
         known = (each.document.id for each in part.changed if each.old is not None and each.old.version)
         self._replaced += len(self._gate.unnamed.intersection(known))
         self._bm25.add_words(done.words, done.chunks)
@@ -225,7 +229,7 @@ class PartIngestion(Ingestion):
         finally:
             self._encoding.close()
             self._catalog.leave(self._drafts.values())
-        return PartReport(self._report, *self._bm25.taken_words())
+        return PartReport(self._report, *self._bm25.taken_words(), self._largest)
 
     def _begin(self) -> Leftovers:
         self._bm25.refresh()

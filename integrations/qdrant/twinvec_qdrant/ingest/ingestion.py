@@ -33,6 +33,7 @@ from twinvec_qdrant.ingest.cutting.chunking import Chunk, Chunker
 from twinvec_qdrant.ingest.cutting.ways import Cutting
 from twinvec_qdrant.ingest.document_gate import DocumentGate, total_work
 from twinvec_qdrant.ingest.encoding import Encoding, LastingErrors, Portion
+from twinvec_qdrant.ingest.largest import LargestDocuments
 from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.planned import (
     Changed,
@@ -103,6 +104,7 @@ class Ingestion:
         self._waiting: list[PlannedDocument] | None = None  # unwritten documents of the first batch, once it is begun
         self._drafts: dict[str, Draft] = {}
         self._indexing = PayloadIndexing(self._backend, description.payload_indexes)
+        self._largest = LargestDocuments()
         self._replaced = 0  # number of texts without ids that replaced other texts
 
     def run(
@@ -144,6 +146,8 @@ class Ingestion:
             self._warn(replaced_warning(self._replaced, would=dry_run))
         if unknown := self._report.unknown - before:
             self._warn(unknown_warning(unknown))
+        if told := self._largest.warning(membership.prefix):
+            self._warn(told)
         if unused := [each.removeprefix(membership.prefix) for each in self._given.keys() - self._gate.seen.keys()]:
             self._warn(unused_warning(sorted(unused)))
         return self._report
@@ -302,6 +306,8 @@ class Ingestion:
         else:
             self._report.updated += 1
             self._replaced += planned.replaces_text and planned.document.id in self._gate.unnamed
+        if planned.old is None or planned.old.version != planned.version:
+            self._largest.add(planned.document.id, written)
         self._report.chunks += written
         self._report.truncated += sum(chunk.truncated for chunk in planned.chunks)
         self._report.unknown += sum(chunk.unknown for chunk in planned.chunks)

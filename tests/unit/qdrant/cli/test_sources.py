@@ -165,6 +165,15 @@ def test_descriptions_are_shown(twinvec, filled):
     assert "2024: Last year = best" in shown
 
 
+def test_update_reads_the_hidden_files_that_a_pattern_names(twinvec, tree, place, tiny):
+    (tree / "guides" / ".github" / "deep").mkdir(parents=True)
+    (tree / "guides" / ".github" / "deep" / "a.md").write_text("tea")
+    assert counts(figures(twinvec("ingest", "guides", *place, *tiny, "--include", ".github/**", "--json")))[0] == 1
+    (tree / "guides" / ".github" / "b.md").write_text("coffee")
+    (report,) = figures(twinvec("update", *place, "--json"))["collections"]
+    assert counts(report) == (1, 0, 1, 0)
+
+
 @pytest.mark.slow
 def test_update_of_a_collection_and_of_all(twinvec, tree, filled, tiny, tmp_path):
     assert twinvec("ingest", "notes.jsonl", "--collection", "others", "--path", tmp_path / "store", *tiny).code == 0

@@ -14,7 +14,7 @@ from twinvec_qdrant.cli.results import places
 from twinvec_qdrant.ingest.reading import by_markitdown
 from twinvec_qdrant.ingest.reading.converting import convert
 from twinvec_qdrant.ingest.reading.decoding import decode_page
-from twinvec_qdrant.ingest.reading.mail import read_mail
+from twinvec_qdrant.ingest.reading.letters.mail import read_mail
 from twinvec_qdrant.settings import NEWEST_READING
 
 LONG = 11_000_000

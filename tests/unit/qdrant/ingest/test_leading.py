@@ -197,3 +197,11 @@ def test_texts_without_ids_that_replace_others_are_warned_of(client):
         assert (report.new, report.updated, report.unchanged) == (1, 1, 1)
         assert [each[:33] for each in report.warnings if "model" not in each] == ["1 text without an id replaces ano"]
         assert all("model" in each for each in first.warnings)
+
+
+def test_few_documents_with_most_of_the_chunks_are_warned_of_as_by_one_process(client):
+    documents = [(f"d{row}", "tea " * (3000 if row % 9 == 4 else 3)) for row in range(22)]
+    with opened(client, "alone") as alone, opened(client, "led") as led:
+        wanted = alone.ingest(documents).warnings
+        assert any(each.startswith("2 of 22 documents hold") for each in wanted)
+        assert led.ingest(documents, helpers=Handles(client, "led")).warnings == wanted

@@ -189,3 +189,55 @@ def test_a_root_follows_what_it_reads(folder, tmp_path):
     assert single.follows(folder / "a.md")
     assert not single.follows(folder / "a.txt")
     assert not Root("-").follows(folder / "a.md")
+
+
+HIDDEN = (
+    *(".env", ".github/a.md", ".github/deep/b.yml", ".github/.cache/c.md", "deep/.github/d.md", ".git/e.md"),
+    *(".hidden/f.md", "docs/.g.md", ".github/node_modules/h.md"),
+)
+IN_GITHUB = [".github/.cache/c.md", ".github/a.md", ".github/deep/b.yml"]
+
+
+@pytest.mark.parametrize(
+    ("include", "found"),
+    [
+        ([".github/**"], IN_GITHUB),
+        (["/.github/"], IN_GITHUB),
+        ([".github"], [*IN_GITHUB, "deep/.github/d.md"]),
+        (["*", ".github/**"], [*FILES, *IN_GITHUB]),
+        ([".github/*.md"], [".github/a.md"]),
+        ([".github/**", "!.github/deep/**"], [".github/.cache/c.md", ".github/a.md"]),
+        ([".github/**", "/*.txt"], [*IN_GITHUB, "a.txt"]),
+        (["**/.github/*.md", "*.txt"], [".github/a.md", "a.txt", "deep/.github/d.md"]),
+        ([".github/**/*.yml"], [".github/deep/b.yml"]),
+        (["docs/.*"], ["docs/.g.md"]),
+        ([".env*"], [".env"]),
+        (["/.*"], [".env", *IN_GITHUB, ".hidden/f.md"]),
+        ([".git/*.md"], [".git/e.md"]),
+        (["./*.txt", "../*.txt"], []),
+        (["/*.txt"], ["a.txt"]),
+        (["!.github/**", "/*.txt"], ["a.txt"]),
+    ],
+)
+def test_a_pattern_that_names_hidden_files_includes_them(folder, include, found):
+    for name in HIDDEN:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"text of {name}")
+    assert sorted(ids(folder, include=include)) == sorted(found)
+    root = Root(str(folder), include=tuple(include))
+    followed = {name for name in (*FILES, *HIDDEN) if root.follows(folder / name)}
+    assert followed == set(found)
+    assert Root.from_dict(root.as_dict()) == root
+    assert not any(name in HIDDEN for name in ids(folder))
+    assert not any(name in HIDDEN for name in ids(folder, include=["*.md"]))
+
+
+def test_patterns_to_exclude_and_gitignore_leave_out_hidden_files_that_are_named(folder):
+    for name in HIDDEN:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"text of {name}")
+    (folder / ".gitignore").write_text("deep/\n")
+    found = [".github/.cache/c.md", ".github/a.md"]
+    assert ids(folder, include=[".github/**"]) == found
+    assert ids(folder, include=[".github/**"], exclude=[".cache"]) == found[1:]
+    assert [each.id for each in Root.named(folder / ".github" / "*.md").read()] == ["a.md"]

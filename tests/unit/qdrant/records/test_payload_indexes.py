@@ -95,7 +95,7 @@ def test_no_other_keys(opened, setting, found):
         ({"": "keyword"}, "mapping of payload keys"),
         ({"*": "keyword"}, r"'\*' stands for all other keys"),
         (True, "False or a mapping"),
-        ({"a.b.c.d.e.f": "keyword"}, "5 levels"),
+        ({"a.b.c.d.e.f": "keyword"}, "the limit is 5"),
         ({"id": "keyword"}, "'id' has an index"),
         ({f"a.b.c.d.e{row}": "keyword" for row in range(5)}, f"80 indexes(?s:.*){MAX_PATHS}"),
     ],

@@ -19,6 +19,7 @@ from twinvec_qdrant.ingest.reading.by_markitdown import by_markitdown, first_rea
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
 from twinvec_qdrant.ingest.reading.web.page_files import ARCHIVES, BOOK, PAGES, cleaned, cleaned_book, page_of_archive
+from twinvec_qdrant.ingest.word_changes import with_all_text
 from twinvec_qdrant.settings import NEWEST_READING
 
 CONVERTED = frozenset({".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"})
@@ -30,7 +31,7 @@ _BEGINNINGS = {
     **dict.fromkeys((".msg", ".xls"), _OLE),
     ".ipynb": b"{",
 }
-_SLIDES = ".pptx"
+_SLIDES, _WORD = ".pptx", ".docx"
 _SLIDE_NUMBER = re.compile(r"^<!-- Slide number: \d+ -->$", re.MULTILINE)
 _PICTURE = re.compile(r"^!\[([^\]\n]*)\]\((\w*)\.jpg\)$", re.MULTILINE)
 _NO_WORD = re.compile(r"\W")
@@ -68,6 +69,8 @@ def _markdown(data: bytes, suffix: str, version: int) -> str:
         return by_markitdown(cleaned(*page, version), PAGES[0], version)
     if suffix == BOOK and version > 3:
         data = cleaned_book(data, version)
+    if suffix == _WORD and version > 4:
+        data = with_all_text(data)
     return by_markitdown(data, suffix, version)
 
 

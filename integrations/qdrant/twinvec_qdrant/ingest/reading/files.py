@@ -1,7 +1,8 @@
 """Files: one file -> its bytes -> one document.
 
-Text files are decoded here, PDFium reads PDFs (``pdf_pages``), markitdown converts other formats (``converting``), and
-letters are taken apart by ``mail``. A file without text is ``Empty``, as pictures, recordings and fonts are.
+Text files are decoded here, PDFium reads PDFs (``pdf_pages``), markitdown converts other formats (``converting``),
+``letters`` takes letters apart, and ``web.drawings`` reads drawings. A file without text is ``Empty``, as pictures,
+recordings and fonts are.
 
 What becomes of the bytes depends on nothing else than them, the file's name and the version of the reading, so that a
 process on another machine, which does not have the file, can do it. ``older`` has what only version 1 does.
@@ -23,7 +24,7 @@ from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
 from twinvec_qdrant.ingest.reading.converting import CONVERTED, convert
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
-from twinvec_qdrant.ingest.reading.mail import MAIL_SUFFIX, read_mail
+from twinvec_qdrant.ingest.reading.letters.mail import MAIL_SUFFIX, read_mail
 from twinvec_qdrant.ingest.reading.older.pdf import read_pdf_of_version_1
 from twinvec_qdrant.ingest.reading.pdf_pages import read_pdf
 from twinvec_qdrant.ingest.reading.results import (
@@ -37,10 +38,14 @@ from twinvec_qdrant.ingest.reading.results import (
     printable,
     reason_of,
 )
+from twinvec_qdrant.ingest.reading.web.drawings import DRAWING, text_of_drawing
 from twinvec_qdrant.ingest.reading.web.page_files import ARCHIVES
 from twinvec_qdrant.settings import NEWEST_READING
 
-_NO_TEXT_IN_PDF = "holds no text, perhaps only images; recognise its text first (OCR)"
+_WHY_EMPTY = {
+    ".pdf": f"{NO_TEXT}, perhaps only images; recognise its text first (OCR)",
+    DRAWING: f"a drawing, which {NO_TEXT}",
+}
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 _WITHOUT_TEXT = {  # kind of file -> endings; such a file that does not decode is empty, and people expect it to be
@@ -142,9 +147,11 @@ def _parsed(file: FileBytes) -> Document | Empty:
     if not file.data:  # an empty file is of no format that could be damaged
         return Empty(printable(file.identity), NO_TEXT)
     document = as_document(_document(file), 0)
-    if document.full_text.strip():
-        return document
-    return Empty(printable(file.identity), _NO_TEXT_IN_PDF if file.suffix == ".pdf" else NO_TEXT)
+    return (
+        document
+        if document.full_text.strip()
+        else Empty(printable(file.identity), _WHY_EMPTY.get(file.suffix, NO_TEXT))
+    )
 
 
 def _document(file: FileBytes) -> Document:
@@ -158,6 +165,8 @@ def _document(file: FileBytes) -> Document:
         letter = read_mail(data, version)
         own = {"path": identity, "format": "markdown" if letter.is_markdown else "text"}
         return Document(identity, letter.body, letter.subject, letter.payload | own)
+    if suffix == DRAWING and version > 4:
+        return Document(identity, text_of_drawing(data), payload={"path": identity, "format": "text"})
     text, encoding = decode(data, version)
     if version > 2:
         text = without_escapes(text)

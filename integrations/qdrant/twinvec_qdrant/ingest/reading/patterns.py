@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from twinvec.text import is_list
 GITIGNORE = ".gitignore"
 _FOLDER_END = "ps_d"  # pathspec's group for the "/" after a folder that a pattern names
 _MAX_BYTES = 1024 * 1024
+_REPOSITORIES = frozenset({".git", ".hg", ".jj", ".svn"})  # only a pattern that names one means it, and ".*" does not
 
 
 class Ignored(NamedTuple):
@@ -44,7 +46,10 @@ class Selection:
     """
 
     def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None:
-        self._include = _given(pattern_list(include, "include"), "include")
+        patterns = pattern_list(include, "include")
+        self._include = _given(patterns, "include")
+        self._of_hidden = _given(tuple(each for each in patterns if hidden_parts(each)), "include")
+        self._hidden_parts = frozenset(part for each in patterns for part in hidden_parts(each))
         self._exclude = _given(pattern_list(exclude, "exclude"), "exclude")
 
     def leaves_out(self, place: str) -> bool:
@@ -52,6 +57,29 @@ class Selection:
         if self._exclude is not None and _last_match(self._exclude, place):
             return True
         return not place.endswith("/") and self._include is not None and not self._include.match_file(place)
+
+    def takes_hidden(self, place: str) -> bool:
+        """Return whether a pattern to include names a hidden file, or may name a file below a hidden folder.
+
+        A place is hidden if a part of it begins with a dot. Only patterns with such a part name hidden files.
+        """
+        parts = place.rstrip("/").split("/")
+        if self._of_hidden is None or not _REPOSITORIES.intersection(parts) <= self._hidden_parts:
+            return False
+        if self._of_hidden.match_file(place):
+            return True
+        is_named = not parts[-1].startswith(".") or any(fnmatchcase(parts[-1], each) for each in self._hidden_parts)
+        return place.endswith("/") and is_named
+
+
+def is_hidden(place: str) -> bool:
+    """Return whether a part of a place in a folder begins with a dot."""
+    return "/." in f"/{place}"
+
+
+def hidden_parts(pattern: str) -> list[str]:
+    """Return the parts of a pattern that begin with a dot, as ``.github`` does in ``.github/**``."""
+    return [part for part in pattern.removeprefix("!").split("/") if part.startswith(".") and part.strip(".")]
 
 
 def is_ignored(place: str, ignored: Sequence[Ignored]) -> bool:

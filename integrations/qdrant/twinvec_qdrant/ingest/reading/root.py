@@ -76,7 +76,8 @@ class Root:
 
     Attributes:
         path: The folder, the file, or "-".
-        include: Patterns of the files to read in a folder, as in a ``.gitignore``; default: all files.
+        include: Patterns of the files to read in a folder, as in a ``.gitignore``; default: all files. A pattern with a
+            part that begins with a dot, such as ``.github/**``, also takes in the hidden files that it matches.
         exclude: Patterns of the files and folders to leave out; they win over ``include``.
         gitignore: Whether what the ``.gitignore`` files in the folder name is left out.
         records: Whether a table, and JSON lines inside a folder, give one document for each record. False reads such a
@@ -271,13 +272,14 @@ def read_source(
     is ``path``, ``format`` ("markdown" or "text") and the front matter of a Markdown file, whose ``title`` becomes the
     document's title, or the sender, recipients and date of a letter. ``encoding`` is in the payload if it was guessed.
 
-    Hidden files and folders, Office's lock files, caches, virtual environments, ``node_modules``, embedded collections,
-    links to folders and links that leave the folder are skipped. A file that several links reach is one document, with
-    the first path.
+    Hidden files and folders that no pattern of ``include`` names, Office's lock files, caches, virtual environments,
+    ``node_modules``, embedded collections, links to folders and links that leave the folder are skipped. A file that
+    several links reach is one document, with the first path.
 
     Args:
         source: The folder, the file, or "-".
-        include: Patterns of the files to read in a folder, as in a ``.gitignore``; default: all files.
+        include: Patterns of the files to read in a folder, as in a ``.gitignore``; default: all files. A pattern with a
+            part that begins with a dot, such as ``.github/**``, also takes in the hidden files that it matches.
         exclude: Patterns of the files and folders to leave out; they win over ``include``.
         gitignore: Whether to leave out what the ``.gitignore`` files in the folder name.
         records: Whether a table, and JSON lines inside a folder, give one document for each record; False reads such a

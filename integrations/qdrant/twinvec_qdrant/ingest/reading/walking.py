@@ -1,8 +1,8 @@
 """Walking: a folder -> its files, in the order of their names.
 
-Left out are hidden files and folders, Office's lock files, caches, virtual environments, ``node_modules``, embedded
-collections, what the patterns leave out, links to folders, and links to files outside the folder. A file that is
-reached by several links is found once, by the first path.
+Left out are hidden files and folders that no pattern names, Office's lock files, caches, virtual environments,
+``node_modules``, embedded collections, what the patterns leave out, links to folders, and links to files outside the
+folder. A file that is reached by several links is found once, by the first path.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from twinvec_qdrant.ingest.reading.patterns import GITIGNORE, Ignored, Selection, is_ignored, read_gitignore
+from twinvec_qdrant.ingest.reading.patterns import (
+    GITIGNORE,
+    Ignored,
+    Selection,
+    is_hidden,
+    is_ignored,
+    read_gitignore,
+)
 from twinvec_qdrant.ingest.reading.results import Failure, hiding, printable
 
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
@@ -118,7 +125,7 @@ class Walk:
         return folder.ignored if own is None else (*folder.ignored, own)
 
     def _leaves_out(self, name: str, place: str, ignored: tuple[Ignored, ...]) -> bool:
-        if name.startswith(".") or name in _SKIPPED_FOLDERS:
+        if name in _SKIPPED_FOLDERS or (is_hidden(place) and not self._selection.takes_hidden(place)):
             return True
         if name.startswith(_LOCK_FILE) and not place.endswith("/"):
             return True

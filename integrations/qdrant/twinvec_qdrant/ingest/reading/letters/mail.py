@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from email import message_from_bytes, policy
-from email.message import EmailMessage, MIMEPart
+from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.reading.converting import convert
-from twinvec_qdrant.ingest.reading.decoding import (
-    check_not_binary,
-    check_not_compressed,
-    decode,
-    decode_as_stated,
-    without_escapes,
-)
+from twinvec_qdrant.ingest.reading.decoding import check_not_compressed
+from twinvec_qdrant.ingest.reading.letters.parts import HTML, ShownText, header, is_letter, shown_texts, text_of
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.settings import NEWEST_READING
 
 MAIL_SUFFIX = ".eml"
-
-_HEADERS = ("from", "to", "date", "message-id")
 
 
 class Letter(NamedTuple):
@@ -37,7 +31,7 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
     """Return a letter, with ``from``, ``to``, ``cc``, ``date`` (ISO 8601) and ``attachments`` (names) as payload.
 
     The body is the plain text, or else the HTML, which is converted and needs the extra ``documents``. By version 5 of
-    the reading, a blank plain text counts as none.
+    the reading, a blank plain text counts as none, and all texts that are shown are the body (``parts``).
 
     Raises:
         DocumentError: not a letter, or a broken one.
@@ -48,55 +42,41 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
     try:
         message = message_from_bytes(data, policy=policy.default)
         assert isinstance(message, EmailMessage)
-        if not any(name in message for name in _HEADERS):
+        if not is_letter(message):
             raise DocumentError("not a letter: no From, To, Date or Message-ID at its beginning")
-        part = message.get_body(("plain", "html"))
-        body = "" if part is None else _text_of(part, version)
-        if version > 4 and not body.strip() and (html := message.get_body(("html",))) is not None:
-            part, body = html, _text_of(html, version)
-        is_html = part is not None and part.get_content_type() == "text/html"
+        texts = shown_texts(message) if version > 4 else _body(message, version)
         attachments = [name for each in message.iter_attachments() if (name := each.get_filename())]
     except TwinvecError:
         raise
     except Exception as error:  # the parser raises many types for odd letters
         raise DocumentError(f"a broken letter: {one_line(error)}") from error
-    if not is_html and version > 4:
-        body = without_escapes(body)
-    if is_html and body.strip():
-        body = convert(body.encode("utf-8", "replace"), ".html", version)  # UTF-7 can give lone surrogates
     payload = _payload(message) | ({"attachments": attachments} if attachments else {})
-    return Letter(_header(message, "subject"), body, is_html, payload)
+    is_markdown = any(each.is_html for each in texts)
+    return Letter(header(message, "subject"), _joined(texts, version), is_markdown, payload)
 
 
-def _text_of(part: MIMEPart, version: int) -> str:
-    raw = part.get_payload(decode=True)
-    data = raw if isinstance(raw, bytes) else b""
-    stated = part.get_content_charset()
-    try:
-        text = decode_as_stated(data, stated or "") if version > 4 else data.decode(stated or "ascii")
-    except (LookupError, UnicodeDecodeError):  # the stated encoding is wrong
-        text = None
-    text = decode(data, version)[0] if text is None else text
-    if version > 4:
-        check_not_binary(text)
-    return text.replace("\r\n", "\n")
+def _body(message: EmailMessage, version: int) -> list[ShownText]:
+    """Return the only text that older versions read: the first plain text, or else the first HTML."""
+    part = message.get_body(("plain", "html"))
+    return [] if part is None else [ShownText(text_of(part, version), part.get_content_type() == HTML)]
+
+
+def _joined(texts: Sequence[ShownText], version: int) -> str:
+    """Return one text of several; HTML is converted to Markdown."""
+    parts = []
+    for text, is_html in texts:
+        # UTF-7 can give lone surrogates
+        is_converted = is_html and text.strip()
+        parts.append(convert(text.encode("utf-8", "replace"), ".html", version) if is_converted else text)
+    return parts[0] if len(parts) == 1 else "\n\n".join(each.strip("\n") for each in parts if each.strip())
 
 
 def _payload(message: EmailMessage) -> dict[str, Any]:
-    addresses = {name: _header(message, name) for name in ("from", "to", "cc")}
+    addresses = {name: header(message, name) for name in ("from", "to", "cc")}
     payload: dict[str, Any] = {name: text for name, text in addresses.items() if text}
-    if date := _header(message, "date"):
+    if date := header(message, "date"):
         try:
             payload["date"] = parsedate_to_datetime(date).isoformat()
         except (TypeError, ValueError, IndexError, OverflowError):
             payload["date"] = date
     return payload
-
-
-def _header(message: EmailMessage, name: str) -> str:
-    """Return a header in one line; "" if it is missing or cannot be parsed."""
-    try:
-        text = str(message.get(name) or "")
-    except Exception:  # as in ``read_mail``
-        return ""
-    return " ".join(text.split()).encode("utf-8", "replace").decode()

@@ -1,0 +1,67 @@
+"""The largest documents of an ingest: whether few documents have most of the new chunks.
+
+Minified, generated and lock files do so among source code, and searches then find little else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from twinvec_qdrant.report import NAMED, largest_warning
+
+_FEWEST_DOCUMENTS = 20
+_FEWEST_CHUNKS = 1000
+_SHARE = 10  # one document in ten, or in fewer, is few
+
+
+@dataclass(slots=True)
+class LargestDocuments:
+    """Counts the new chunks of each document, and keeps the ids of the largest documents only.
+
+    Attributes:
+        sizes: Number of chunks -> number of documents that have so many.
+        largest: (number of chunks, id) of the largest documents, the largest first.
+    """
+
+    sizes: Counter[int] = field(default_factory=Counter)
+    largest: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, source: str, chunks: int) -> None:
+        """Count a new or updated document."""
+        self.sizes[chunks] += 1
+        if len(self.largest) < NAMED or chunks > self.largest[-1][0]:
+            self._keep([(chunks, source)])
+
+    def merge(self, other: LargestDocuments) -> None:
+        """Count the documents of another part of the ingest."""
+        self.sizes.update(other.sizes)
+        self._keep(other.largest)
+
+    def warning(self, prefix: str = "") -> str:
+        """Return the warning that few documents have most of the new chunks, or ""; ids lose the prefix."""
+        documents, chunks = self.sizes.total(), sum(size * number for size, number in self.sizes.items())
+        if documents < _FEWEST_DOCUMENTS or chunks < _FEWEST_CHUNKS:
+            return ""
+        few, held = self._majority(chunks)
+        if few > max(documents // _SHARE, 1):
+            return ""
+        for size, _ in self.largest[few:]:  # others that are large, too
+            if size * _SHARE >= chunks:
+                few, held = few + 1, held + size
+        named = [(source.removeprefix(prefix), size) for size, source in self.largest[:few]]
+        large = [each for each in named if each[1] * _SHARE >= chunks]
+        return largest_warning(large or named, (few, documents), (held, chunks))
+
+    def _majority(self, chunks: int) -> tuple[int, int]:
+        """Return how many of the largest documents have more than half of the chunks, and how many chunks they have."""
+        few = held = 0
+        for size in sorted(self.sizes, reverse=True):
+            number = min(self.sizes[size], (chunks // 2 - held) // size + 1) if size else 0
+            few, held = few + number, held + number * size
+            if held * 2 > chunks:
+                break
+        return few, held
+
+    def _keep(self, found: list[tuple[int, str]]) -> None:
+        self.largest = sorted([*self.largest, *found], key=lambda each: (-each[0], each[1]))[:NAMED]

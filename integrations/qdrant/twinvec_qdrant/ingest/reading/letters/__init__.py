@@ -1,0 +1,1 @@
+"""Letters: mail, its parts, and the events that it invites to."""

@@ -1,0 +1,78 @@
+"""Invitations: the calendar part of a letter (iCalendar, RFC 5545) -> what each event is, when and where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+_FOLD = re.compile(r"\r?\n[ \t]")
+_LINE = re.compile(r'([\w-]+)((?:"[^"]*"|[^":])*):(.*)')
+_ZONE = re.compile(r';TZID="?([^";]+)', re.IGNORECASE)
+_ESCAPED = re.compile(r"\\([nN,;\\])")
+_DAY = "%Y%m%d"
+_TIMES = {_DAY: "%Y-%m-%d", f"{_DAY}T%H%M%S": "%Y-%m-%d %H:%M", f"{_DAY}T%H%M%SZ": "%Y-%m-%d %H:%M UTC"}
+
+
+class _Property(NamedTuple):
+    """The parameters of a property of an event, such as ``;TZID=Europe/Berlin``, and its value."""
+
+    parameters: str
+    value: str
+
+
+def events_text(calendar: str) -> str:
+    """Return the summary, time, place and description of each event of a calendar; "" without an event."""
+    return "\n\n".join(filter(None, map(_event_text, _events(calendar))))
+
+
+def _events(calendar: str) -> Iterator[Mapping[str, _Property]]:
+    """Yield the properties of each event by name, without those of the alarms in it."""
+    within: list[str] = []
+    event: dict[str, _Property] = {}
+    for line in _FOLD.sub("", calendar).splitlines():
+        if (found := _LINE.match(line)) is None:
+            continue
+        name, value = found[1].upper(), found[3].strip()
+        if name == "BEGIN":
+            within.append(value.upper())
+            event = {} if within[-1] == "VEVENT" else event
+        elif name == "END":
+            if within and within.pop() == "VEVENT":
+                yield event
+        elif within[-1:] == ["VEVENT"]:
+            event.setdefault(name, _Property(found[2], value))
+
+
+def _event_text(event: Mapping[str, _Property]) -> str:
+    summary, place, description = (_text(event, name) for name in ("SUMMARY", "LOCATION", "DESCRIPTION"))
+    facts = [f"Time: {time}" if (time := _time(event)) else "", f"Place: {place}" if place else ""]
+    return "\n\n".join(filter(None, [summary, "\n".join(filter(None, facts)), description]))
+
+
+def _text(event: Mapping[str, _Property], name: str) -> str:
+    found = event.get(name)
+    if found is None:
+        return ""
+    return _ESCAPED.sub(lambda sign: "\n" if sign[1] in "nN" else sign[1], found.value).strip()
+
+
+def _time(event: Mapping[str, _Property]) -> str:
+    """Return when an event begins and ends; the stated end of an event of whole days is the day after the last one."""
+    start, end = (_moment(event.get(name), days) for name, days in (("DTSTART", 0), ("DTEND", 1)))
+    return start if end in ("", start) else f"{start} – {end}"
+
+
+def _moment(found: _Property | None, days: int) -> str:
+    """Return a time with its zone, or a date less some days; a time of another form stays as it is."""
+    if found is None:
+        return ""
+    zone = f" {named[1]}" if (named := _ZONE.search(found.parameters)) else ""
+    for form, shown in _TIMES.items():
+        try:
+            moment = datetime.strptime(found.value, form)
+            return f"{moment - timedelta(days if form == _DAY else 0):{shown}}{zone}"
+        except (ValueError, OverflowError):
+            continue
+    return found.value

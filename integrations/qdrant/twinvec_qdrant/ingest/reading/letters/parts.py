@@ -1,0 +1,148 @@
+"""Parts: a letter -> the texts that a mail program shows one after the other.
+
+Of alternatives, one is shown: the plain text, or else the HTML, or else the event of an invitation. Further texts stand
+between and behind attachments, and a forwarded letter is shown with its subject, sender and date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from email.message import EmailMessage, MIMEPart
+from functools import cached_property
+from typing import NamedTuple
+
+from twinvec_qdrant.ingest.reading.decoding import check_not_binary, decode, decode_as_stated, without_escapes
+from twinvec_qdrant.ingest.reading.letters.invitations import events_text
+
+HTML = "text/html"
+
+_PLAIN, _CALENDAR, _LETTER = "text/plain", "text/calendar", "message/rfc822"
+_HEADERS = ("from", "to", "date", "message-id")
+_FORWARDED = ("subject", "from", "date")
+
+
+class ShownText(NamedTuple):
+    """A text of a letter, and whether it is HTML."""
+
+    text: str
+    is_html: bool = False
+
+
+class _Part:
+    """A part that can be shown; its text is decoded when it is asked for. ``error`` says that it cannot be decoded."""
+
+    def __init__(self, part: MIMEPart) -> None:
+        self.part = part
+        self.kind = part.get_content_type()
+        self.error: Exception | None = None
+
+    @cached_property
+    def texts(self) -> list[ShownText]:
+        """What is shown of the part, without blank texts."""
+        try:
+            return [each for each in self._decoded() if each.text.strip()]
+        except (MemoryError, RecursionError):
+            raise
+        except Exception as error:  # the parser raises many types for odd parts, and one part does not hide the others
+            self.error = error
+            return []
+
+    def _decoded(self) -> list[ShownText]:
+        if self.kind == _LETTER:
+            return _forwarded(self.part)
+        text = text_of(self.part, 5)
+        if self.kind == HTML:
+            return [ShownText(text, is_html=True)]
+        text = without_escapes(text)
+        return [ShownText(events_text(text) if self.kind == _CALENDAR else text)]
+
+
+def is_letter(message: EmailMessage) -> bool:
+    """Return whether a message has one of the headers that letters have."""
+    return any(name in message for name in _HEADERS)
+
+
+def header(message: EmailMessage, name: str) -> str:
+    """Return a header in one line; "" if it is missing or cannot be parsed."""
+    try:
+        text = str(message.get(name) or "")
+    except Exception:  # the parser raises many types for odd letters
+        return ""
+    return " ".join(text.split()).encode("utf-8", "replace").decode()
+
+
+def shown_texts(message: EmailMessage) -> list[ShownText]:
+    """Return the texts of a letter by version 5 of the reading; an event only if there is no other text.
+
+    Raises:
+        Exception: a part cannot be decoded, and no other part has text.
+    """
+    parts = _shown(message)
+    named = [each for each in parts[1:] if each.kind != _LETTER and each.part.get_filename()]  # these are attachments
+    left = [each for each in parts if each not in named]
+    texts = [text for each in left if each.kind != _CALENDAR for text in each.texts]
+    texts = texts or [text for each in left for text in each.texts]
+    error = next((each.error for each in left if each.error is not None), None)
+    if error is not None and not texts:
+        raise error
+    return texts
+
+
+def text_of(part: MIMEPart, version: int) -> str:
+    """Return the decoded text of a part, with line ends \\n; errors as for ``decode``."""
+    raw = part.get_payload(decode=True)
+    data = raw if isinstance(raw, bytes) else b""
+    stated = part.get_content_charset()
+    try:
+        text = decode_as_stated(data, stated or "") if version > 4 else data.decode(stated or "ascii")
+    except (LookupError, UnicodeDecodeError):  # the stated encoding is wrong
+        text = None
+    text = decode(data, version)[0] if text is None else text
+    if version > 4:
+        check_not_binary(text)
+    return text.replace("\r\n", "\n")
+
+
+def _shown(part: MIMEPart) -> list[_Part]:
+    """Return the parts of a part that can be shown, in order."""
+    kind = part.get_content_type()
+    if kind == _LETTER:
+        return [_Part(part)]
+    if part.is_attachment():
+        return []
+    if kind in (_PLAIN, HTML, _CALENDAR):
+        return [_Part(part)]
+    inner = list(_inner(part, kind))
+    if kind == "multipart/alternative":
+        return _chosen(inner)
+    return [each for parts in inner for each in parts]
+
+
+def _inner(part: MIMEPart, kind: str) -> Iterator[list[_Part]]:
+    """Yield what can be shown of each part in a part; pictures and the like belong to the first of related parts."""
+    if not (kind.startswith("multipart/") and part.is_multipart()):
+        return
+    parts = list(part.iter_parts())
+    if kind == "multipart/related":
+        root = part.get_param("start")
+        parts = [each for each in parts if root and each["content-id"] == root][:1] or parts[:1]
+    yield from map(_shown, parts)
+
+
+def _chosen(alternatives: Sequence[list[_Part]]) -> list[_Part]:
+    """Return the alternative that is shown."""
+    for kind in (_PLAIN, HTML, _CALENDAR, _LETTER):
+        for parts in alternatives:
+            if any(each.kind == kind and each.texts for each in parts):
+                return parts
+    return alternatives[0] if alternatives else []
+
+
+def _forwarded(part: MIMEPart) -> list[ShownText]:
+    """Return the texts of a forwarded letter, with its headers before them."""
+    letters = part.get_payload()
+    message = letters[0] if isinstance(letters, list) and letters else None
+    if not isinstance(message, EmailMessage) or not is_letter(message):
+        return []
+    lines = [f"{name.capitalize()}: {value}" for name in _FORWARDED if (value := header(message, name))]
+    return [ShownText("\n".join(lines)), *shown_texts(message)]
