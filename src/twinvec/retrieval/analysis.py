@@ -161,14 +161,18 @@ class Analyzer:
     def code_share(self, query_terms: Sequence[str]) -> float:
         """Return the share of a query's terms that are numbers or codes, as ``query_terms`` repeats them.
 
-        From version 3 on, identifiers with underscores and their parts count as codes.
+        From version 3 on, identifiers with underscores and the terms of their parts count as codes.
         """
         if self.version == 1 or not query_terms:
             return 0.0
-        codes = sum(map(bool, map(_CODE.match, query_terms)))
-        if self.version > 2:
-            codes += sum(1 + len(_UNDERSCORED.findall(term)) for term in query_terms if "_" in term)  # and its parts
-        return min(codes / len(query_terms), 1.0)
+        identifiers = [term for term in query_terms if "_" in term] if self.version > 2 else []
+        parts = set(chain.from_iterable(map(_UNDERSCORED.findall, identifiers)))
+        codes = [
+            term
+            for term in query_terms
+            if _CODE.match(term) or term in identifiers or any(_may_be_stem(term, part) for part in parts)
+        ]
+        return len(codes) / len(query_terms)
 
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield each term of a text with the place in the text where it stands, start and end in characters."""
@@ -268,6 +272,11 @@ def folded(word: str) -> str:
 def with_characters_apart(text: str) -> str:
     """Return a text with a space on both sides of each Chinese character and each kana."""
     return _KANA.sub(r" \g<0> ", _IDEOGRAPHS.normalize_str(text))
+
+
+def _may_be_stem(term: str, word: str) -> bool:
+    """Return whether a term may be the stem of a word, by the first letters: stems may end otherwise."""
+    return term[:3] == word[:3] if len(word) > 3 else len(term) <= len(word) and term[:2] == word[:2]
 
 
 def _lowercased(word: str) -> str:

@@ -236,6 +236,8 @@ def test_the_languages_are_the_main_one_or_all_frequent_ones():
     assert languages_of([english, german, english, french, german]) == [ENGLISH]
     assert languages_of([german, english, german, french]) == ["de", ENGLISH, "fr"]
     assert languages_of([*[german] * 5, *[french] * 5, english]) == ["de", "fr"]
+    assert languages_of([german, french, "1 2 3", "4"]) == [ENGLISH]
+    assert languages_of([*[german] * 45, *[french] * 9, *["1 2 3"] * 46]) == [ENGLISH]
 
 
 def staedte(count: int) -> list[Document]:

@@ -117,3 +117,13 @@ def test_keys_may_have_qdrants_form(filter, expected) -> None:
 def test_what_has_no_counterpart_is_refused_by_name(filter, named) -> None:
     with pytest.raises(FilterError, match=named):
         understood_filter(filter)
+
+
+def test_a_key_that_contains_a_dot_is_found() -> None:
+    filter = models.Filter(must=[models.FieldCondition(key='metadata."a.b"', match=models.MatchValue(value=1))])
+    conditions = parse_filter(understood_filter(filter))
+    assert matches(conditions, "d", {"a.b": 1})
+    assert not matches(conditions, "d", {"a": {"b": 1}})
+    broken = models.Filter(must=[models.FieldCondition(key='metadata.a"b', match=models.MatchValue(value=1))])
+    with pytest.raises(FilterError, match="expected a payload path"):
+        understood_filter(broken)

@@ -267,6 +267,11 @@ def test_an_identifier_and_its_parts_are_codes() -> None:
     assert analyzer.code_share(asked) == 1.0
     assert analyzer.code_share(analyzer.query_terms(["call try_acquire twice"])[0]) == pytest.approx(3 / 5)
     assert analyzer.code_share(analyzer.query_terms(["try to acquire"])[0]) == 0.0
+    (with_digit,) = analyzer.query_terms(["get_url2 configure pump kitchen valve"])
+    assert analyzer.code_share(with_digit) == pytest.approx(1 - 4 / len(with_digit))
+    (with_stop_words,) = analyzer.query_terms(["is_in_list install pump kitchen valve"])
+    assert analyzer.code_share(with_stop_words) == pytest.approx(1 - 4 / len(with_stop_words))
+    assert analyzer.code_share(analyzer.query_terms(["a__b pump valve"])[0]) == pytest.approx(1 / 3)
     assert Analyzer("english", 2).code_share(asked) == 0.0
 
 

@@ -54,15 +54,18 @@ def languages_of(texts: Iterable[str]) -> list[str]:
     """Return the ISO 639-1 codes of the languages of the texts, the most frequent one first.
 
     The most frequent language is returned alone if more than half of the texts are in it, or if it is English.
-    Otherwise, every language of at least a tenth of the texts is returned, or English if there is none. Only languages
-    that have questions are recognised; a text in another language may be taken for one in a similar language.
+    Otherwise, every language of at least a tenth of the texts is returned. If there are fewer than two, or if the
+    languages of most texts are not recognised, English is returned. Only languages that have questions are recognised;
+    a text in another language may be taken for one in a similar language.
     """
     languages = Counter(_identifier().classify(text[:_CHARACTERS_READ])[0] for text in texts)
     known = [(language, count) for language, count in languages.most_common() if language in QUESTIONS]
     first, number = known[0] if known else (ENGLISH, 0)
     if first == ENGLISH or 2 * number > languages.total():
         return [first]
-    return [language for language, count in known if count >= _LEAST_SHARE * languages.total()] or [ENGLISH]
+    frequent = [language for language, count in known if count >= _LEAST_SHARE * languages.total()]
+    are_recognised = 2 * sum(count for _, count in known) > languages.total()
+    return frequent if are_recognised and len(frequent) > 1 else [ENGLISH]
 
 
 def language_hint(language: str, stemmed: str, *, learnt_english: bool) -> str | None:

@@ -6,6 +6,7 @@ in the frameworks' own Qdrant stores. ``metadata.id`` becomes ``.id``, because `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from math import comb
@@ -19,6 +20,7 @@ NOTHING: Filter = {"id": {"exists": False}}
 """A filter that no document satisfies."""
 
 _PREFIX = "metadata."
+_PART = re.compile(r'"[^"]*"(?:\[\])?|[^."]+')  # of a payload path
 _COMBINING = ("and", "or", "not")
 _MOST_CHOICES = 100
 
@@ -179,7 +181,8 @@ def _listed(conditions: Any) -> list[Any]:
 
 def _key(path: str) -> str:
     """Return the key for a payload path of Qdrant: the path without ``metadata.`` and the quotes around its parts."""
-    parts = path.removeprefix(_PREFIX).split(".")
-    if any('"' in part and (part[0] != '"' or part.rstrip("[]")[-1:] != '"') for part in parts):
-        raise FilterError(f"filter {path!r}: twinvec's filters cannot name a key that contains a dot: leave it out")
-    return payload_key(".".join(part.replace('"', "") for part in parts))
+    whole = path.removeprefix(_PREFIX)
+    parts = _PART.findall(whole)
+    if ".".join(parts) != whole:
+        raise FilterError(f'filter {path!r}: expected a payload path such as metadata.team or metadata."a.b"')
+    return payload_key(".".join(part if "." in part else part.replace('"', "") for part in parts))

@@ -25,7 +25,7 @@ _HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # replacing joiners and 
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 # files of code, settings or records, in which every line stands alone
 _OF_LINES = re.compile(
-    r"(?:^|/)(?:docker|make)file[^/]*$|\.(?:bash|bat|cc?|cfg|cmd|conf|cpp|css?|cts|diff|env|go|gradle|h|hpp|ini|java|jsx?|json|"
+    r"(?:^|/)(?:docker|make)file(?:\.(?!md|txt|pdf|html?|rst)[\w-]+)?$|\.(?:bash|bat|cc?|cfg|cmd|conf|cpp|css?|cts|diff|env|go|gradle|h|hpp|ini|java|jsx?|json|"
     r"kt|log|lua|mjs|mts|patch|php|pl|properties|ps1|py|rb?|rs|scala|sh|sql|srt|swift|tf|toml|tsx?|vue|xml|ya?ml|zsh)$",
     re.IGNORECASE,
 )

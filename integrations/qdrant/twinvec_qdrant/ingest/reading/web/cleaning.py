@@ -89,9 +89,7 @@ def _parsed(html: bytes, version: int) -> Any:
         import_extra("lxml", "documents", "reading web pages", "twinvec-qdrant")
         undeclared = _DECLARATION.sub(b"", html)
         return BeautifulSoup(undeclared, "lxml", from_encoding="utf-8", huge_tree=True)  # comments above 10 MB, too
-    if is_utf_8(html):
-        return BeautifulSoup(_DECLARATION.sub(b"", html), "html.parser", from_encoding="utf-8")
-    return BeautifulSoup(html, "html.parser")
+    return BeautifulSoup(html, "html.parser", from_encoding="utf-8" if is_utf_8(html) else None)
 
 
 def _change(page: Any, change: Callable[[list[Any]], list[Any]]) -> None:
