@@ -120,8 +120,8 @@ def test_what_has_no_counterpart_is_refused_by_name(filter, named) -> None:
 
 
 def test_a_key_that_contains_a_dot_is_found() -> None:
-    filter = models.Filter(must=[models.FieldCondition(key='metadata."a.b"', match=models.MatchValue(value=1))])
-    conditions = parse_filter(understood_filter(filter))
+    dotted = models.Filter(must=[models.FieldCondition(key='metadata."a.b"', match=models.MatchValue(value=1))])
+    conditions = parse_filter(understood_filter(dotted))
     assert matches(conditions, "d", {"a.b": 1})
     assert not matches(conditions, "d", {"a": {"b": 1}})
     broken = models.Filter(must=[models.FieldCondition(key='metadata.a"b', match=models.MatchValue(value=1))])
