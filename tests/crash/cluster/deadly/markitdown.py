@@ -27,13 +27,16 @@ finally:
     sys.path.insert(0, _here)
 
 
-class _Deadly(real.MarkItDown):
-    def convert_stream(self, stream, **options):
-        mark = _MARK.search(stream.getvalue())
-        if mark and not (mark[1] and list(_DEATHS.glob(f"{mark[2].decode()}-*"))):
-            (_DEATHS / f"{mark[2].decode()}-{os.getpid()}").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().convert_stream(stream, **options)
+converters: Any = import_module("markitdown.converters")
+convert = converters.HtmlConverter.convert
 
 
-real.MarkItDown = _Deadly
+def _deadly(self, stream, info, **options):
+    mark = _MARK.search(stream.getvalue())
+    if mark and not (mark[1] and list(_DEATHS.glob(f"{mark[2].decode()}-*"))):
+        (_DEATHS / f"{mark[2].decode()}-{os.getpid()}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return convert(self, stream, info, **options)
+
+
+converters.HtmlConverter.convert = _deadly
