@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import version
 from typing import Any
 
 import pytest
+from packaging.version import Version
+
+as_sentence_transformers_6_2 = pytest.mark.skipif(
+    Version(version("sentence-transformers")) < Version("6.2"),
+    reason="older versions of sentence-transformers do it otherwise",
+)
+"""Marks a comparison with what sentence-transformers itself does since 6.2."""
 
 
 def slow(*arguments: Any) -> Any:

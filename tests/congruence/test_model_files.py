@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import models
+from cases import as_sentence_transformers_6_2
 
 CASES = {
     **{kind: (kind, {}) for kind in models.BACKBONES},
@@ -55,6 +56,7 @@ def saved_model(folder: Path, backbone: Path, options: dict[str, Any]) -> Path:
     return folder
 
 
+@as_sentence_transformers_6_2  # which saves "use_cache": false
 @pytest.mark.parametrize("case", CASES)
 def test_a_model(tmp_path, case):
     kind, options = CASES[case]
@@ -64,6 +66,7 @@ def test_a_model(tmp_path, case):
     assert files(ours) == files(theirs)
 
 
+@as_sentence_transformers_6_2
 @pytest.mark.parametrize("case", CROSS_ENCODERS)
 def test_a_cross_encoder(tmp_path, case):
     from sentence_transformers import CrossEncoder

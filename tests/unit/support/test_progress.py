@@ -123,7 +123,9 @@ def test_a_long_label_leaves_room(terminal):
         advance(49_999, failed=81)
         terminal.time += 10_000
         advance(1, work=3.15e6)
-        assert terminal.shown() == "Training longlo… ━ 50,000/100,000 steps, 320 pairs/s, 2:46:40 left, 81 failed"
+        label, figures = terminal.shown().split("… ━ ")
+        assert re.fullmatch(r"Training longlon?", label)  # versions of Rich count the ellipsis differently
+        assert figures == "50,000/100,000 steps, 320 pairs/s, 2:46:40 left, 81 failed"
 
 
 def test_without_a_terminal_there_is_a_line_a_minute(capsys, monkeypatch):
