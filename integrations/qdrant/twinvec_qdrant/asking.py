@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.report import IndexReport
 else:
-    Collection = Any  # annotations resolve without collections, which are slow to import
+    Collection = Any  # annotations resolve without the class of collections, which is slow to import
 
 MOST_HITS = 10_000
 """Largest number of hits of a search with ``Asked.everything``."""
@@ -311,7 +311,8 @@ def delete_documents(
         FilterError: the filter is invalid, or every document satisfies it.
         ConfigurationError: as for ``Collection.find``.
     """
-    from twinvec.retrieval.filters import matches_all, parse_filter  # late: a search by a server does not need it
+    # imported here, because a search by a server does not need it
+    from twinvec.retrieval.filters import matches_all, parse_filter
 
     if filter is not None and matches_all(parse_filter(filter)):
         raise FilterError(

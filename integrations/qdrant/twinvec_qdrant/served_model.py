@@ -78,8 +78,9 @@ class Serving:
         self._given = given
         self._follows = follows
         self._changing = threading.RLock()
-        self._missing = ("", 0.0, "")  # of a model that could not be loaded: space, time to try again, reason
-        # of a model that the point names before the description: name, time of its first sight, time to look again
+        # a model that could not be loaded: its space, the time of the next try, the reason
+        self._missing = ("", 0.0, "")
+        # a model whose point was seen before the description names it: its name, the time, the time to look again
         self._announced = ("", 0.0, 0.0)
         self._warned = False
         self._ended = EndedCommits()

@@ -25,7 +25,7 @@ from twinvec_ray.pool import BUSY, DIED, Pool
 from twinvec_ray.recipes import Recipe, recipe_of
 
 _PART_TEXTS = 64  # texts that an encoding worker gets at once
-_MOST_LOSSES = 4  # of workers that encode the same texts
+_MOST_LOSSES = 4  # largest number of workers lost while encoding the same texts
 
 
 class RayHelpers:

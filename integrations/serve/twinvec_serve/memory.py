@@ -7,7 +7,7 @@ import ctypes
 import os
 from contextlib import suppress
 
-_MMAP_THRESHOLD, _ARENA_MAX = -3, -8  # of malloc.h
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8  # constants of malloc.h
 _LARGE = 128 * 2**10  # bytes
 _HEAPS = 2
 _TRIM_SECONDS = 30.0

@@ -28,7 +28,7 @@ _MAIN = {
     ".epub": "meta-inf/container.xml",
     ".pptx": "ppt/",
     ".xlsx": "xl/",
-}  # start of the name of a part that every such file has
+}  # prefix of an entry that every archive of this type contains
 _STREAMED = ("xl/worksheets/", "xl/sharedStrings")
 _TEXTS = frozenset({".htm", ".html", ".ncx", ".opf", ".rels", ".txt", ".xhtml", ".xml"})
 _MARKS = (BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE)

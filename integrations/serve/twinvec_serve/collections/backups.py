@@ -15,7 +15,7 @@ from twinvec_serve.errors import Overloaded
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 4  # each takes room on the disk
+_AT_ONCE = 4  # largest number of backups at the same time, because each takes room on the disk
 _RETRY_SECONDS = 1.0
 
 
@@ -66,7 +66,7 @@ class Backups:
         """Remove a backup when its archive is ``over``, but not before the backup is complete."""
         await over.wait()
         try:
-            with suppress(Exception):  # ``archive`` raises it
+            with suppress(Exception):  # ``archive`` raises the error
                 await made
             if not made.exception():
                 await self._collections.run(made.result().remove)

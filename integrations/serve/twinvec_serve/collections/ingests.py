@@ -26,9 +26,9 @@ from twinvec_serve.errors import Overloaded, ServerStopsError
 
 T = TypeVar("T")
 
-_AT_ONCE = 8  # ingests in different collections
-_BESIDE = 2  # collections with work beside their ingests, at once
-_MOST_WAITING = 32  # ingests that wait in one collection
+_AT_ONCE = 8  # largest number of ingests at the same time, each in another collection
+_BESIDE = 2  # largest number of collections that do other work beside their ingests at the same time
+_MOST_WAITING = 32  # largest number of ingests that wait in one collection
 _RETRY_SECONDS = 10.0
 
 

@@ -96,7 +96,8 @@ _MODIFIERS = frozenset(
         *("storage_class_specifier", "abstract_modifier", "final_modifier", "static_modifier", "readonly_modifier"),
     }
 )
-_LISTS = frozenset({"lexical_declaration", "variable_declaration", "type_declaration"})  # only their parts have names
+# these have no names, but their parts have
+_LISTS = frozenset({"lexical_declaration", "variable_declaration", "type_declaration"})
 _WITH_BODY = frozenset({"struct_specifier", "union_specifier", "enum_specifier", "class_specifier"})
 
 

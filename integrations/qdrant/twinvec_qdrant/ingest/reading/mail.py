@@ -58,7 +58,7 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
         attachments = [name for each in message.iter_attachments() if (name := each.get_filename())]
     except TwinvecError:
         raise
-    except Exception as error:  # the parser raises many types for odd letters
+    except Exception as error:  # the parser raises many types for unusual letters
         raise DocumentError(f"a broken letter: {one_line(error)}") from error
     if not is_html and version > 4:
         body = without_escapes(body)
@@ -97,6 +97,6 @@ def _header(message: EmailMessage, name: str) -> str:
     """Return a header in one line; "" if it is missing or cannot be parsed."""
     try:
         text = str(message.get(name) or "")
-    except Exception:  # as in ``read_mail``
+    except Exception:  # the parser raises many types for unusual headers
         return ""
     return " ".join(text.split()).encode("utf-8", "replace").decode()

@@ -265,7 +265,8 @@ def _tls_words(error: BaseException | None) -> str | None:
         said = _details(error)
     elif not isinstance(error, ResponseHandlingException):
         return None
-    if "illegal request line" in said or ("illegal status line" in said and r"\x15\x03" in said):  # bytes of an alert
+    # \x15\x03 begins an alert of TLS
+    if "illegal request line" in said or ("illegal status line" in said and r"\x15\x03" in said):
         return _TLS_NEEDED
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return f"the server's certificate is not trusted here: {said}"

@@ -36,7 +36,8 @@ _MADE_ANEW: tuple[tuple[str, ...], ...] = (
 _SETTINGS = "segment.json"
 _OF_ANY = ("version.info", *(f"payload_storage/{name}" for name in ("config.json", "bitmask.dat", "gaps.dat")))
 """Files of a segment without documents: settings and maps of free room. Files of an empty segment can replace them."""
-_TRACKERS = ("mutable_id_tracker", "id_tracker")  # of a growing segment, and of one with an index
+# first that of a growing segment, then that of a segment with an index
+_TRACKERS = ("mutable_id_tracker", "id_tracker")
 _WORKER = Path(__file__).with_name("salvage_worker.py")
 
 
