@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-if TYPE_CHECKING:  # this import would double the time of "import twinvec"
+if TYPE_CHECKING:  # at run time, this import would double the time of "import twinvec"
     from importlib.abc import Loader
 
 MOVED = {

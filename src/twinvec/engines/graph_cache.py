@@ -102,7 +102,7 @@ def _read(home: Path, file: str) -> CachedGraph | None:
         if any(sha256(home / name) != expected for name, expected in stated["sha256"].items()):
             raise ModelIntegrityError("damaged")
         return CachedGraph(home / file, float(stated["difference"]))
-    except Exception as error:  # whatever is wrong, the graph can be converted again
+    except Exception as error:  # of any type: the graph can be converted again
         logger.warning("%s: %s; converting again", home, error)
         return None
 
@@ -110,7 +110,7 @@ def _read(home: Path, file: str) -> CachedGraph | None:
 def _write(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> None:
     if can_build(model.spec):
         from twinvec.engines.building.convert import convert
-    else:  # by tracing
+    else:  # the graph is made by tracing
         import_torch(f"making the graph of {model.spec.folder} ({missing_part(model.spec.config)})")
         from twinvec.engines.tracing import convert
     for left_over in home.parent.glob(f"{home.name}.*/"):  # left by killed processes, since this process holds the lock

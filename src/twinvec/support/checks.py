@@ -129,7 +129,7 @@ def is_server_address(value: str) -> bool:
 
     try:
         parts = urlsplit(value)
-        _ = parts.port  # raises ValueError if it cannot be one
+        _ = parts.port  # raises ValueError for an invalid port
     except (ValueError, AttributeError):
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -22,7 +22,7 @@ from twinvec_qdrant.updates.updating import UpdateReport, places, update_collect
 
 _QUIET_MS = 400  # changes are reported when no other change has come for this long,
 _LONGEST_MS = 800  # or this long after the first change
-_BEGUN_MS = 1  # the timeout at the start: watchfiles then yields at once, which shows that it watches
+_BEGUN_MS = 1  # timeout, so short that watchfiles yields soon after its start, which shows that it watches
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _READY = "ready"

@@ -16,7 +16,7 @@ from twinvec.training.mining.pair_file import PairFile
 
 _WORD = re.compile(r"\w+")
 _SEQUENCE = 4  # words
-_LONG = 20  # characters: too long to occur in another text by chance, even in scripts without spaces
+_LONG = 20  # characters that hardly occur in another text by chance, even in scripts without spaces
 
 
 class KnownPositives:
