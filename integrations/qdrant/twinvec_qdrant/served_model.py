@@ -80,7 +80,7 @@ class Serving:
         self._changing = threading.RLock()
         # a model that could not be loaded: its space, the time of the next try, the reason
         self._missing = ("", 0.0, "")
-        # a model whose point was seen before the description names it: its name, the time, the time to look again
+        # a model that the store named before the description did: its name, when it was seen, when to look again
         self._announced = ("", 0.0, 0.0)
         self._warned = False
         self._ended = EndedCommits()
@@ -205,7 +205,7 @@ class Serving:
                 return outcome.hits[0]
             except StoreUnavailableError:
                 raise
-            except StoreError:  # perhaps because the store has dropped the vectors
+            except StoreError:  # the store may have dropped the vectors
                 now = yield from self._described()
                 again = self._of_space(now, space)
                 if again is not None and again.description.vector == holder.description.vector:
@@ -269,7 +269,7 @@ class Serving:
                 outcome = yield from attempt(served)
             except StoreUnavailableError:
                 raise
-            except StoreError:  # perhaps because the store has dropped the vectors
+            except StoreError:  # the store may have dropped the vectors
                 following = yield from self._following(served, None)
                 if following is None:
                     raise

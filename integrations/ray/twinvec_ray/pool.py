@@ -206,7 +206,7 @@ class Pool(Generic[T]):
 
     def _replaced(self, member: _Member, error: RayError) -> Iterator[tuple[T, Any]]:
         self._deaths += 1
-        ray.kill(member.actor)  # it may still run on an unreachable machine
+        ray.kill(member.actor)  # the actor may still run on an unreachable machine
         if member.hello is not None:
             self.ended.append(member.hello)
         row = self._members.index(member)

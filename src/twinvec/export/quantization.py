@@ -109,7 +109,7 @@ def top_overlap(exact_QN: FloatArray, found_QN: FloatArray) -> float:
 def import_nncf() -> Any:
     """Import nncf; errors are those of ``import_extra``."""
     telemetry.switch_off()
-    with telemetry.switched_off():  # nncf imports OpenVINO
+    with telemetry.switched_off():  # nncf imports OpenVINO, which sends telemetry
         nncf = import_extra("nncf", "export", "an int8 export")
     logging.getLogger("nncf").setLevel(logging.ERROR)  # nncf's own function would change the handlers of other loggers
     return nncf

@@ -81,7 +81,7 @@ _SPELT = range(3, 33)  # lengths (in letters) of the words that are counted for 
 _UNDERSCORED = re.compile(r"[^_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 
-# Normalised text: half-width kana and single jamo are other characters there.
+# The ranges suit normalised text, which has other characters in place of half-width kana and single jamo.
 _HIRAGANA, _KATAKANA, _HANGUL = "\u3041-\u3096\u309d-\u309f", "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff", "\uac00-\ud7a3"
 _SYLLABLES = rf"[{_HIRAGANA}]+|[{_KATAKANA}]+|[{_HANGUL}]+"
 _SYLLABLES_APART = re.compile(_SYLLABLES)

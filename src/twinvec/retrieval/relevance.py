@@ -35,13 +35,13 @@ PLACE = 10.0
 """Difference in log-odds between the two landmarks of the cosine."""
 
 EVIDENCE_OF_A_TERM = 2.6
-"""Log-odds of one unit of BM25 per term, in a hybrid search."""
+"""Log-odds that one unit of BM25 per term adds in a hybrid search."""
 
 FULL_EVIDENCE = 3.0
 """Largest evidence that counts; more evidence, such as a word that is found twice, adds nothing."""
 
 _HYBRID, _DENSE, _SPARSE = -4.5, -3.6, -2.4  # per mode: log-odds of a hit at landmark 0 without evidence
-_EVIDENCE_ALONE = 3.9  # log-odds of one unit of BM25 per term, in a sparse search
+_EVIDENCE_ALONE = 3.9  # log-odds that one unit of BM25 per term adds in a sparse search
 _RISE_COUNTS = 1.3
 """How fast ``share_learnt`` falls with the rise of landmark 0 above the model's own (``benchmarks/languages.py``)."""
 

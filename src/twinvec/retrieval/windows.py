@@ -35,11 +35,11 @@ _ALONE = re.compile(  # the beginning of a table row, a heading, or a line like 
     r"\s*\||#{1,6}\s|\s*(?:>>>|\$|#!|#include|@\w|import\s|from\s\S+\simport\s|(?:async\s+)?def\s\w+\(|class\s\w+[(:])"
     r"|\s*[\w.]+ [-+*/|&]?= "
 )
-_ENDS = (*";{}[(\\])", "],", "),", "},")  # the end of a line like code
+_ENDS = (*";{}[(\\])", "],", "),", "},")  # ends of lines that look like code
 _CALL = re.compile(r"\w\(")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s")
 _INDENTED = re.compile(r"(?: {4}|\t)")
-_KEYWORD = re.compile(  # at the beginning of a line of code; a sentence begins with a capital letter
+_KEYWORD = re.compile(  # words that begin a line of code; a sentence begins with a capital letter
     r"(?:assert|break|case|const|continue|default|del|elif|else|except|export|final|finally|fn|for|func|function|go|if|int"
     r"|let|new|private|public|pub|raise|return|static|switch|throw|try|type|using|var|void|while|with|yield)\b"
 )

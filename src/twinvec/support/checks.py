@@ -106,7 +106,7 @@ def file_path(value: str | os.PathLike[str], name: str) -> Path:
     text = path_text(value, name)
     try:
         return Path(text).expanduser()
-    except RuntimeError as error:  # the home of an unknown user
+    except RuntimeError as error:  # the path names an unknown user's home
         raise ConfigurationError(f"{name} cannot be a path: {text!r}: {error}") from None
 
 

@@ -37,7 +37,7 @@ _BROKEN = (BadZipFile, ZlibError, EOFError, NotImplementedError, RuntimeError, V
 _BLOCK = _MIB
 
 _CHECKED_SHEET = 16 * _MIB
-_MOST_ELEMENTS = 1_000_000  # in a row, which has at most 16,384 cells
+_MOST_ELEMENTS = 1_000_000  # most XML elements of a row, which has at most 16,384 cells
 _ENDS = ("row", "si")
 
 

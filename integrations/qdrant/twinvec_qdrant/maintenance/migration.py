@@ -128,7 +128,7 @@ class Migration:
                 self._backend.flush()
             self._backend.write_metadata(target.changes(stored_description(self._backend)))
             self.report.model, self.report.switched = target.model, True
-        self._sweep(unseen, throttled=False)  # chunks of other processes that had not seen the switch
+        self._sweep(unseen, throttled=False)  # encodes chunks of processes that wrote them before they saw the switch
         self._backend.flush()
         return target
 
@@ -138,7 +138,8 @@ class Migration:
         if self._encoder.space == now.space:
             present = under_the_name_of(self._encoder, now)
             self.renames = not self._backend.holds([CHUNKS, LacksVector(now.vector)])
-            loadable = not isinstance(self._encoder, RecordedSpace)  # an encoder of another library
+            # a RecordedSpace stands for an encoder of another library
+            loadable = not isinstance(self._encoder, RecordedSpace)
             if self.renames and (present == now or not loadable):
                 raise ConfigurationError(
                     f"{self._backend.location}: has the model {now.model!r} already; if the migration to it was "

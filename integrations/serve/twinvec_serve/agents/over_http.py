@@ -59,7 +59,8 @@ class _Endpoint:
         sessions: _Sessions | None = getattr(scope["app"].state, "agents", None)
         if sessions is None:
             raise RequestError("the server is not running", code="stopping", status=503, headers={"Retry-After": "1"})
-        body = await Request(scope, receive).body()  # read here: if the client leaves, the SDK would answer 500
+        # the body is read here, because the SDK would answer 500 if the client left
+        body = await Request(scope, receive).body()
         manager = await sessions.manager()
         await manager.handle_request(scope, _again(body, receive), send)
 

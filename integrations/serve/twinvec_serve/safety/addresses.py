@@ -99,7 +99,7 @@ class CheckedAddresses:
                     code="foreign_origin",
                     status=403,
                 )
-        # a page can send a GET without an Origin, such as for an image: it reads nothing, but may start a backup
+        # a page can send a GET without an Origin, as for an image: it cannot read the answer, but may start a backup
         if (
             not origins
             and scope["path"].startswith(_COSTLY)

@@ -98,7 +98,7 @@ def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: Ba
         loss=parts.loss,
         data_collator=parts.collator,
     )
-    trainer.remove_callback(PrinterCallback)  # it prints to stdout
+    trainer.remove_callback(PrinterCallback)  # this callback prints to stdout
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # not set by the environment
             callback.logging_dir = str((folder.path / "runs").absolute())

@@ -32,7 +32,7 @@ _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
 _PLACE = re.compile(r"model|data\.\d+\.path|evaluation\.(pairs|sts)")
 """Fields that hold a path: the content of the file identifies a run, not the path."""
 _SHOWN_CHANGES = 5
-_SHOWN_VALUE = 80  # characters
+_SHOWN_VALUE = 80  # most characters of a value in an error
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 

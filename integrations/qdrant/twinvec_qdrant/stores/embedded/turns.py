@@ -40,7 +40,8 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.01
 _SILENT_SECONDS = 1.0  # a longer wait for the writer is logged
-_TICKET_SECONDS = 60.0  # another process may lock a new ticket for a moment, to see whether its owner was killed
+# longest wait for a new ticket; another process may lock it for a moment, to see whether its owner was killed
+_TICKET_SECONDS = 60.0
 _TIMES_AS_LONG = 10  # factor of the wait while another process opens or closes the engine
 _MOVES = b"\n"
 _TICKET = "wait-"
