@@ -33,7 +33,7 @@ Passages = Literal["auto", "words", "states"]
 """How passages are found."""
 
 _PAGE = 100  # hits that a search with ``Asked.everything`` reads at a time
-_SUGGESTED = 10  # missing ids for which the nearest existing ids are looked up
+_SUGGESTED = 10  # largest number of missing ids for which the nearest existing ids are looked up
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 
 _LEAST_NOT_ENGLISH = 8  # fewest chunks to measure in a language for which the model has no known landmarks
 _QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # chunks for each question, and for each excerpt
-_QUESTIONS = 10  # fewest questions
-_EXCERPTS = 48  # most excerpts
+_QUESTIONS = 10  # least number of questions to measure with
+_EXCERPTS = 48  # largest number of excerpts to measure with
 _LOOKED_AT = 4  # chunks read for each excerpt, because not every chunk has one
 _IDENTIFIED = 24  # chunks whose language is identified
 _PRIOR = 20  # a known landmark counts like this number of questions or excerpts

@@ -21,7 +21,7 @@ _WIDEST = 100  # columns, because longer lines are hard to read
 _INDENT = 4
 _MATCH = "bold yellow"
 _WORD = re.compile(r"\S+")
-_HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # replacing joiners and soft hyphens would split words
+_HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # kept: without joiners and soft hyphens, words would look split
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 # files of code, settings or records, in which every line stands alone
 _OF_LINES = re.compile(

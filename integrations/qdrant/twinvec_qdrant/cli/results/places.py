@@ -24,7 +24,7 @@ from twinvec_qdrant.stored_roots import StoredRoot, owner
 RootsOf = Mapping[str, Iterable[StoredRoot]]
 """The roots of each searched collection, by its name, or by "" if only one collection was searched."""
 
-_LARGEST = 8 * 1024 * 1024  # bytes of a file whose lines are numbered
+_LARGEST = 8 * 1024 * 1024  # bytes of the largest file whose lines are numbered
 
 
 class Places:

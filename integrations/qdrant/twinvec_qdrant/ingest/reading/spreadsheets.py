@@ -34,7 +34,7 @@ _MOST_BLANK = 50_000_000  # largest number of blank cells and rows in a workbook
 _LARGE = 2**63
 
 Row = Mapping[int, Any]
-"""The values of a row by their columns, without blank ones."""
+"""Column -> value of a row, without blank values."""
 Sheets = Iterator[tuple[str, Iterable[Sequence[Any]]]]
 """The name of each sheet, and its rows of values; an empty cell is None or ""."""
 
@@ -205,5 +205,6 @@ def _text(value: Any) -> str:
     """Return how a value is written; a number has the 15 digits that Excel keeps."""
     if isinstance(value, float):
         return f"{value:.15g}"
-    text = "" if value is None else str(value).replace("  ", "\N{NO-BREAK SPACE}" * 2)  # as pandas keeps spaces
+    # keeps double spaces, as pandas does
+    text = "" if value is None else str(value).replace("  ", "\N{NO-BREAK SPACE}" * 2)
     return text.replace("*", r"\*").replace("_", r"\_")

@@ -195,7 +195,7 @@ def _is_navigation(element: Any, held: _Facts) -> bool:
     names = [*element.get_attribute_list("class"), element.get("id"), element.get("role")]
     if element.name == "nav" or any(name and _NAVIGATION.fullmatch(name) for name in names):
         return element.name not in _CONTENT and not held.has_content
-    if element.name == "a":  # the sign beside a heading that links to it
+    if element.name == "a":  # a sign beside a heading, which links to the heading
         return _is_inner(element) and not held.has_word
     return element.name in _LISTS and held.has_link and held.linked == held.letters
 
