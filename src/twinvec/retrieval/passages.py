@@ -28,7 +28,7 @@ Match = tuple[str, int, int]
 _UNIT = 0.01
 """Gain in mean cosine that every further unit of a window must bring."""
 
-_BY_STATES = 20  # texts whose token states are computed for their passages: a page of hits
+_BY_STATES = 20  # number of texts whose token states are computed for their passages: a page of hits
 
 _PIECE = re.compile(r"\S+")  # no term contains white space
 _REMEMBERED = 2**17  # pieces whose terms are cached

@@ -22,7 +22,7 @@ from twinvec.support.atomic import partial_path
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 """Pydantic's noun for a field, which messages leave out because the field's name comes before."""
 
-_MOST_SHOWN = 400  # characters
+_MOST_SHOWN = 400  # most characters of a value in a message
 _SCALARS = frozenset("biufUM")  # kinds of NumPy scalars: truth values, numbers, texts and moments
 
 ADDRESS_FORM = "http://host:port or https://host:port"

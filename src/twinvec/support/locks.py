@@ -52,7 +52,7 @@ class TemporaryFolder:
         self._held: IO[bytes] | None = None
         try:
             new = self.path / f"{_HELD}.new"
-            self._held = new.open("wb")  # open until ``remove``
+            self._held = new.open("wb")  # stays open until ``remove``
             if fcntl is not None:
                 fcntl.flock(self._held, fcntl.LOCK_EX)
             new.rename(self.path / _HELD)  # a lock file with its final name is held

@@ -16,7 +16,7 @@ from twinvec.errors import EngineError
 
 OPSET = 18
 """The first operation set in which reductions get their axes as an input."""
-_MOST_BYTES = 2**31 - 2**20  # the limit of one protocol buffer, less the graph itself
+_MOST_BYTES = 2**31 - 2**20  # the limit of one protocol buffer, minus room for the graph itself
 _FORMAT = 8  # the version of the file format that belongs to the operation set
 
 

@@ -15,7 +15,7 @@ from twinvec.training.data.text_hash import normalised, text_hash
 from twinvec.training.mining.pair_file import PairFile
 
 _WORD = re.compile(r"\w+")
-_SEQUENCE = 4  # words
+_SEQUENCE = 4  # number of words in a sequence
 _LONG = 20  # characters that hardly occur in another text by chance, even in scripts without spaces
 
 

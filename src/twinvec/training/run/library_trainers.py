@@ -33,7 +33,7 @@ from twinvec.training.run.run_folder import mark_complete
 _TENSORS = "tensors.safetensors"
 _UNLOGGED = "unlogged-{}.json"  # a file for each process
 _SCORE = "eval_"
-_CHECKPOINT_SECONDS = 300.0  # in a run of one process: several processes have different clocks
+_CHECKPOINT_SECONDS = 300.0  # only for a run of one process, because several processes have different clocks
 
 
 class RowDataset(Dataset[dict[str, Any]]):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_CHARACTERS = 1_000_000
-"""Longest code that is parsed into sections. Longer code was mostly generated, and is one section."""
+"""Longest code that is parsed into sections. Longer code is mostly generated; it becomes one section."""
 
 _DEEPEST = 20  # levels of nested definitions that become sections
 _LONGEST_NAME = 80  # characters of a definition's name

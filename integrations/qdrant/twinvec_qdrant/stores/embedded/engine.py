@@ -181,7 +181,7 @@ class SharedEngine:
 
     def is_gone(self) -> bool:
         """Return whether the folder that this process has opened was removed, or replaced by another one."""
-        if self._identity is None or self._copy is not None:  # a copy is compared with its original
+        if self._identity is None or self._copy is not None:  # copies are compared with their originals elsewhere
             return False
         try:
             return self._original.identity() != self._identity

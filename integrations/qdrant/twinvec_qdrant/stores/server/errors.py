@@ -112,7 +112,7 @@ def refusal(error: BaseException | None) -> Refusal | None:
     """Return the server's refusal, or None if the error is not an answer of a server."""
     if isinstance(error, ResourceExhaustedResponse):
         return Refusal(429, str(error), float(error.retry_after_s))
-    if isinstance(error, QdrantException):  # a Retry-After date, which the client cannot parse and quotes
+    if isinstance(error, QdrantException):  # the client cannot parse a Retry-After that is a date, and quotes it
         return Refusal(429, "", retry_after_seconds(str(error).partition(": ")[2]))
     if isinstance(error, UnexpectedResponse):
         sentence, known = _sentence(error.content)

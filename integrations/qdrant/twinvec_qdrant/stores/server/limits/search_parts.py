@@ -29,7 +29,7 @@ _LIVE_FREQUENCIES = models.SearchParams(idf=models.IdfCorpusParams(corpus=models
 _FULL_VECTORS = models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
 
 _TERMS = 64  # terms of a sparse vector for which the server counts a cost of 1
-_ROUNDING = 1e-6  # difference of a score between two runs of one search
+_ROUNDING = 1e-6  # largest difference of a score between two runs of one search
 
 
 class _Request(models.QueryRequest):
