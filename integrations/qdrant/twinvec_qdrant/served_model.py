@@ -80,7 +80,7 @@ class Serving:
         self._changing = threading.RLock()
         # a model that could not be loaded: its space, the time of the next try, the reason
         self._missing = ("", 0.0, "")
-        # a model that the store named before the description did: its name, when it was seen, when to look again
+        # a model that the description does not name yet: its name, when it was first seen, when to look again
         self._announced = ("", 0.0, 0.0)
         self._warned = False
         self._ended = EndedCommits()

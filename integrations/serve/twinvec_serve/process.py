@@ -150,7 +150,7 @@ def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=JoinedProtocol,
-        lifespan="off",  # _serve runs it, so that its errors reach the command
+        lifespan="off",  # _serve runs the lifespan, so that its errors reach the command
         ws="none",
         log_config=None,
         access_log=False,

@@ -78,7 +78,7 @@ def _made(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneS
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{home}.lock"):
-            found = _read(home, file)  # another process may have written it in the meantime
+            found = _read(home, file)  # another process may have written the graph in the meantime
             if found is None:
                 logger.warning("preparing %s for this machine; this happens once", model.name)
                 _write(home, file, name, model)
@@ -113,7 +113,7 @@ def _write(home: Path, file: str, name: RuntimeName, model: LoadedModel[Backbone
     else:  # the graph is made by tracing
         import_torch(f"making the graph of {model.spec.folder} ({missing_part(model.spec.config)})")
         from twinvec.engines.tracing import convert
-    for left_over in home.parent.glob(f"{home.name}.*/"):  # killed processes left them, since this one holds the lock
+    for left_over in home.parent.glob(f"{home.name}.*/"):  # left by killed processes: this process holds the lock
         shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{home.name}.", ignore_cleanup_errors=True) as folder:
         partial = Path(folder) / "graph"

@@ -146,7 +146,7 @@ class _Worker:
 def _serve(load: LoadEngine, device: str, connections: list[Connection]) -> None:
     """Load an engine and compute the batches of each pipe in its own thread, until the pipes close."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles interrupts
-    os.environ["OMP_NUM_THREADS"] = str(len(connections))  # torch reads it when imported
+    os.environ["OMP_NUM_THREADS"] = str(len(connections))  # torch reads this variable when it is imported
     if "torch" in sys.modules:  # the script has imported torch already
         sys.modules["torch"].set_num_threads(len(connections))
     try:
@@ -170,7 +170,7 @@ def _serve_pipe(engine: AnyEngine, connection: Connection) -> None:
             method, batch = connection.recv()
             try:
                 result = getattr(engine, method)(batch)
-            except Exception as error:  # the caller raises it
+            except Exception as error:  # the caller raises the error
                 result = _sendable(error)
             connection.send(result)
 

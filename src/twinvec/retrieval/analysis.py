@@ -168,7 +168,7 @@ class Analyzer:
             return 0.0
         codes = sum(map(bool, map(_CODE.match, query_terms)))
         if self.version > 2:
-            # an identifier and its parts
+            # counts an identifier and its parts
             codes += sum(1 + len(_UNDERSCORED.findall(term)) for term in query_terms if "_" in term)
         return min(codes / len(query_terms), 1.0)
 
@@ -248,7 +248,8 @@ class Analyzer:
         """Return the term of each form that is not a stop word."""
         kept = list(set(forms) - _stop_words(self.language))
         plain = self.version > 1 and self.language in _PLAIN_LANGUAGES
-        stemmer = Stemmer.Stemmer(self.language)  # not shared: it is not safe between threads
+        # a new stemmer for each call, because stemmers are not safe between threads
+        stemmer = Stemmer.Stemmer(self.language)
         stems = stemmer.stemWords([folded(each) for each in kept] if plain else kept)
         if self.version > 1 and not plain:
             stems = [folded(each) for each in stems]

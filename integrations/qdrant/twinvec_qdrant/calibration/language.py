@@ -88,7 +88,8 @@ def language_hint(language: str, stemmed: str, *, learnt_english: bool) -> str |
 
 @cache
 def _identifier() -> LanguageIdentifier:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # takes a second, and only a measurement needs it
+    # imported here, because the import takes a second and only a measurement needs it
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True, min_confidence=_LEAST_CONFIDENCE)
     identifier.set_languages(list(QUESTIONS))

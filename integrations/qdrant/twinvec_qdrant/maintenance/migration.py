@@ -213,7 +213,8 @@ class Migration:
     def _sweep(self, advance: Advance, *, throttled: bool = True) -> None:
         """Encode until all chunks have a vector of the next model."""
         rate = self._chunks_per_second if throttled else None
-        size = _PAGE if rate is None else max(1, round(min(rate, _PAGE)))  # at most the chunks of one second
+        # at most as many chunks as the rate permits in a second
+        size = _PAGE if rate is None else max(1, round(min(rate, _PAGE)))
         due, found = 0.0, True
         while found:  # again, because writers may add chunks to pages that were read before
             found = False
@@ -245,7 +246,7 @@ class Migration:
             advance(count)
 
         encoded = encoded_chunks(points, self._encoder, self._next, names, on_texts)
-        advance(left)  # the rest are equal texts, which are encoded once
+        advance(left)  # the remaining texts are repeated ones, which are encoded only once
         self.report.truncated += sum(truncated(self._encoder, [embedded_text(point.payload) for point in points]))
         return encoded
 

@@ -48,7 +48,7 @@ class Backups:
             raise Overloaded(_RETRY_SECONDS)
         self._number += 1
         made, over = self._collections.ingests.start(self._made(name)), asyncio.Event()
-        self._collections.ingests.start(self._remove(made, over))  # a stop of the server waits for it
+        self._collections.ingests.start(self._remove(made, over))  # a stop of the server waits for this task
         try:
             yield self._pieces((await asyncio.shield(made)).packed())
         finally:

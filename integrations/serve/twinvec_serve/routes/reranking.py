@@ -148,7 +148,7 @@ def _returned(document: str | dict[str, Any], index: int) -> dict[str, Any]:
     if isinstance(document, str):
         return {"text": document}
     try:
-        to_json([[[document]]]).decode()  # as deeply nested as in the answer
+        to_json([[[document]]]).decode()  # nests the document as deeply as the answer does
     except ValueError:
         raise RequestError(
             f"documents: document {index} cannot be returned: it has a lone surrogate, or is nested too deeply; "

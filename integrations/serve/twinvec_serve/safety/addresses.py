@@ -134,7 +134,7 @@ def _is_served(host: str, served: frozenset[Origin]) -> bool:
 def _is_origin_of(origin: str, served: frozenset[Origin]) -> bool:
     try:
         return parse_origin(origin) in served
-    except (ConfigurationError, ValueError):  # such as "null"
+    except (ConfigurationError, ValueError):  # an origin such as "null"
         return False
 
 

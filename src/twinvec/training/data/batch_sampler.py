@@ -15,7 +15,7 @@ from twinvec.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
-_LONG_RUN = 64  # after this many rows in a row that had to wait, NumPy searches for the next row that fits
+_LONG_RUN = 64  # if this many successive rows had to wait, NumPy searches for the next row that fits
 _TEXTS = ("anchors", "positives")
 
 

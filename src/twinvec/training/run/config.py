@@ -279,7 +279,8 @@ def _resolved_model(name: str, root: Path, where: str) -> str:
             return str(root / name)
         if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
             raise ConfigurationError(f"{where}: no such folder: {os.path.abspath(root / name)}")
-    except (OSError, RuntimeError):  # not a valid path, or an unknown user's home: ``find_model`` raises the error
+    # the path is not valid, or names an unknown user's home: ``find_model`` raises the error
+    except (OSError, RuntimeError):
         pass
     return name
 

@@ -297,9 +297,7 @@ def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
         "logging_nan_inf_filter": False,  # a loss that is not finite ends the run
         "save_strategy": "steps",
         "save_steps": every or schedule.checkpoint_every,
-        "save_total_limit": 3
-        if every
-        else 2,  # the best, the newest, and the one before the newest until that is complete
+        "save_total_limit": 3 if every else 2,  # the best, the newest, and its predecessor until the newest is complete
         "eval_strategy": "steps" if every else "no",
         "eval_steps": every,
         "report_to": list(schedule.report_to) or "none",

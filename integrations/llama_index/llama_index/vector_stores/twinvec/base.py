@@ -422,7 +422,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return mode
 
     def _conditions(self, query: VectorStoreQuery) -> Filter:
-        # an empty list means any node: VectorIndexRetriever passes it
+        # an empty list, which VectorIndexRetriever passes, means any node
         named = {"id": query.node_ids, "doc_id": query.doc_ids}
         return all_of([as_filter(query.filters), {key: list(wanted) for key, wanted in named.items() if wanted}])
 

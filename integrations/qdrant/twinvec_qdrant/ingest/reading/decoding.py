@@ -51,17 +51,19 @@ _BEGINNINGS = {  # first bytes of pages that have no byte order mark (XML 1.0, a
     b"\0<": "utf-16-be",
 }
 _LATIN_1 = ("ascii", "iso8859-1")  # browsers read these as Windows-1252, and its unassigned bytes as control characters
-# surrogate of each byte that Windows-1252 does not assign -> the byte
+# surrogate of a byte that Windows-1252 does not assign -> the byte
 _UNASSIGNED = {0xDC00 + byte: byte for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}
 # Python's own codecs, in which no file is written
 _NOT_OF_TEXTS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"})
-_SEVEN_BITS = ("iso-2022-", "hz-")  # encodings that write all text with ASCII bytes, so it is also valid UTF-8
+# encodings that write text with ASCII bytes only, so that the text is also valid UTF-8
+_SEVEN_BITS = ("iso-2022-", "hz-")
 _PDF = b"%PDF-"
 _SHARED = "ÁÂÄÇÉËÍÎÓÔÖÚÜßáâäçéëíîóôöúü"  # letters that are the same bytes in Windows-1250 and Windows-1252
 _WESTERN = re.compile(
     rf"(?<![{_SHARED}])(?:"
-    rf"(?<=[A-Za-z])[{_SHARED}]{{1,2}}(?![{_SHARED}])|[{_SHARED}]{{1,2}}(?=[A-Za-z])"  # in a word with ASCII letters
-    rf"|(?<![A-Za-z])[{_SHARED}](?![{_SHARED}]))"  # as a word of one letter
+    # one or two such letters in a word with ASCII letters
+    rf"(?<=[A-Za-z])[{_SHARED}]{{1,2}}(?![{_SHARED}])|[{_SHARED}]{{1,2}}(?=[A-Za-z])"
+    rf"|(?<![A-Za-z])[{_SHARED}](?![{_SHARED}]))"  # such a letter as a word of its own
     r"|[\xa0‘’‚“”„«»–—…•]|(?<![A-Za-z])[§©µ€£¼½¾](?![A-Za-z])|(?<=[\dnN\s])°|(?<=[\s\d])±(?=[\s\d])|^±(?=\d)"
     r"|(?<=[\dm])[²³]|[®™](?![A-Za-z])|(?<=[\s\d])µ(?=[A-Za-z])"
 )

@@ -261,7 +261,9 @@ class EmbeddedBackend(SharedEngine, Backend):
                 del open_backends[self._original.path]
             ending.add(self)
         try:
-            self.end()  # without ``opening``, so that other collections can be opened and closed; it may take a second
+            # ``opening`` is not held here, because this may take a second, and other collections can be opened
+            # meanwhile
+            self.end()
         finally:
             with opening:
                 ending.discard(self)

@@ -262,7 +262,8 @@ class SharedEngine:
 
     def flush(self) -> None:
         with self._turn, engine_errors(self.location, "write"):
-            if self._opened is not None:  # a closed engine is on the disk; an open one has writes in its log
+            # a closed engine has all writes on the disk; an open engine has some in its log only
+            if self._opened is not None:
                 self._opened.flush()
 
     @property
@@ -332,7 +333,7 @@ class SharedEngine:
         """Add the chunks written since ``_count_from_now`` to the number of written chunks in ``built.json``."""
         last = LastBuild.read(self._folder.shard)
         if last is not None and (written := self._written()):
-            with suppress(OSError):  # for example on a full disk; the number only decides when to build again
+            with suppress(OSError):  # fails on a full disk, for example; the number only decides when to build again
                 replace(last, written=last.written + written).write(self._folder.shard)
         self._count_from_now()
 

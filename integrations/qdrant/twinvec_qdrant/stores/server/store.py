@@ -86,7 +86,7 @@ class ServerStore(Store):
                 **cluster.creation_options(new.cluster),
             )
         except StoreError:
-            if not self._exists():  # another process may have created it at the same moment
+            if not self._exists():  # another process may have created the collection at the same moment
                 raise
         self._backend.index_fields(new.tenant_path)
         return self._backend
