@@ -81,7 +81,7 @@ class RayHelpers:
             self._writing = self._pool(WritingWorker, recipe, self._place, busy=StoreUnavailableError)
         for part, result in self._writing.results(parts, lambda actor, part: actor.write.remote(part)):
             if result is BUSY:
-                # does not count this loss: the server was busy, and the part did not cause it
+                # the part did not cause this loss, which is not counted: the server was busy
                 yield replace(part, losses=part.losses - 1), None
             else:
                 yield part, None if result is DIED else result
