@@ -402,7 +402,8 @@ class Encoder(TruncationCounter):
             return self.tokenizer.encode([prefix + text for text in part] if prefix else part)
 
         budget = self._token_budget or self.engine.token_budget
-        excluded = 0  # leading tokens that pooling leaves out: the prompt's, without the closing special token
+        # number of leading tokens that pooling leaves out: those of the prompt, without its closing special token
+        excluded = 0
         if prefix and not self._model.spec.include_prompt:
             excluded = int(self.tokenizer.count([prefix])[0]) - 1
         settings = PipelineSettings(budget, self.engine.workers, self.tokenizer.pad_id, excluded)

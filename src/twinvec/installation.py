@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Commands must start fast, and importing importlib.metadata is slow: functions that read metadata import it.
+# Only functions that read metadata import importlib.metadata: it is slow to import, and commands must start fast.
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 

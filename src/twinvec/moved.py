@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-if TYPE_CHECKING:  # this import would double the time of "import twinvec"
+if TYPE_CHECKING:  # at run time, this import would double the time of "import twinvec"
     from importlib.abc import Loader
 
 MOVED = {
@@ -53,7 +53,8 @@ class MovedModules:
 
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
-        module.__spec__ = module.__spec__.loader_state  # the import system has replaced it by the old path's spec
+        # restores the spec, which the import system has replaced by that of the old path
+        module.__spec__ = module.__spec__.loader_state
 
 
 def find_moved_modules() -> None:

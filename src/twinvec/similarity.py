@@ -221,7 +221,7 @@ def _upper_tiles(vectors_ND: FloatArray) -> Iterator[tuple[int, int, FloatArray]
         for second in range(first, count, _TILE):
             scores_AB = vectors_ND[first : first + _TILE] @ vectors_ND[second : second + _TILE].T
             if first == second:
-                scores_AB[np.tril_indices(len(scores_AB))] = np.nan  # below every threshold
+                scores_AB[np.tril_indices(len(scores_AB))] = np.nan  # NaN is below every threshold
             yield first, second, scores_AB
 
 

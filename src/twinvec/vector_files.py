@@ -90,7 +90,7 @@ class _Shown:
     def __init__(self, max_tokens: int, advance: Advance) -> None:
         self._max_tokens = max_tokens
         self._advance = advance
-        self._texts = 0  # read and not shown yet
+        self._texts = 0  # number of texts that were read but are not shown in the progress yet
         self._work = 0.0
 
     def reading(self, texts: Iterator[str]) -> Iterator[str]:

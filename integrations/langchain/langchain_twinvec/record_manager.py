@@ -31,9 +31,9 @@ from twinvec.support.checks import check_methods
 from twinvec_qdrant import Collection, Writer
 
 _LONGEST_SECONDS = 3600.0
-"""Longest time of an ``index`` from asking to recording, if this process cannot see whether it has ended.
+"""Seconds after which an announced document counts as abandoned, if the end of its ``index`` cannot be seen.
 
-The end of a process on another machine cannot be seen. An ``index`` of this process that has failed counts as under way
+A process on another machine may end unseen. An ``index`` of this process that has failed counts as under way
 for as long as its error is kept.
 """
 
@@ -105,7 +105,7 @@ class TwinvecRecordManager(RecordManager):
         now = time.time()
         if time_at_least is not None and now < time_at_least:
             raise ConfigurationError(f"this machine's clock says {now}, which is before {time_at_least}: set the clock")
-        if group_ids is None:  # only the time is updated
+        if group_ids is None:  # the call updates only the time, so keep the groups
             known = self._notes.get(keys)
             group_ids = [known.get(key, {}).get("group") for key in keys]
         self._notes.put({key: {"group": group, "time": now} for key, group in zip(keys, group_ids, strict=True)})

@@ -37,7 +37,7 @@ class TwinvecReranker(BaseDocumentCompressor):
     top_n: int | None = Field(default=3, ge=1)
     """Largest number of documents; None keeps all."""
     device: str | None = None
-    """As for ``twinvec.CrossEncoderReranker``."""
+    """Device of a cross-encoder, as for ``twinvec.CrossEncoderReranker``."""
 
     _reranker: Reranker = PrivateAttr()
 

@@ -78,7 +78,7 @@ class TwinvecRetriever(BaseRetriever):
         given = {**self.search_kwargs, **search_kwargs}
         own = OWN_OPTIONS if self.reranker is not None else frozenset[str]()
         refuse_unknown({name: given[name] for name in given.keys() - own if not _takes(self.retriever.search, name)})
-        options = {**without_passages(self.retriever), **given}  # documents have no passages
+        options = {**without_passages(self.retriever), **given}  # LangChain's documents have no place for passages
         limit = self.k if k is None else k
         search: Retriever = self.retriever
         if self.reranker is not None:

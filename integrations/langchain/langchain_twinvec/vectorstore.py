@@ -138,7 +138,7 @@ class TwinvecVectorStore(VectorStore):
             **joined_options(options, others),
         )
         """The collection behind the store."""
-        # after the collection, whose error explains why a store cannot be pickled
+        # set after the collection, so that pickling fails there: its error explains why a store cannot be pickled
         self._embedding = embedding
         self._client = client
         self._mode: Mode = checked_mode
@@ -262,7 +262,7 @@ class TwinvecVectorStore(VectorStore):
         for name, given in (("metadatas", len(metadatas)), ("ids", len(keys))):
             if given != len(texts):
                 raise ConfigurationError(f"{name} must have one item for each of the {len(texts)} texts, got {given}")
-        # by repr: an id of a wrong type may not be hashable, and is refused by name later
+        # keys are compared by repr, because an id of a wrong type, which is refused later, may not be hashable
         latest = {repr(key): index for index, key in enumerate(keys)}
         documents = {
             f"text {index}": storable(keys[index], texts[index], metadatas[index]) for index in latest.values()
@@ -437,7 +437,7 @@ class TwinvecVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         """Return hits with their relevance, or with cosines mapped to 0 to 1 if the collection is not calibrated."""
         mode = kwargs.pop("mode", None) or self._mode
-        kwargs.pop("score_threshold", None)  # LangChain compares the result with it
+        kwargs.pop("score_threshold", None)  # LangChain itself compares the results with the threshold
         found = by_text(self.collection, query, k, kwargs.pop("filter", None), mode, **kwargs)
         return [(document, relevance_of(hit)) for document, hit in found]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from twinvec.retrieval.tuned_search import Setting
     from twinvec_qdrant.collection import Collection
 else:
-    Collection = Any  # annotations resolve without collections, which are slow to import
+    Collection = Any  # annotations resolve without the class of collections, which is slow to import
 
 MOST_HITS = 10_000
 """Largest number of hits of a search with ``Asked.everything``."""
@@ -33,7 +33,7 @@ Passages = Literal["auto", "words", "states"]
 """How passages are found."""
 
 _PAGE = 100  # hits that a search with ``Asked.everything`` reads at a time
-_SUGGESTED = 10  # missing ids for which the nearest existing ids are looked up
+_SUGGESTED = 10  # largest number of missing ids for which the nearest existing ids are looked up
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,8 @@ def delete_documents(
         FilterError: the filter is invalid, or every document satisfies it.
         ConfigurationError: as for ``Collection.find``.
     """
-    from twinvec.retrieval.filters import matches_all, parse_filter  # late: a search by a server does not need it
+    # imported here, because a search by a server does not need it
+    from twinvec.retrieval.filters import matches_all, parse_filter
 
     if filter is not None and matches_all(parse_filter(filter)):
         raise FilterError(

@@ -99,7 +99,8 @@ class Collection:
         self._catalog = Catalog(backend, weights or BM25Weights(backend, description))
         self._serving = Serving(self._catalog, description, encoder, follows=not candidate)
         self._model = ""  # set when the collection is closed, for ``repr``
-        self._pace: tuple[SpaceEncoder, Pace] | None = None  # of ``write_part``, which keeps it between calls
+        # the encoder and the pace that ``write_part`` keeps between calls
+        self._pace: tuple[SpaceEncoder, Pace] | None = None
 
     @classmethod
     def open(
@@ -205,7 +206,7 @@ class Collection:
         except StoreError as failure:
             if error is None:
                 raise
-            error.add_note(f"and then: {failure}")  # the first error is the cause
+            error.add_note(f"and then: {failure}")  # the first error is raised, since it is the cause
 
     def close(self) -> None:
         """Close the collection and its store; a second call does nothing.
@@ -299,7 +300,7 @@ class Collection:
             check_methods(helpers, ("with_results",), "helpers", "helpers, as twinvec_ray has them")
         check_settings(report, IngestReport, "report")
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
-        told = report is not None  # the caller, who gives a report to read
+        told = report is not None  # a caller who gives a report reads the failures there
         report = IngestReport() if report is None else report
         documents, membership = registered(
             self._catalog,
@@ -327,7 +328,8 @@ class Collection:
         if report.chunks and not dry_run:
             if is_due(description, self._catalog.weights.chunks or 0):
                 self._calibrate()
-            elif not description.average_length:  # the first ingest records settings
+            # this was the first ingest: it recorded the settings, so read them again
+            elif not description.average_length:
                 self._serving.refresh_settings()
         return report
 

@@ -65,6 +65,7 @@ def drop_collection(
         found = store.descriptions()
         if name not in found:
             raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-        if found[name] or url is not None or client is not None:  # embedded: also a damaged collection
+        # an embedded collection is dropped even if it is damaged
+        if found[name] or url is not None or client is not None:
             check_ours(found[name], store.location)
         store.drop()

@@ -89,7 +89,7 @@ def open_in(
         if wanted.encoder is not None:
             check_probes(description, wanted.encoder, backend.location)
         weights = BM25Weights(backend, description)
-        if not backend.exclusive:  # then the first search of a collection on a server needs one request less
+        if not backend.exclusive:  # on a server: saves the first search a request
             weights.read_vocabulary()
         return backend, description, wanted.encoder, weights
     except BaseException:

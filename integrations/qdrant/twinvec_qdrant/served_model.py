@@ -78,8 +78,9 @@ class Serving:
         self._given = given
         self._follows = follows
         self._changing = threading.RLock()
-        self._missing = ("", 0.0, "")  # of a model that could not be loaded: space, time to try again, reason
-        # of a model that the point names before the description: name, time of its first sight, time to look again
+        # a model that could not be loaded: its space, the time of the next try, the reason
+        self._missing = ("", 0.0, "")
+        # a model that the description does not name yet: its name, when it was first seen, when to look again
         self._announced = ("", 0.0, 0.0)
         self._warned = False
         self._ended = EndedCommits()
@@ -204,7 +205,7 @@ class Serving:
                 return outcome.hits[0]
             except StoreUnavailableError:
                 raise
-            except StoreError:  # perhaps because the store has dropped the vectors
+            except StoreError:  # the store may have dropped the vectors
                 now = yield from self._described()
                 again = self._of_space(now, space)
                 if again is not None and again.description.vector == holder.description.vector:
@@ -268,7 +269,7 @@ class Serving:
                 outcome = yield from attempt(served)
             except StoreUnavailableError:
                 raise
-            except StoreError:  # perhaps because the store has dropped the vectors
+            except StoreError:  # the store may have dropped the vectors
                 following = yield from self._following(served, None)
                 if following is None:
                     raise

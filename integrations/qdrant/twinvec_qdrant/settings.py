@@ -93,7 +93,7 @@ class IndexSettings:
         """``oversampling``, or its default for the quantisation."""
         return self.oversampling or _OVERSAMPLING[self.quantization]
 
-    compared = oversampling_factor  # its name in version 0.1
+    compared = oversampling_factor  # the setting's name in version 0.1
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as a JSON object."""
@@ -310,7 +310,8 @@ class ChunkSettings:
 
     def sizes(self) -> dict[str, Any]:
         """Return the settings that apply to every document, as a JSON object."""
-        around = {"surroundings": self.surroundings} if self.surroundings else {}  # unknown to older versions
+        # left out if empty: older versions do not know it
+        around = {"surroundings": self.surroundings} if self.surroundings else {}
         return {"enabled": self.enabled, "max_tokens": self.max_tokens, "overlap": self.overlap, **around}
 
     def agrees(self, other: ChunkSettings) -> bool:

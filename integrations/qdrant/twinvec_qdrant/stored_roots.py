@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 SEPARATOR = ":"
-"""Separator between the name of a root and the id of a document; ids of the first root's documents lack both."""
+"""Separator between the name of a root and the id of a document; ids of the first root have no such prefix."""
 
 
 @dataclass(frozen=True, slots=True)

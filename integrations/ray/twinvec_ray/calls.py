@@ -78,8 +78,8 @@ class _Tasks:
     def __init__(self, plan: Plan) -> None:
         self._task = _TASK.options(num_cpus=0, scheduling_strategy="SPREAD", max_retries=0)
         self._most = plan.cores
-        self._waiting: deque[_Taken] = deque()  # calls without a task
-        self._running: list[Any] = []  # references of results
+        self._waiting: deque[_Taken] = deque()  # calls whose tasks have not begun
+        self._running: list[Any] = []  # Ray's references of the results of running tasks
 
     def take(self, item: Any) -> _Taken:
         """Queue a call for a task; any other item needs no task."""
@@ -109,7 +109,7 @@ class _Tasks:
 
     def close(self) -> None:
         """End the tasks."""
-        if ray.is_initialized():  # else, cancelling would start a cluster
+        if ray.is_initialized():  # if Ray does not run, cancelling would start a cluster
             for reference in self._running:
                 ray.cancel(reference, force=False)
 

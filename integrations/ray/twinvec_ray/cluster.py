@@ -145,7 +145,7 @@ def _check_answer(address: str) -> None:
     found = _HOST_AND_PORT.fullmatch(place)
     if found is None:
         if _URL.fullmatch(place) and not place.startswith("ray:"):
-            return  # the address of another service, which a package adds to Ray
+            return  # an address of another service, for which Ray has a package
         raise ConfigurationError(
             f"{said} is not an address of a Ray cluster: expected HOST:PORT, such as {_host(place)}:6379, "
             f"ray://HOST:PORT, {_AUTO} or {_LOCAL}"

@@ -25,7 +25,7 @@ from twinvec_ray.pool import BUSY, DIED, Pool
 from twinvec_ray.recipes import Recipe, recipe_of
 
 _PART_TEXTS = 64  # texts that an encoding worker gets at once
-_MOST_LOSSES = 4  # of workers that encode the same texts
+_MOST_LOSSES = 4  # largest number of workers lost while encoding the same texts
 
 
 class RayHelpers:
@@ -81,7 +81,8 @@ class RayHelpers:
             self._writing = self._pool(WritingWorker, recipe, self._place, busy=StoreUnavailableError)
         for part, result in self._writing.results(parts, lambda actor, part: actor.write.remote(part)):
             if result is BUSY:
-                yield replace(part, losses=part.losses - 1), None  # a busy server is not a loss caused by the part
+                # the part did not cause this loss, which is not counted: the server was busy
+                yield replace(part, losses=part.losses - 1), None
             else:
                 yield part, None if result is DIED else result
 

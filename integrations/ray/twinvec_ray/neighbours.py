@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
-_ROUNDING = 2.0**-22  # four times the rounding of a float32 number: two scores are compared, with a margin
+_ROUNDING = 2.0**-22  # four times the rounding error of a float32 number: two scores are compared, plus a margin
 
 
 def nearest(

@@ -35,7 +35,7 @@ class Lost:
 
 
 DIED = Lost()
-"""The actor has died, or the machine that held the result."""
+"""The actor has died, or the machine that held the result is lost."""
 
 BUSY = Lost()
 """A resource that the actors share, such as a server, was too busy for this number of actors."""
@@ -53,7 +53,7 @@ class _Member:
     actor: Any
     started: Any  # reference to the result of ``hello``; None once the actor has started
     hello: Any = None
-    calls: dict[Any, _Call] = field(default_factory=dict)  # by reference
+    calls: dict[Any, _Call] = field(default_factory=dict)  # keys: Ray's object references of the results
 
 
 class Pool(Generic[T]):
@@ -206,7 +206,7 @@ class Pool(Generic[T]):
 
     def _replaced(self, member: _Member, error: RayError) -> Iterator[tuple[T, Any]]:
         self._deaths += 1
-        ray.kill(member.actor)  # it may still run on an unreachable machine
+        ray.kill(member.actor)  # the actor may still run on an unreachable machine
         if member.hello is not None:
             self.ended.append(member.hello)
         row = self._members.index(member)

@@ -22,7 +22,7 @@ class EncoderRecipe:
 
     def load(self, threads: int) -> Encoder:
         """Load the model and its engine; raise SpaceMismatchError if the name finds another model here."""
-        os.environ["OMP_NUM_THREADS"] = str(threads)  # which ``twinvec.support.cpu`` reads
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # ``twinvec.support.cpu`` reads this variable
         encoder = Encoder(self.name, **self.options)
         if encoder.space != self.space:
             raise SpaceMismatchError(

@@ -75,7 +75,8 @@ def train(
                     "CPU": max(workers.cpus, _LEAST_CPUS),
                     **({"GPU": 1.0} if use_gpu else {}),
                 },
-                placement_strategy="SPREAD",  # else one node could get all workers, which reserve less than they use
+                # prevents that one node gets all workers, which reserve less than they use
+                placement_strategy="SPREAD",
             ),
             run_config=RunConfig(
                 name=notes.name,

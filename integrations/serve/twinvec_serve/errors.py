@@ -121,7 +121,7 @@ _KNOWN = {
     StoreUnavailableError: (503, "store_unavailable"),
     StoreLimitError: (507, "store_limit"),
     StoreCorruptError: (502, "store_corrupt"),
-    StoreError: (502, "store_failed"),  # after its subclasses: the first match counts
+    StoreError: (502, "store_failed"),  # listed after its subclasses, because the first match counts
 }
 """Status and code of errors whose message is for the client.
 

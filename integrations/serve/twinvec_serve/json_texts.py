@@ -26,9 +26,9 @@ SMALL_BYTES = 64 * 1024
 MOST_LISTS = 500_000
 """Most lists in one JSON text, and most items of a list in a body that a form describes."""
 
-_MANY_LISTS = 20_000  # read in a few milliseconds by Python's parser
-_MANY_COMMAS = 100_000  # between numbers, read in a few milliseconds too; commas within texts take no time
-_MOST_FIELDS = 1000  # of a body that a form describes
+_MANY_LISTS = 20_000  # Python's parser reads so many lists in a few milliseconds
+_MANY_COMMAS = 100_000  # commas between numbers are read so fast too; commas within texts take no time
+_MOST_FIELDS = 1000  # largest number of fields in a body that a form describes
 
 
 class SteppedDecoder(json.JSONDecoder):

@@ -7,8 +7,8 @@ import ctypes
 import os
 from contextlib import suppress
 
-_MMAP_THRESHOLD, _ARENA_MAX = -3, -8  # of malloc.h
-_LARGE = 128 * 2**10  # bytes
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8  # constants of malloc.h
+_LARGE = 128 * 2**10  # bytes; glibc maps larger blocks of memory, and gives them back when they are freed
 _HEAPS = 2
 _TRIM_SECONDS = 30.0
 

@@ -33,7 +33,7 @@ from twinvec_serve.settings import LAST_ANSWERS_SECONDS, ServeSettings
 
 _TERMINAL = "/dev/tty"
 _KEEP_ALIVE_SECONDS = 75  # longer than the 60 s of most proxies, so that they never use a closed connection
-_WAITING = 2048  # connections
+_WAITING = 2048  # connections that may wait until they are accepted
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=JoinedProtocol,
-        lifespan="off",  # _serve runs it, so that its errors reach the command
+        lifespan="off",  # _serve runs the lifespan, so that its errors reach the command
         ws="none",
         log_config=None,
         access_log=False,
@@ -194,7 +194,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # _catch_signals has set the handlers, for the time before and after too
+        yield  # nothing to do: _catch_signals has set handlers that also serve before and after this time
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit or not self.started:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from twinvec_serve.errors import RequestError
 
-_LONGEST = 80  # characters of a name
+_LONGEST = 80  # number of characters of a name that are compared
 
 
 class IgnoresOthersFields(BaseModel):

@@ -128,7 +128,7 @@ class Coalescer(Generic[Item, Row]):
             rows = iter(self._compute([item for call in calls for item in call.items]))
             for call in calls:
                 call.rows = list(islice(rows, len(call.items)))
-        except BaseException as error:  # of any type, since the callers wait for it
+        except BaseException as error:  # errors of any type are passed on to the callers, who wait
             if len(calls) == 1:
                 calls[0].error = error
                 return
@@ -156,13 +156,13 @@ def _deliver(calls: list[_Call[Item, Row]]) -> None:
     for call in calls:
         by_loop.setdefault(call.answer.get_loop(), []).append(call)
     for loop, of_loop in by_loop.items():
-        with suppress(RuntimeError):  # the loop has been closed, so no caller waits
+        with suppress(RuntimeError):  # the event loop has been closed, so no caller waits
             loop.call_soon_threadsafe(_resolve, of_loop)
 
 
 def _resolve(calls: list[_Call[Item, Row]]) -> None:
     for call in calls:
-        if call.answer.done():  # cancelled meanwhile
+        if call.answer.done():  # the caller has been cancelled meanwhile
             continue
         if call.error is None:
             call.answer.set_result(call.rows)

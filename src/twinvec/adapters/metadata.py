@@ -66,14 +66,14 @@ def _plain(identity: object, key: str, value: Any) -> Any:
 
 def _json(identity: object, key: str, value: Any) -> Any:
     """Return any other value as a string, a number or a container."""
-    if hasattr(value, "tolist") and hasattr(value, "dtype"):  # numpy's arrays and scalars
+    if hasattr(value, "tolist") and hasattr(value, "dtype"):  # an array or scalar of NumPy
         found = value.tolist()
     else:
         try:
             found = to_jsonable_python(value, inf_nan_mode="null")
         except (TypeError, ValueError) as error:
             raise _refused(identity, key, f"{type(value).__name__} has no form in JSON: {error}") from None
-    if type(found) is type(value):  # converting it again would never end
+    if type(found) is type(value):  # the caller would convert the value without end
         raise _refused(identity, key, f"{type(value).__name__} has no form in JSON")
     return found
 

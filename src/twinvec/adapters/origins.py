@@ -40,7 +40,8 @@ def origin_of(vector: Sequence[float] | FloatArray) -> str | None:
     """Return the space of the encoder that has computed the vector, or None if it is not known."""
     try:
         key = hash(np.ascontiguousarray(vector, dtype=np.float32).tobytes())
-    except (TypeError, ValueError, OverflowError):  # not numbers: the store that gets the vector raises the error
+    # the vector has values that are not numbers: the store that gets it raises the error
+    except (TypeError, ValueError, OverflowError):
         return None
     reference = _encoders.get(key)
     encoder = None if reference is None else reference()

@@ -65,7 +65,7 @@ class _Command(_PlainFlags, TyperCommand):
         given = list(args)
         try:
             return super().parse_args(ctx, args)
-        except Exception as error:  # typer brings its own click, or takes the installed one
+        except Exception as error:  # of either click: typer uses its own copy or the installed package
             if any(each.param_type_name == "argument" for each in self.params):
                 _explain_hyphen(error, given, ctx.command_path)
             raise

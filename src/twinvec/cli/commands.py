@@ -76,7 +76,7 @@ def _is_loaded(command: CommandInfo) -> bool:
     try:
         if isinstance(command.callback, _Unloaded):
             command.callback = command.callback()
-    except Exception as error:  # whatever a broken package raises
+    except Exception as error:  # a broken package may raise any error
         print(f"twinvec: cannot load the command {command.name!r}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
         return False
     return True
@@ -99,7 +99,7 @@ def add_packages(app: typer.Typer, only: str | None = None) -> None:
     for package, load in packages:
         try:
             load()(app)
-        except Exception as error:  # one broken package must not take the others' commands away
+        except Exception as error:  # the commands of other packages must stay
             print(f"twinvec: cannot load the commands of {package}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
 
 

@@ -77,7 +77,7 @@ def encode_command(
             f"{output}: without --ray, vectors are written to a file NAME.npy, a NumPy array; with --ray, to a folder "
             "NAME.parquet"
         )
-    single = devices[0] if devices and len(devices) == 1 else None  # in this process
+    single = devices[0] if devices and len(devices) == 1 else None  # a single device computes in this process
     several = None if single else devices or None
     with wrong_usage():
         EngineChoice(engine, single, precision, several)  # refuses unknown devices

@@ -68,7 +68,7 @@ def export_command(
     texts = None if calibrate is None else read_texts(calibrate, field)
     if calibrate_collection is not None:
         texts = _texts_of(calibrate_collection, path, url)
-    with unreported_truncations():  # the export encodes a sample of the texts with temporary copies of the model
+    with unreported_truncations():  # no warnings, which would name temporary copies of the model
         report = export_model(model, output, engine=engine, precision=precision, calibrate=texts, dims=dims or ())
     if as_json:
         show_json(asdict(report) | {"folder": str(report.folder), "graph": str(report.graph)})

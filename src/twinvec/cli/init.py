@@ -64,7 +64,7 @@ def init_command(
     if all(value is None for value in values.values()) and sys.stdin.isatty():
         values |= _asked()
     if values["url"] is None and values["path"] is None:
-        values["path"] = _EXAMPLES["path"][1]  # else every folder below would have a store of its own
+        values["path"] = _EXAMPLES["path"][1]  # without a path, every folder below would have a store of its own
     try:
         Settings.model_validate(values)
     except ValidationError as error:

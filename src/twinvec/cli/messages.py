@@ -17,7 +17,7 @@ _QUIET = {
     "DATASETS_VERBOSITY": "error",
     "GRPC_VERBOSITY": "ERROR",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",  # transformers' bars obey it too
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",  # also hides the progress bars of transformers
     "HF_HUB_VERBOSITY": "error",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "TRANSFORMERS_VERBOSITY": "error",
@@ -28,12 +28,12 @@ _QUIET = {
 def print_own_messages(*, debug: bool) -> None:
     """Print warnings of twinvec on stderr; with ``debug`` also those of libraries."""
     handler = _ToStderr()
-    handler.setLevel(logging.WARNING)  # set on the handler too: bm25s sets its own logger to DEBUG
+    handler.setLevel(logging.WARNING)  # a level for the handler too, because bm25s sets its own logger to DEBUG
     logging.basicConfig(format="twinvec: %(message)s", handlers=[handler])
     if debug:
         return
     handler.addFilter(_is_shown)
-    logging.captureWarnings(True)  # to the logger py.warnings
+    logging.captureWarnings(True)  # sends warnings to the logger py.warnings
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
 

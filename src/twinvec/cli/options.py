@@ -43,7 +43,7 @@ URL_HELP = "Address of a Qdrant server, instead of --path. QDRANT_API_KEY holds 
 SYSTEM_HELP = "'default', a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
 
 
-_ADDRESS = re.compile("https?:/")  # with one slash, because Path has dropped the second
+_ADDRESS = re.compile("https?:/")  # one slash, because Path has dropped the second
 _SOURCES = ("COMMANDLINE", "PROMPT", "ENVIRONMENT", "DEFAULT_MAP", "DEFAULT")  # the strongest first
 
 

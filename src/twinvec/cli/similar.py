@@ -13,7 +13,7 @@ from twinvec.cli.terminal import show, show_json, table
 
 Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Texts: one a line (.txt), or 'text' in .jsonl.")]
 _THRESHOLD = 0.7
-_SHOWN_CHARACTERS = 70  # of a text in a table
+_SHOWN_CHARACTERS = 70  # of each text in a table
 
 
 def pairs_command(

@@ -113,7 +113,7 @@ def _console() -> Console:
 
     width = None if sys.stdout.isatty() else _FILE_WIDTH
     console = Console(width=width, markup=False, highlight=False, emoji=False)
-    if console.no_color:  # NO_COLOR means plain text, so no bold words and no links either
+    if console.no_color:  # NO_COLOR asks for plain text, so bold type and links are left out too
         console = Console(width=width, markup=False, highlight=False, emoji=False, color_system=None)
     return console
 

@@ -61,7 +61,7 @@ def tune_command(
             show_json({"collection": collection, **found.as_json()})
         else:
             _show_tuning(collection, found)
-        save(opened, found.setting, measure)  # after the figures are shown: another process may be writing
+        save(opened, found.setting, measure)  # done last, because it fails if another process is writing
     if not as_json:
         show(f"stored with the collection: twinvec search --collection {collection} uses it")
 

@@ -64,7 +64,8 @@ class GraphEngine:
         self._runners: dict[tuple[str, bool], Runner] = {}
         self._loading = threading.Lock()
         self._alone = threading.Lock()
-        self._runner(output, alone=output == "vectors" and self.workers > 1)  # a damaged file fails here
+        # loads the graph, so that a damaged file fails here
+        self._runner(output, alone=output == "vectors" and self.workers > 1)
 
     def vectors(self, batch: Batch) -> FloatArray:
         vectors_BD = self._infer("vectors", batch)

@@ -78,7 +78,7 @@ def _made(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneS
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{home}.lock"):
-            found = _read(home, file)  # another process may have written it in the meantime
+            found = _read(home, file)  # another process may have written the graph in the meantime
             if found is None:
                 logger.warning("preparing %s for this machine; this happens once", model.name)
                 _write(home, file, name, model)
@@ -102,7 +102,7 @@ def _read(home: Path, file: str) -> CachedGraph | None:
         if any(sha256(home / name) != expected for name, expected in stated["sha256"].items()):
             raise ModelIntegrityError("damaged")
         return CachedGraph(home / file, float(stated["difference"]))
-    except Exception as error:  # whatever is wrong, the graph can be converted again
+    except Exception as error:  # of any type: the graph can be converted again
         logger.warning("%s: %s; converting again", home, error)
         return None
 
@@ -110,10 +110,10 @@ def _read(home: Path, file: str) -> CachedGraph | None:
 def _write(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> None:
     if can_build(model.spec):
         from twinvec.engines.building.convert import convert
-    else:  # by tracing
+    else:  # the graph is made by tracing
         import_torch(f"making the graph of {model.spec.folder} ({missing_part(model.spec.config)})")
         from twinvec.engines.tracing import convert
-    for left_over in home.parent.glob(f"{home.name}.*/"):  # left by killed processes, since this process holds the lock
+    for left_over in home.parent.glob(f"{home.name}.*/"):  # left by killed processes: this process holds the lock
         shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{home.name}.", ignore_cleanup_errors=True) as folder:
         partial = Path(folder) / "graph"

@@ -54,7 +54,8 @@ class ProcessesEngine:
     def __init__(self, load: LoadEngine, devices: Sequence[str]) -> None:
         cores = max(1, available_cores() // max(1, sum(device.startswith("cpu") for device in devices)))
         started = [_Worker(load, device, cores if device.startswith("cpu") else _GPU_PIPES) for device in devices]
-        loaded = [worker.call(worker.connections[0]) for worker in started]  # name, pipes in use, token budget
+        # for each: its name, the number of pipes in use, its token budget
+        loaded = [worker.call(worker.connections[0]) for worker in started]
         self._process = os.getpid()
         self.name = f"{len(started)} processes: {'; '.join(dict.fromkeys(name for name, _, _ in loaded))}"
         self.workers = sum(pipes for _, pipes, _ in loaded)
@@ -86,11 +87,11 @@ class ProcessesEngine:
             result: FloatArray = worker.call(connection, (method, batch))
         except TwinvecError:
             raise
-        except BaseException:  # an interrupt: the next batch would get the pending result of this one
+        except BaseException:  # after an interrupt, the next batch would get the pending result of this batch
             worker.end()
             raise
         finally:
-            self._free.put((worker, connection))  # also a process that has died: the next caller gets its error
+            self._free.put((worker, connection))  # also if the process has died, so that the next caller gets the error
         return result
 
 
@@ -109,7 +110,7 @@ class _Worker:
         )
         self._process.start()
         for their in theirs:
-            their.close()  # only the process holds it now, so its death closes the pipe
+            their.close()  # only the new process holds this end now, so its death closes the pipe
 
     def call(self, connection: Connection, request: tuple[str, Batch] | None = None) -> Any:
         """Send a request, if any, and return the answer. The first answer of a process describes its engine."""
@@ -145,7 +146,7 @@ class _Worker:
 def _serve(load: LoadEngine, device: str, connections: list[Connection]) -> None:
     """Load an engine and compute the batches of each pipe in its own thread, until the pipes close."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles interrupts
-    os.environ["OMP_NUM_THREADS"] = str(len(connections))  # torch reads it when imported
+    os.environ["OMP_NUM_THREADS"] = str(len(connections))  # torch reads this variable when it is imported
     if "torch" in sys.modules:  # the script has imported torch already
         sys.modules["torch"].set_num_threads(len(connections))
     try:
@@ -169,7 +170,7 @@ def _serve_pipe(engine: AnyEngine, connection: Connection) -> None:
             method, batch = connection.recv()
             try:
                 result = getattr(engine, method)(batch)
-            except Exception as error:  # the caller raises it
+            except Exception as error:  # the caller raises the error
                 result = _sendable(error)
             connection.send(result)
 

@@ -24,13 +24,14 @@ class OnnxRunner(Runner):
         onnxruntime = import_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.enable_mem_pattern = False  # it stores a plan for each shape, and batches have many shapes
+        # off, because a memory plan is stored for each shape, and batches have many shapes
+        options.enable_mem_pattern = False
         options.log_severity_level = ERRORS_ONLY
         try:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             ports = (*self._session.get_inputs(), *self._session.get_overridable_initializers())
             known = {port.name for port in self._session.get_outputs()}
-        except Exception as error:  # its errors have no common base
+        except Exception as error:  # ONNX Runtime's errors have no common base class
             raise ModelIntegrityError(f"{path}: cannot be read as an ONNX graph: {error}") from error
         if output not in known:
             raise ModelIntegrityError(f"{path}: cannot be read as an ONNX graph: it has no output {output!r}")
@@ -41,7 +42,7 @@ class OnnxRunner(Runner):
         arrays = batch.inputs
         try:
             result: FloatArray = self._session.run([self._output], {key: arrays[key] for key in self._inputs})[0]
-        except Exception as error:  # its errors have no common base
+        except Exception as error:  # ONNX Runtime's errors have no common base class
             raise EngineError(f"engine {name}: {error}") from error
         return result
 

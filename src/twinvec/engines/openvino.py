@@ -49,7 +49,7 @@ class OpenVinoRunner(Runner):
                     "NUM_STREAMS": streams,
                     "INFERENCE_NUM_THREADS": streams * threads,
                     "INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32",
-                    "ENABLE_CPU_PINNING": False,  # other processes may use the same cores
+                    "ENABLE_CPU_PINNING": False,  # off, because other processes may use the same cores
                     "CPU_RUNTIME_CACHE_CAPACITY": _REMEMBERED,
                 },
             )

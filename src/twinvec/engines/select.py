@@ -38,7 +38,7 @@ EngineName = Literal["auto", "torch", "openvino", "onnx"]
 Precision = Literal["auto", "float32", "int8", "bfloat16", "float16"]
 
 _USUAL_DEVICES = re.compile(r"(cpu|cuda|hpu|mps|mtia|xla|xpu)(:(0|[1-9]\d?))?")
-_WORTH_CONVERTING = 16 * 1024 * 1024  # bytes of weights
+_WORTH_CONVERTING = 16 * 1024 * 1024  # bytes of weights of the smallest model that is worth converting
 
 
 @dataclass(frozen=True, slots=True)

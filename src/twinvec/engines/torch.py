@@ -121,7 +121,7 @@ class TorchEngine(_Torch):
 
     def _states(self, batch: Batch) -> Tensor:
         attended_BT = batch.mask_BT.copy()
-        attended_BT[:, 0] = 1  # a row without tokens would be all padding, and attention over nothing is NaN
+        attended_BT[:, 0] = 1  # a row of padding only would have no token to attend to, which gives NaN
         if self._unpadded is not None:
             return self._unpadded.states(batch.ids_BT, attended_BT)
         output = self._backbone(input_ids=self._send(batch.ids_BT), attention_mask=self._send(attended_BT))
@@ -249,7 +249,7 @@ def load_backbone(folder: Path, attention: str | None = None, *, classifier: boo
                 use_safetensors=True,
                 dtype=torch.float32,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # refused below, with the tensor's name
+                ignore_mismatched_sizes=True,  # mismatches are refused below, with the tensor's name
                 attn_implementation=attention,
             )
     except Exception as error:  # an impossible setting can raise any error

@@ -56,7 +56,8 @@ class Network(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, prompt_tokens: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        first_B1 = torch.ones_like(attention_mask[:, :1])  # attention over nothing is NaN: see engines/torch
+        # without a token to attend to, attention is NaN: see engines/torch
+        first_B1 = torch.ones_like(attention_mask[:, :1])
         attended_BT = torch.cat([first_B1, attention_mask[:, 1:]], dim=1)
         states_BTD = self.backbone(input_ids=input_ids, attention_mask=attended_BT).last_hidden_state
         excluded = 0 if prompt_tokens is None else prompt_tokens
@@ -104,7 +105,7 @@ def _convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> Non
     axes = {name: {0: "batch", 1: "length"} for name, value in example.items() if value.dim()}
     axes |= {name: {0: "batch", 1: "length"} if name == "states" else {0: "batch"} for name in module.outputs}
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # warnings of the tracer, and the advice to use the newer exporter
+        warnings.simplefilter("ignore")  # hides warnings of the tracer, and the advice to use the newer exporter
         try:
             torch.onnx.export(
                 module,
@@ -130,7 +131,7 @@ def _convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Mo
     example = _example(module)
     shapes = [(name, [-1] * value.dim(), openvino.Type.i64) for name, value in example.items()]
     with warnings.catch_warnings(), _root_logger_kept(), telemetry.switched_off(), torch.no_grad():
-        warnings.simplefilter("ignore")  # warnings of the tracer about shapes, which the inputs above fix
+        warnings.simplefilter("ignore")  # hides warnings of the tracer about shapes, which the inputs above fix
         try:
             graph = openvino.convert_model(module, example_input=example, input=shapes)
         except Exception as error:  # OpenVINO and the tracer raise errors of many types

@@ -23,7 +23,7 @@ Send = Callable[[Any], Tensor]
 
 _ATTENTION = "twinvec_unpadded"
 _BACKBONES = BACKBONES - {"mpnet"}  # MPNet adds a bias for each pair of tokens
-_LEAST_COSINE = 0.995  # between a token's states with and without padding, in half precision
+_LEAST_COSINE = 0.995  # least cosine of a token's states with and without padding, in half precision
 _PROBE_LENGTHS = (1, 5, 64, 190)  # tokens; the last exceeds ModernBERT's attention window
 
 
@@ -98,7 +98,7 @@ def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
         found_BTD = unpadded.states(ids_BT, mask_BT)
         cosines_BT = nn.functional.cosine_similarity(found_BTD.float(), expected_BTD.float(), dim=-1)
         worst = cosines_BT[send(mask_BT) == 1].min()
-        if worst >= _LEAST_COSINE:  # false for NaN
+        if worst >= _LEAST_COSINE:  # the comparison is false for NaN
             return unpadded
         logger.info("padding stays: without it, a token's state has cosine %.4f to the state with it", float(worst))
     except (ImportError, RuntimeError, ValueError, TypeError, AttributeError) as error:

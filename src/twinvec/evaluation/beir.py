@@ -192,7 +192,7 @@ def _read_queries(path: Path) -> dict[str, tuple[str, str]]:
     queries: dict[str, tuple[str, str]] = {}
     _check_there(path)
     for place, row in read_jsonl(path):
-        number = row.get("_id")  # may be a whole number, as in the corpus
+        number = row.get("_id")  # an id may be a whole number, as in the corpus
         identity = str(number) if is_integer(number) else text_field(row, "_id", place)
         if identity in queries:
             raise InputError(f"{place}: the id {identity!r} is used twice")

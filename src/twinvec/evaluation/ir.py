@@ -181,7 +181,7 @@ def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:
     for query, hits in found.items():
         scores: dict[str, float] = {}
         last = np.float32(np.inf)
-        for hit in hits:  # trec_eval keeps scores as float32
+        for hit in hits:  # scores as float32, as trec_eval keeps them
             last = min(np.float32(hit.score), np.nextafter(last, np.float32(-np.inf)))
             scores.setdefault(hit.id, float(last))
         run[query] = scores

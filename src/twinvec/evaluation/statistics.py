@@ -32,8 +32,8 @@ MOST_ERROR = 0.2
 """Largest error rate of ``assured_gains``, from a hundred items on."""
 
 _SAMPLES = 999
-_NUMBERS_AT_ONCE = 1 << 21  # numbers, 16 MB
-_LEAST_VARIANCE = 1e-9  # share of the mean square: equal gains for all queries then do not divide by 0
+_NUMBERS_AT_ONCE = 1 << 21  # numbers in memory at a time: 16 MB
+_LEAST_VARIANCE = 1e-9  # as a share of the mean square; it prevents a division by 0 if all queries gain the same
 
 
 @dataclass(frozen=True, slots=True)

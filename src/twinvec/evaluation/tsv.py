@@ -74,7 +74,7 @@ def parse_number(text: str, place: str, name: str = "score") -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or "_" in text:  # Python reads 1_000
+    if not math.isfinite(value) or "_" in text:  # ``float`` would accept 1_000
         raise InputError(f"{place}: {name} {text!r} is not a number")
     return value
 

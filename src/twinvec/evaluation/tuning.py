@@ -36,7 +36,7 @@ CANDIDATE_COUNTS = (20, 50, 100)
 MIXES = (0.25, 0.5, 0.75)
 FEEDBACK_COUNTS = (2, 5)
 FEEDBACK_WORDS = (0.5, 1.0, 2.0)
-"""Sparse weights to try with feedback. Feedback is not tried with MaxSim: the two gain no more than one of them."""
+"""Sparse weights to try with feedback. Feedback is not tried with MaxSim: both together gain no more than one alone."""
 
 PSEUDO_DOCUMENTS = 2000
 PLAIN = Setting("hybrid")

@@ -202,7 +202,7 @@ def _add_graph(
         "texts": {"calibrated": 0, "measured": 0},
     }
     exports = read_exports(folder) | {export_key(engine, precision): entry}
-    _update_manifest(folder, {EXPORTS: exports})  # so that an encoder loads the graph to measure its quality
+    _update_manifest(folder, {EXPORTS: exports})  # needed by the encoder that measures the graph's quality
     if precision == "int8":
         entry |= {"made_by": f"{entry['made_by']}, nncf {version('nncf')}", "weight_bits": bits}
         entry["quality"] = subject.quality(folder, engine, sample[size:])
@@ -284,7 +284,7 @@ def _move_into_place(made: Path, output: Path) -> None:
     graphs = (f"{name}/{precision}-????????.*" for name in RUNTIMES for precision in get_args(ExportPrecision))
     for path in chain.from_iterable(map(output.glob, graphs)):
         if path.name not in kept:
-            path.unlink()  # graph of an earlier export that this export replaces
+            path.unlink()  # removes a graph of an earlier export, which this export replaces
 
 
 @contextmanager
@@ -297,7 +297,7 @@ def _temporary_folder(output: Path) -> Iterator[Path]:
     try:
         home.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(home / f"{name}.lock", busy):
-            if output.is_dir() != exists:  # another export has made the output meanwhile, which has another lock
+            if output.is_dir() != exists:  # another export, with another lock, has made the output meanwhile
                 raise ConfigurationError(busy)
             for left_over in home.glob(f"{prefix}*/"):  # left by a killed export
                 shutil.rmtree(left_over, ignore_errors=True)

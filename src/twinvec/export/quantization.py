@@ -30,7 +30,7 @@ TOP = 10
 BOUNDS = {"cosine_mean": 0.99, "cosine_worst": 0.95, "correlation": 0.99, "top10_overlap": 0.85}
 """Smallest quality of an int8 export with which ``precision="auto"`` uses it."""
 
-_SMOOTHING = 0.8  # worst cosine on MiniLM-L6: 0.996; it is 0.993 with 0.95, NNCF's default
+_SMOOTHING = 0.8  # the worst cosine on MiniLM-L6 is 0.996, and 0.993 with NNCF's default of 0.95
 
 
 def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target: Path, *, weight_bits: int) -> None:
@@ -45,7 +45,7 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
             model = shared_core().read_model(graph)
             names = [port.any_name for port in model.inputs]
         else:
-            import_onnxruntime().set_default_logger_severity(ERRORS_ONLY)  # for the sessions that NNCF opens
+            import_onnxruntime().set_default_logger_severity(ERRORS_ONLY)  # applies to the sessions that NNCF opens
             model = import_onnx().load(graph)
             names = [port.name for port in model.graph.input]
         with progress_bar("Quantising", None, ""), contextlib.redirect_stdout(io.StringIO()):  # hides NNCF's own bars
@@ -78,7 +78,7 @@ def cosine_quality(exact_ND: FloatArray, found_ND: FloatArray, queries: int) -> 
     cosines = (exact_ND[:queries] * found_ND[:queries]).sum(axis=1)
     exact_QN, found_QN = exact_ND[:queries] @ exact_ND.T, found_ND[:queries] @ found_ND.T
     for scores_QN in (exact_QN, found_QN):
-        np.fill_diagonal(scores_QN, -np.inf)  # exclude the text itself
+        np.fill_diagonal(scores_QN, -np.inf)  # excludes each text from its own neighbours
     return {
         "cosine_mean": float(cosines.mean()),
         "cosine_worst": float(cosines.min()),
@@ -109,7 +109,7 @@ def top_overlap(exact_QN: FloatArray, found_QN: FloatArray) -> float:
 def import_nncf() -> Any:
     """Import nncf; errors are those of ``import_extra``."""
     telemetry.switch_off()
-    with telemetry.switched_off():  # nncf imports OpenVINO
+    with telemetry.switched_off():  # nncf imports OpenVINO, which sends telemetry
         nncf = import_extra("nncf", "export", "an int8 export")
     logging.getLogger("nncf").setLevel(logging.ERROR)  # nncf's own function would change the handlers of other loggers
     return nncf

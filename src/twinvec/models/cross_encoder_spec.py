@@ -72,7 +72,7 @@ def read_classifier(root: Path) -> ClassifierSpec:
         raise UnsupportedModelError(
             f"{path}: architectures are {config.get('architectures')!r}; expected one for sequence classification"
         )
-    named = config.get("id2label") or {0: "", 1: ""}  # two is the default of transformers
+    named = config.get("id2label") or {0: "", 1: ""}  # two labels are the default of transformers
     if not isinstance(named, dict):
         raise ModelIntegrityError(f"{path}: id2label is {named!r}, expected an object with a name for each label")
     labels = len(named)

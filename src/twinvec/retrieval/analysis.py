@@ -58,7 +58,7 @@ _LETTERS = str.maketrans(
     | {"ς": "σ"}
 )
 
-# A single Latin letter is dropped: it is an initial or the rest of "it's", and makes results worse. A digit ("type 2
+# A single Latin letter is dropped: it is an initial or the "s" of "it's", and makes results worse. A digit ("type 2
 # diabetes"), a Greek letter and a Chinese character stay. Each Chinese character is a word, as in Lucene's
 # StandardAnalyzer.
 _TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
@@ -75,13 +75,13 @@ _PIECE = re.compile(r"[^ \t\n\r]+")
 _REMEMBERED_LENGTH = 64  # characters; longer words hardly occur again
 _REMEMBERED = 2**17
 _TEXTS_AT_ONCE = 4096
-_SPELT = range(3, 33)  # letters of words whose spelling is known
+_SPELT = range(3, 33)  # lengths (in letters) of the words that are counted for spelling correction
 
 # "getEnv", "HTTPServer" and "mRNA" have two parts; "RNAs" is a word. A part of one letter is dropped, as everywhere.
 _UNDERSCORED = re.compile(r"[^_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 
-# Normalised text: half-width kana and single jamo are other characters there.
+# The ranges suit normalised text, which has other characters in place of half-width kana and single jamo.
 _HIRAGANA, _KATAKANA, _HANGUL = "\u3041-\u3096\u309d-\u309f", "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff", "\uac00-\ud7a3"
 _SYLLABLES = rf"[{_HIRAGANA}]+|[{_KATAKANA}]+|[{_HANGUL}]+"
 _SYLLABLES_APART = re.compile(_SYLLABLES)
@@ -137,7 +137,8 @@ class Analyzer:
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each text, in order and with repetitions."""
         found: list[list[str]] = []
-        for first in range(0, len(texts), _TEXTS_AT_ONCE):  # the words of all texts take more room than the terms
+        # in blocks, because the words of all texts would take more memory than their terms
+        for first in range(0, len(texts), _TEXTS_AT_ONCE):
             words = [_words(text) for text in texts[first : first + _TEXTS_AT_ONCE]]
             terms = self._terms_of(set().union(*words))
             found += [list(chain.from_iterable(map(terms.__getitem__, each))) for each in words]
@@ -192,7 +193,7 @@ class Analyzer:
         """
         counts: Counter[str] = Counter()
         for piece, count in written.items():
-            if piece.isascii() and piece.isalpha() and piece[1:].islower():  # most words
+            if piece.isascii() and piece.isalpha() and piece[1:].islower():  # a shortcut for most words
                 counts[piece.lower()] += count
                 continue
             for form in self._forms_of(piece):
@@ -206,7 +207,7 @@ class Analyzer:
     def _terms_of(self, words: set[str]) -> dict[str, tuple[str, ...]]:
         """Return the terms of each word of ``_words``; the dictionary may hold other words too."""
         known = _known_terms(self.language, self.version)
-        unknown = words.difference(known)  # not of known.keys(), of which each would be looked at
+        unknown = words.difference(known)  # with known.keys(), ``difference`` would go through all known words
         plain = {word: word.lower() for word in unknown if word.isascii() and word.isalpha() and word[1:].islower()}
         others = {word: self._forms_of(word) for word in unknown - plain.keys()}
         terms = self._stemmed({*plain.values(), *chain.from_iterable(others.values())})
@@ -250,7 +251,8 @@ class Analyzer:
         """Return the term of each form that is not a stop word."""
         kept = list(set(forms) - _stop_words(self.language))
         plain = self.version > 1 and self.language in _PLAIN_LANGUAGES
-        stemmer = Stemmer.Stemmer(self.language)  # not shared: it is not safe between threads
+        # a new stemmer for each call, because stemmers are not safe between threads
+        stemmer = Stemmer.Stemmer(self.language)
         stems = stemmer.stemWords([folded(each) for each in kept] if plain else kept)
         if self.version > 1 and not plain:
             stems = [folded(each) for each in stems]

@@ -65,7 +65,8 @@ def document_vectors(terms: Sequence[Sequence[str]], average_length: float) -> l
     rows = np.repeat(np.arange(len(terms)), lengths)
     ids = np.fromiter(map(term_id, chain.from_iterable(terms)), np.int64, len(rows))
     places, counts = np.unique(rows << 32 | ids, return_counts=True)  # sorted by document, then by dimension
-    if len(places) != sum([len(set(each)) for each in terms]):  # two terms of a document share a dimension
+    # there are fewer places than terms if two terms of a document share a dimension
+    if len(places) != sum([len(set(each)) for each in terms]):
         return [document_vector(each, average_length) for each in terms]
     rows, ids = places >> 32, places & 0xFFFFFFFF
     norms = K1 * (1 - B + B * lengths / (average_length or np.maximum(lengths, 1)))

@@ -24,7 +24,7 @@ MAX_LEVELS = 100
 """Largest nesting depth of a payload. A store cannot read a point that is nested 128 levels deep."""
 
 _INT64 = range(-(2**63), 2**63)
-_SHORT = 256  # characters of a text, or fields of a payload; such payloads are far below the size limit
+_SHORT = 256  # a payload of so many fields, with texts of so many characters, is below the size limit
 
 
 class HiddenKeys(NamedTuple):
@@ -191,7 +191,7 @@ def _refuse_constant(name: str) -> None:
 
 def _plain_value(value: Any) -> Any:
     """Return the JSON form of a Python value: dates and times as ISO text, NumPy scalars as numbers."""
-    if type(value).__name__ in ("NaTType", "NAType"):  # missing values of pandas; NaT would pass as a datetime
+    if type(value).__name__ in ("NaTType", "NAType"):  # missing values of pandas, of which NaT would pass as a datetime
         _refuse_constant(str(value))
     is_moment = getattr(getattr(value, "dtype", None), "kind", None) == "M"
     value = plain_scalar(value)

@@ -17,7 +17,7 @@ Weights from 0.5 to 1 give similar results.
 """
 
 MOST = 100
-"""Largest number of first hits."""
+"""Largest number of first hits that feedback uses."""
 
 
 def moved(query_D: FloatArray, found_KD: FloatArray) -> FloatArray:

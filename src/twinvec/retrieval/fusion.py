@@ -42,19 +42,19 @@ CANDIDATES = 100
 """Number of results of each stage that are fused, unless the limit of a search is larger."""
 
 EVIDENCE = 0.25
-"""w: how many standard deviations of the dense scores a BM25 score of 1 is worth.
+"""The number w of standard deviations of the dense scores that a BM25 score of 1 is worth.
 
 Values from 0.2 to 0.3 give similar results on sets from captions to abstracts; see ``benchmarks/RETRIEVAL.md``.
 """
 
 KEYWORDS = 0.1
-"""The factor of w for keyword queries; values from 0.1 to 0.2 give similar results."""
+"""The factor of ``EVIDENCE`` for keyword queries; values from 0.1 to 0.2 give similar results."""
 
 NEAR = 4.0
 """How many standard deviations of a usual query's dense scores lie between the two landmarks."""
 
 ONE_TERM = 0.75
-"""The factor of the BM25 score of a query of one term, with landmarks."""
+"""The factor of the BM25 score for a query of one term, in a collection with landmarks."""
 
 UNKNOWN = 0.01
 """The factor of the dense part for words that the model does not know, and the smallest factor for codes."""

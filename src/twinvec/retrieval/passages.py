@@ -28,7 +28,7 @@ Match = tuple[str, int, int]
 _UNIT = 0.01
 """Gain in mean cosine that every further unit of a window must bring."""
 
-_BY_STATES = 20  # texts whose token states are computed for their passages: a page of hits
+_BY_STATES = 20  # number of texts whose token states are computed for their passages: a page of hits
 
 _PIECE = re.compile(r"\S+")  # no term contains white space
 _REMEMBERED = 2**17  # pieces whose terms are cached
@@ -70,7 +70,8 @@ def with_state_passages(query: str, hits: Sequence[Hit], encoder: object, analyz
     texts = [hit.text for hit in best]
     (query_QD,) = encoder.encode_tokens([query], prompt="query")
     (query_Q2,) = encoder.token_spans([query], prompt="query")
-    words_QD = query_QD[query_Q2[:, 1] > query_Q2[:, 0]]  # special tokens match those of any text
+    # without special tokens, which match the special tokens of any text
+    words_QD = query_QD[query_Q2[:, 1] > query_Q2[:, 0]]
     cosines = [states_TD @ words_QD.T for states_TD in encoder.encode_tokens(texts, prompt="document")]
     spans = encoder.token_spans(texts, prompt="document")
     found = dict(zip(chosen, state_passages(query, best, cosines, spans, analyzer), strict=True))
@@ -106,7 +107,8 @@ def _nearest(hit: Hit, cosines_TQ: FloatArray, spans_T2: IntArray) -> Span | Non
     spans = units(hit.text, body_start(hit))
     starts, ends = spans_T2[:, 0], spans_T2[:, 1]
     inside = [(starts >= span.start) & (starts < span.end) & (ends > starts) for span in spans]
-    kept = [row for row, rows_T in enumerate(inside) if rows_T.any()]  # the model may have truncated the text
+    # units with tokens: the model may have truncated the text
+    kept = [row for row, rows_T in enumerate(inside) if rows_T.any()]
     if not kept or not cosines_TQ.shape[1]:
         return grown(hit.text, spans, 0, 1) if spans else None
     read = [spans[row] for row in kept]

@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 Cosine = TypeVar("Cosine", float, "ScoreArray")
 
 DEFAULT_MIN_RELEVANCE = 0.5
-"""The relevance from which a hit counts as relevant; ``benchmarks/RETRIEVAL.md`` says what it keeps and leaves out."""
+"""Smallest relevance of a relevant hit; ``benchmarks/RETRIEVAL.md`` measures which hits it keeps and leaves out."""
 
 PLACE = 10.0
-"""Log-odds between the two landmarks of the cosine."""
+"""Difference in log-odds between the two landmarks of the cosine."""
 
 EVIDENCE_OF_A_TERM = 2.6
-"""Log-odds of one unit of BM25 per term, in a hybrid search."""
+"""Log-odds that one unit of BM25 per term adds in a hybrid search."""
 
 FULL_EVIDENCE = 3.0
-"""Evidence above this counts as this much: a word found twice is no second reason."""
+"""Largest evidence that counts; more evidence, such as a word that is found twice, adds nothing."""
 
-_HYBRID, _DENSE, _SPARSE = -4.5, -3.6, -2.4  # log-odds of a hit at the landmark 0 without evidence
-_EVIDENCE_ALONE = 3.9  # log-odds of one unit of BM25 per term, in a sparse search
+_HYBRID, _DENSE, _SPARSE = -4.5, -3.6, -2.4  # per mode: log-odds of a hit at landmark 0 without evidence
+_EVIDENCE_ALONE = 3.9  # log-odds that one unit of BM25 per term adds in a sparse search
 _RISE_COUNTS = 1.3
 """How fast ``share_learnt`` falls with the rise of landmark 0 above the model's own (``benchmarks/languages.py``)."""
 
 UNMEASURED_WORDS = 0.7
-"""Weight of words where it has not been measured; values from 0.6 to 1 give similar results."""
+"""Weight of words in a collection that has not measured it; values from 0.6 to 1 give similar results."""
 
 _DIGITS = 4
-_LARGEST = 30.0  # of log-odds; the logistic function of it is 1 in all digits that matter
+_LARGEST = 30.0  # limit of log-odds; its logistic function is 1 in all digits that matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Calibration:
 
 
 DEFAULT_SPACE = "3a865ba6c823d33492604578b239256887ca1da75f9dd3910079c46e741248cd"
-"""The space of the default model, which its exports and copies have under names of their own."""
+"""Id of the default model's vector space. Its exports and copies have the same space, but other names."""
 
 _NAMES = {DEFAULT_SPACE: "default"}
 
@@ -102,9 +102,9 @@ MODELS = {"default": Calibration(unrelated=0.25, near=0.65)}
 
 MANY = 1000
 _GROWTH = {"default": 0.037}
-"""By how much the landmark 0 of a model grows with the natural logarithm of the number of texts, up to ``MANY``.
+"""Growth of a model's landmark 0 with the natural logarithm of the number of texts, up to ``MANY`` texts.
 
-The best of many unrelated texts is nearer than the best of a few (``benchmarks/small_collections.py``).
+The nearest of many unrelated texts is nearer than the nearest of a few (``benchmarks/small_collections.py``).
 """
 
 
@@ -112,7 +112,7 @@ STATES = {"default": Calibration(unrelated=0.34, near=0.66)}
 """Landmarks of MaxSim, by the name of the model: the scores of unrelated texts, and those of judged answers."""
 
 _GROWTH_OF_STATES = {"default": 0.87}
-"""By how much the landmark 0 of MaxSim grows with that of the cosine, over collections in several languages."""
+"""Growth of MaxSim's landmark 0 with the landmark 0 of the cosine, over collections in several languages."""
 
 
 def model_calibration(encoder: object, texts: int = MANY) -> Calibration:

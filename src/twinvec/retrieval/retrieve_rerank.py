@@ -129,7 +129,7 @@ class RetrieveRerank:
                 hits = stage.with_passages(query, hits)
         return list(hits)
 
-    # mypy: options might hold "self"
+    # types ignored: mypy warns that options might contain "self"
     asearch = awaitable(search, computes=True)  # type: ignore[arg-type]
     asearch_many = awaitable(search_many, computes=True)  # type: ignore[arg-type]
 

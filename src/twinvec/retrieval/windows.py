@@ -15,7 +15,7 @@ from unicodedata import category, east_asian_width
 
 SHORTEST = 60
 LONGEST = 320
-"""Characters of a window: it grows below ``SHORTEST``; a unit of more than ``LONGEST`` columns (wide: two) is cut."""
+"""A window below ``SHORTEST`` characters grows; a unit above ``LONGEST`` columns (wide letters have two) is cut."""
 
 MOST_UNITS = 3
 """Largest number of units in a window; a window of less than ``SHORTEST`` characters may have more."""
@@ -28,31 +28,32 @@ _LINE = re.compile(r"[^\n]+")
 _HEAD = r"[^\S\n]*(?:>[^\S\n]*|(?:[-*+]|\d{1,3}[.)])[^\S\n]+)*"  # the beginning of a line in a quotation or a list item
 _FENCE_SIGN = r"(```(?!`*[^`\n]+`)|~~~)"  # ```code``` in one line is part of a sentence
 _FENCE = re.compile(_HEAD + _FENCE_SIGN)
-_FENCE_END = re.compile(r"[^\S\n]*(?:>[^\S\n]*)*" + _FENCE_SIGN)  # a list item does not end a block of code
+_FENCE_END = re.compile(r"[^\S\n]*(?:>[^\S\n]*)*" + _FENCE_SIGN)  # without list items, which do not end a block of code
 _FENCES = re.compile(f"^{_HEAD}{_FENCE_SIGN}(.*)$", re.MULTILINE)
 _COMMENT = re.compile(r"\s*<!--.*-->\s*$")
 _ALONE = re.compile(  # the beginning of a table row, a heading, or a line like code
     r"\s*\||#{1,6}\s|\s*(?:>>>|\$|#!|#include|@\w|import\s|from\s\S+\simport\s|(?:async\s+)?def\s\w+\(|class\s\w+[(:])"
     r"|\s*[\w.]+ [-+*/|&]?= "
 )
-_ENDS = (*";{}[(\\])", "],", "),", "},")  # the end of a line like code
+_ENDS = (*";{}[(\\])", "],", "),", "},")  # ends of lines that look like code
 _CALL = re.compile(r"\w\(")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s")
 _INDENTED = re.compile(r"(?: {4}|\t)")
-_KEYWORD = re.compile(  # at the beginning of a line of code; a sentence begins with a capital letter
+_KEYWORD = re.compile(  # words that begin a line of code; a sentence begins with a capital letter
     r"(?:assert|break|case|const|continue|default|del|elif|else|except|export|final|finally|fn|for|func|function|go|if|int"
     r"|let|new|private|public|pub|raise|return|static|switch|throw|try|type|using|var|void|while|with|yield)\b"
 )
-_CODE_CALL = re.compile(r"\w\((?!\d\w?\))")  # ssh_config(5) is a page of a manual
+_CODE_CALL = re.compile(r"\w\((?!\d\w?\))")  # excludes pages of manuals, such as ssh_config(5)
 _CODE_SIGN = re.compile(r"[^\w\s.,;:!?'\"()/‐-‟、。，；：！？（）「」-]|_")
 _PROSE_LINE = 40  # columns; a wrapped line of prose has at least about as many
 _WORD = re.compile(r"\S+")
 _NOTHING = re.compile(r"[\W_]*$")
-_CLOSING = re.compile(r"(?<=\S)[*_`]+(?=\s|$)")  # Markdown's marks behind the sentence that they close
-_JOINER = "\u200d"  # between parts of an emoji
+_CLOSING = re.compile(r"(?<=\S)[*_`]+(?=\s|$)")  # Markdown's closing marks at the end of a sentence
+_JOINER = "\u200d"  # stands between the parts of an emoji
 _JOINED = (_JOINER, "\u0e33", "\u0eb3")  # vowel signs of Thai and Lao that Unicode counts as letters
 _PERHAPS_WIDE = re.compile(r"[\u1100-\U0010ffff]")
-_ENDING_SIGNS = ("Pc", "Pd", "Pe", "Pf", "Po", "Sc", "Sk", "Sm", "So")  # signs, but no opening brackets
+# Unicode categories of signs, without opening brackets
+_ENDING_SIGNS = ("Pc", "Pd", "Pe", "Pf", "Po", "Sc", "Sk", "Sm", "So")
 
 
 class Span(NamedTuple):
@@ -194,7 +195,7 @@ def _is_alone(line: str) -> bool:
 
 def _is_label(text: str, above: Span, line: str) -> bool:
     """Return whether ``above`` is a short line that introduces the next one: less indented, and no item of a list."""
-    if text.find("\n", above.start, above.end) >= 0:  # first, because the next test copies the text
+    if text.find("\n", above.start, above.end) >= 0:  # tested first, because the next test copies the text
         return False
     if _ITEM.match(text, above.start, above.end) or _columns(text, above) >= _PROSE_LINE:
         return False
@@ -224,7 +225,8 @@ def _cut(text: str, block: Block) -> Iterator[Span]:
 
     pieces = [Span(block.start, block.end)]
     if block.prose:
-        mark = _ITEM.match(text, block.start, block.end)  # the dot of an item's number ends no sentence
+        # skipped, because the dot after an item's number ends no sentence
+        mark = _ITEM.match(text, block.start, block.end)
         begin = mark.end() if mark else block.start
         # spaces replace line ends, so that a wrapped line does not end a sentence
         bounds = get_sentence_boundaries(_LANGUAGE, text[begin : block.end].replace("\n", " "))

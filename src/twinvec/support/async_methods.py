@@ -64,7 +64,7 @@ def _run(function: Callable[[], T], answer: Future[T]) -> None:
         return
     try:
         found = function()
-    except BaseException as error:  # of any type, since the caller waits for it
+    except BaseException as error:  # errors of any type are passed on to the caller, who waits
         answer.set_exception(error)
     else:
         answer.set_result(found)

@@ -24,7 +24,7 @@ def is_disk_full(error: BaseException) -> bool:
     """Return whether an error, or one of its causes, is a full disk or an exhausted quota."""
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
-    if any(text in str(error) for text in _FULL_TEXTS):  # a library may have error types of its own
+    if any(text in str(error) for text in _FULL_TEXTS):  # for libraries with error types of their own
         return True
     return error.__cause__ is not None and is_disk_full(error.__cause__)
 
@@ -57,7 +57,7 @@ def put_in_place(partial: Path, path: Path) -> None:
     """Force a complete file to the disk and rename it to ``path``, in the same folder."""
     sync_file(partial)
     partial.replace(path)
-    if hasattr(os, "O_DIRECTORY"):  # elsewhere a folder cannot be opened
+    if hasattr(os, "O_DIRECTORY"):  # other systems cannot open a folder
         sync_file(path.parent)
 
 

@@ -22,7 +22,7 @@ from twinvec.support.atomic import partial_path
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 """Pydantic's noun for a field, which messages leave out because the field's name comes before."""
 
-_MOST_SHOWN = 400  # characters
+_MOST_SHOWN = 400  # most characters of a value in a message
 _SCALARS = frozenset("biufUM")  # kinds of NumPy scalars: truth values, numbers, texts and moments
 
 ADDRESS_FORM = "http://host:port or https://host:port"
@@ -106,7 +106,7 @@ def file_path(value: str | os.PathLike[str], name: str) -> Path:
     text = path_text(value, name)
     try:
         return Path(text).expanduser()
-    except RuntimeError as error:  # the home of an unknown user
+    except RuntimeError as error:  # the path names an unknown user's home
         raise ConfigurationError(f"{name} cannot be a path: {text!r}: {error}") from None
 
 
@@ -129,7 +129,7 @@ def is_server_address(value: str) -> bool:
 
     try:
         parts = urlsplit(value)
-        _ = parts.port  # raises ValueError if it cannot be one
+        _ = parts.port  # raises ValueError for an invalid port
     except (ValueError, AttributeError):
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -7,7 +7,7 @@ import os
 import platform
 from pathlib import Path
 
-_EXACT_INT8 = {"avx512_vnni", "avx_vnni", "amx_int8"}  # these instructions sum in 32 bits
+_EXACT_INT8 = {"avx512_vnni", "avx_vnni", "amx_int8"}  # instructions that sum in 32 bits
 _X86 = {"x86_64", "amd64", "i386", "i686"}
 
 

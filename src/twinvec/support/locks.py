@@ -37,7 +37,7 @@ def exclusive_lock(lock: Path, busy: str) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)  # before the release: after it, the file may be another process's lock
+        lock.unlink(missing_ok=True)  # removed before the release: later, the file may be another process's lock
         held.release()
 
 
@@ -48,11 +48,11 @@ class TemporaryFolder:
     """
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))  # of mode 0700
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))  # mkdtemp gives it mode 0700
         self._held: IO[bytes] | None = None
         try:
             new = self.path / f"{_HELD}.new"
-            self._held = new.open("wb")  # open until ``remove``
+            self._held = new.open("wb")  # stays open until ``remove``
             if fcntl is not None:
                 fcntl.flock(self._held, fcntl.LOCK_EX)
             new.rename(self.path / _HELD)  # a lock file with its final name is held
@@ -63,7 +63,7 @@ class TemporaryFolder:
     def remove(self) -> None:
         """Remove the folder and all in it."""
         if self._held is not None:
-            self._held.close()  # first: Windows removes no open file
+            self._held.close()  # closed first, because Windows cannot remove an open file
         _remove(self.path)
 
 

@@ -34,7 +34,7 @@ def display(window: float) -> Progress:
         console=Console(stderr=True),
         expand=True,
         speed_estimate_period=window,
-        redirect_stdout=sys.stdout.isatty(),  # if stdout is a file, it is left alone
+        redirect_stdout=sys.stdout.isatty(),  # a stdout that is a file stays as it is
     )
 
 

@@ -21,7 +21,7 @@ from twinvec.arrays import IntArray
 
 _CALL_TOKENS = 32  # cost of one more call of an engine, in tokens
 _LEAST_SHARE = 64  # tokens; a smaller batch is not worth a worker
-_FEW_ROUNDS = 8  # batches for each worker; with more of them, the last one takes little of the time
+_FEW_ROUNDS = 8  # batches for each worker; if there are more, the last batch takes little of the time
 _MORE_ROUNDS = 4
 
 
@@ -41,7 +41,8 @@ def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None =
     while start < len(order):
         longest = max(int(ordered[start]), 1)
         size = min(max(budget // longest, 1), max_texts)
-        padding = np.cumsum(longest - ordered[start : start + size])  # grows with every text
+        # padding of a batch of the first n texts, for each n
+        padding = np.cumsum(longest - ordered[start : start + size])
         size = int(np.searchsorted(padding, most_padding, side="right")) or 1
         yield order[start : start + size]
         start += size
@@ -54,7 +55,7 @@ def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArra
     ends as early as possible; the cost of a batch is its padded size plus the cost of a call.
     """
     total = int(lengths.sum())
-    share = total * 17 // 16 // workers + 1  # batches hold up to a sixteenth of padding
+    share = total * 17 // 16 // workers + 1  # 17/16, since up to a sixteenth of the tokens is padding
     plan = list(token_budget_batches(lengths, budget if workers == 1 else min(budget, max(share, _LEAST_SHARE))))
     if workers == 1 or not workers <= len(plan) <= _FEW_ROUNDS * workers:
         return plan

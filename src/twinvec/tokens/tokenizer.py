@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 _TEXTS_AT_ONCE = 1024
-_CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # all their tokens are in memory, before truncation
+_CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # characters tokenised at once: all their tokens are in memory before truncation
 _WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer")
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 

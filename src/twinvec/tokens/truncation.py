@@ -21,7 +21,7 @@ Item = TypeVar("Item", str, tuple[str, str])
 logger = logging.getLogger(__name__)
 
 _TOKEN_CHARACTERS = 4  # characters of a token in common languages
-_INPUT_CHARACTERS = 8  # what an input costs besides its text: special tokens, padding
+_INPUT_CHARACTERS = 8  # cost of an input besides its text, for special tokens and padding
 _unreported: list[None] = []  # an item for each open block of unreported_truncations, in all threads
 
 

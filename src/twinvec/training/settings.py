@@ -153,7 +153,7 @@ class Batches(Section):
     datasets: int = Field(default=1, ge=1)
     """Number of datasets that each batch draws from."""
     power: float = Field(default=1.0, ge=0)
-    """Draw a dataset in proportion to its size to this power: 1 by size, 0 all datasets equally often."""
+    """Draw each dataset in proportion to its size to the power of this number: 0 draws all datasets equally often."""
     cap: int | None = Field(default=None, ge=1)
     """Draw a larger dataset as if it had this size."""
     unique_texts: bool = True

@@ -239,7 +239,7 @@ def _copy(target: Collection, layout: Layout, points: list[Point], report: Adopt
     vectors = {}
     for point in points:
         if is_ours(point.payload) and point.dense is None:
-            continue  # a record of an adoption that was given up
+            continue  # skips a record that a given-up adoption left
         try:
             document = document_of(layout, point.id, point.payload)
             if point.dense is None:

@@ -97,7 +97,7 @@ class Adoption:
             self._begin()
             with progress_bar("Adopting", backend.count(wanted), "points", shown=progress) as advance:
                 self._sweep(wanted, self._report, advance)
-            while self._sweep([FOREIGN], AdoptReport(self._layout.name), unseen):  # new points
+            while self._sweep([FOREIGN], AdoptReport(self._layout.name), unseen):  # until no application adds points
                 pass
             if self._finished or self._begun:
                 self._remove_deleted()

@@ -41,7 +41,7 @@ ELSEWHERE = "copy its documents into a new collection (into=, twinvec adopt --to
 _NODE = "_node_content"
 _READ_BY_US = frozenset(
     {"embedded", "key", HIDDEN_KEYS}
-)  # only some chunks have them; no other application may use them
+)  # fields that only some chunks have; no other application may use these names
 
 
 def layout_of(name: LayoutName, text_key: str | None, metadata_key: str | None) -> Layout:

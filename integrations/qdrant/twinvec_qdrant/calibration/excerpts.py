@@ -18,7 +18,7 @@ from twinvec_qdrant.stores.points import Point
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 _WORDS = range(4, 41)  # number of words of an excerpt
 _SPAN = 10  # words of an excerpt from text without sentences
-_LEAST_REST = 8  # words that a chunk has to keep
+_LEAST_REST = 8  # least number of words of a chunk besides its excerpt
 _SEED = 20
 
 

@@ -46,8 +46,8 @@ NAMES = {
     "zh": "Chinese",
 }
 _LEAST_CONFIDENCE = 0.9
-_CHARACTERS_READ = 1000  # of each text
-_LEAST_SHARE = 0.1  # of the texts of a collection without a main language
+_CHARACTERS_READ = 1000  # number of characters of each text that are read
+_LEAST_SHARE = 0.1  # smallest share of the texts in a language that counts, if no language has more than half of them
 
 
 def languages_of(texts: Iterable[str]) -> list[str]:
@@ -91,7 +91,8 @@ def language_hint(language: str, stemmed: str, *, learnt_english: bool) -> str |
 
 @cache
 def _identifier() -> LanguageIdentifier:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # takes a second, and only a measurement needs it
+    # imported here, because the import takes a second and only a measurement needs it
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True, min_confidence=_LEAST_CONFIDENCE)
     identifier.set_languages(list(QUESTIONS))

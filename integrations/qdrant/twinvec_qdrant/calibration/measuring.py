@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 
 _LEAST_NOT_ENGLISH = 8  # fewest chunks to measure in a language for which the model has no known landmarks
 _QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # chunks for each question, and for each excerpt
-_QUESTIONS = 10  # fewest questions
-_EXCERPTS = 48  # most excerpts
+_QUESTIONS = 10  # least number of questions to measure with
+_EXCERPTS = 48  # largest number of excerpts to measure with
 _LOOKED_AT = 4  # chunks read for each excerpt, because not every chunk has one
 _IDENTIFIED = 24  # chunks whose language is identified
 _PRIOR = 20  # a known landmark counts like this number of questions or excerpts
@@ -73,9 +73,9 @@ def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, o
         loaded, now = encoder(), stored_description(backend)
         if (found := measured(backend, now, loaded)) is not None:
             with backend.writing:
-                if stored_description(backend).vector == now.vector:  # else the collection was migrated meanwhile
+                if stored_description(backend).vector == now.vector:  # if not, the collection was migrated meanwhile
                     backend.write_metadata({"calibration": _as_stored(found)})
-    except Exception as error:  # an encoder may raise anything, and the other work is done
+    except Exception as error:  # an encoder may raise any error; the caller's own work is already done
         logger.warning("%s: was not calibrated: %s", backend.location, error)
 
 
@@ -87,7 +87,8 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
         return None
     wanted = min(_EXCERPTS, chunks // _EXCERPTS_SHARE)
     looked_at = max(_IDENTIFIED, _LOOKED_AT * wanted)
-    sample = list(islice(backend.scroll([CHUNKS], [*EMBEDDED_FIELDS, "title"]), looked_at))  # random ids
+    # a random sample, since ids are hashes
+    sample = list(islice(backend.scroll([CHUNKS], [*EMBEDDED_FIELDS, "title"]), looked_at))
     languages = languages_of(point.payload["text"] for point in sample[:_IDENTIFIED])
     hint = language_hint(languages[0], now.language, learnt_english=known.landmarks is not None)
     if hint and len(languages) == 1:

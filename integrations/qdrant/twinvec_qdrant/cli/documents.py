@@ -159,7 +159,8 @@ def _deleted_if_confirmed(place: CollectionPlace, ids: Sequence[str], source: st
     with documents_of(place) as documents:
         if source is not None:
             return documents.delete(source=source)
-        return {**documents.delete(ids=ids), "missing": []}  # not missing: another process has deleted it
+        # all ids existed before the question; one that is gone was deleted by another process
+        return {**documents.delete(ids=ids), "missing": []}
 
 
 def _list(ids: Sequence[str]) -> None:

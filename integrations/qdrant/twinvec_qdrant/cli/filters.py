@@ -16,7 +16,7 @@ _CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>!=|=|>=|<=|>|<)\s*(?P
 _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _HOLDS = {"keyword": "texts", "float": "numbers", "integer": "numbers", "bool": "true or false"}
 _SHOWN = 10
-_MEANT = {"=": "=", ">": ">=", "<": "<="}  # the operator that was meant, by the character after "="
+_MEANT = {"=": "=", ">": ">=", "<": "<="}  # the character after "=" -> the operator that the user meant
 
 
 def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
@@ -44,7 +44,8 @@ def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
     parts = ([wanted] if wanted else []) + others
     if not parts:
         return {}
-    from twinvec.retrieval.filters import parse_filter  # a search without a filter starts without it
+    # imported here, because a search without a filter does not need it
+    from twinvec.retrieval.filters import parse_filter
 
     stated = parts[0] if len(parts) == 1 else {"and": parts}
     with wrong_usage():

@@ -174,7 +174,7 @@ def _hint(place: CollectionPlace, filter: Mapping[str, Any]) -> None:
     found: dict[str, list[str]] = {}
     for name in names:
         found[name] = list(filter_hints(filter, collection_info(place._replace(name=name))))
-        if not found[name]:  # the filter fits this collection
+        if not found[name]:  # no hint: the filter fits this collection
             return
     for name, hints in islice(found.items(), _NEAREST):
         complain(f"twinvec: {'' if place.name else f'{name}: '}{'; '.join(hints)}")

@@ -37,7 +37,7 @@ _REFUSED = {
     _CLIENT: "client_kwargs auth_token_provider grpc_options force_disable_check_same_thread check_compatibility "
     "cloud_inference local_inference_batch_size limits pool_size",
 }
-"""Advice for the error -> arguments; None, an empty mapping and an empty list count as not given."""
+"""Advice of the error -> refused arguments. None, an empty mapping and an empty list count as not given."""
 
 _INSTEAD = {name: reason for reason, names in _REFUSED.items() for name in names.split()}
 

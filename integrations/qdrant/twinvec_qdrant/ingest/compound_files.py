@@ -15,8 +15,8 @@ from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 
 _SECTOR = 512  # bytes of the smallest sector
-_PLACES = _SECTOR // 4  # numbers of sectors in one sector of the allocation table
-_IN_HEADER = 109  # sectors of the allocation table that the header can list
+_PLACES = _SECTOR // 4  # how many sector numbers one sector of the allocation table holds
+_IN_HEADER = 109  # how many sectors of the allocation table the header can list
 _COUNTS = struct.Struct("<44x I 16x I 4x I")  # in the header: the sizes of the three allocation tables, in sectors
 _USER_STREAM, _ROOT = 2, 5  # types of directory entries
 

@@ -95,7 +95,7 @@ class DocumentGate:
             return None
         if isinstance(value, Failure):
             prefix = self._membership.prefix
-            is_whole = value.hides and not value.below  # the whole source is one file
+            is_whole = value.hides and not value.below  # whether the source consists of one file
             is_named = is_whole and f"{value.source}{SEPARATOR}".startswith(prefix)
             name = value.source if is_named else prefix + value.source
             self._refuse(name, value.reason, prefix + value.below if value.hides else None)

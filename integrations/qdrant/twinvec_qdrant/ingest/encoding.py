@@ -39,7 +39,7 @@ class Portion:
     batch: Sequence[PlannedDocument]
     vectors: dict[str, TextVectors]  # new vectors by key; the first portion has the known vectors of the batch, too
     is_first: bool
-    is_last: bool = False  # all documents of the batch have their vectors now, or have failed
+    is_last: bool = False  # whether all documents of the batch now have their vectors, or have failed
     encoded: int = 0  # number of encoded texts
     failures: list[tuple[str, str]] = field(default_factory=list)  # source and reason of each document that failed
     unseen: int = 0  # documents of the batch that the progress bar has not counted, if this portion is the last

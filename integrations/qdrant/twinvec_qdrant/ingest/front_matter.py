@@ -26,7 +26,8 @@ MAX_DEPTH = 20
 
 _TOO_LARGE = f"more than the limit of {MAX_BYTES:,} bytes"
 _TOO_DEEP = f"more than {MAX_DEPTH} levels"
-_MOST_DOTS = 500  # in a line: tomllib's time grows with the square of the number of dots in a key
+# largest number of dots in a line: tomllib's time grows with the square of the number of dots in a key
+_MOST_DOTS = 500
 _TOML_RULE = re.compile(r"^\+{3,}\s*$", re.MULTILINE)
 _TOML_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 

@@ -28,7 +28,7 @@ _MAIN = {
     ".epub": "meta-inf/container.xml",
     ".pptx": "ppt/",
     ".xlsx": "xl/",
-}  # start of the name of a part that every such file has
+}  # prefix of an entry that every archive of this type contains
 _STREAMED = ("xl/worksheets/", "xl/sharedStrings")
 _TEXTS = frozenset({".htm", ".html", ".ncx", ".opf", ".rels", ".txt", ".xhtml", ".xml"})
 _MARKS = (BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE)
@@ -37,7 +37,7 @@ _BROKEN = (BadZipFile, ZlibError, EOFError, NotImplementedError, RuntimeError, V
 _BLOCK = _MIB
 
 _CHECKED_SHEET = 16 * _MIB
-_MOST_ELEMENTS = 1_000_000  # in a row, which has at most 16,384 cells
+_MOST_ELEMENTS = 1_000_000  # most XML elements of a row, which has at most 16,384 cells
 _ENDS = ("row", "si")
 
 

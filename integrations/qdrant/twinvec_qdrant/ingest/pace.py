@@ -14,7 +14,7 @@ WORK_SECONDS = 5.0
 """Longest time of encoding that a killed ingest loses."""
 
 PORTION_SECONDS = 2.0
-"""How long texts are encoded before they are written."""
+"""Longest time of encoding texts before their vectors are written, as estimated."""
 
 _GROWTH = 2  # a call gets at most this many times the texts of the call before
 _OVERHEAD = 64  # what a text costs besides its length, in characters

@@ -128,7 +128,7 @@ class Migration:
                 self._backend.flush()
             self._backend.write_metadata(target.changes(stored_description(self._backend)))
             self.report.model, self.report.switched = target.model, True
-        self._sweep(unseen, throttled=False)  # chunks of other processes that had not seen the switch
+        self._sweep(unseen, throttled=False)  # encodes chunks of processes that wrote them before they saw the switch
         self._backend.flush()
         return target
 
@@ -138,7 +138,8 @@ class Migration:
         if self._encoder.space == now.space:
             present = under_the_name_of(self._encoder, now)
             self.renames = not self._backend.holds([CHUNKS, LacksVector(now.vector)])
-            loadable = not isinstance(self._encoder, RecordedSpace)  # an encoder of another library
+            # a RecordedSpace stands for an encoder of another library
+            loadable = not isinstance(self._encoder, RecordedSpace)
             if self.renames and (present == now or not loadable):
                 raise ConfigurationError(
                     f"{self._backend.location}: has the model {now.model!r} already; if the migration to it was "
@@ -212,7 +213,8 @@ class Migration:
     def _sweep(self, advance: Advance, *, throttled: bool = True) -> None:
         """Encode until all chunks have a vector of the next model."""
         rate = self._chunks_per_second if throttled else None
-        size = _PAGE if rate is None else max(1, round(min(rate, _PAGE)))  # at most the chunks of one second
+        # at most as many chunks as the rate permits in a second
+        size = _PAGE if rate is None else max(1, round(min(rate, _PAGE)))
         due, found = 0.0, True
         while found:  # again, because writers may add chunks to pages that were read before
             found = False
@@ -244,7 +246,7 @@ class Migration:
             advance(count)
 
         encoded = encoded_chunks(points, self._encoder, self._next, names, on_texts)
-        advance(left)  # the rest are equal texts, which are encoded once
+        advance(left)  # the remaining texts are repeated ones, which are encoded only once
         self.report.truncated += sum(truncated(self._encoder, [embedded_text(point.payload) for point in points]))
         return encoded
 

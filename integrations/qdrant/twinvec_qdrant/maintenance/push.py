@@ -185,7 +185,7 @@ class _Push:
         return Change(replace(record, revision=revision), copies, old)
 
     def _copy_notes(self, *, prune: bool) -> set[str]:
-        copied = {VOCABULARY}  # not copied: the other collection counts it from its own chunks
+        copied = {VOCABULARY}  # the vocabulary is not copied: the other collection counts words in its own chunks
         for page in pages((each for each in self._source.scroll([NOTES]) if each.id != VOCABULARY), _PAGE):
             self._indexing.see(note.payload["metadata"] for note in page if are_filtered(note.payload["namespace"]))
             # without pruning, the other collection keeps its own recorded sources next to the copied ones

@@ -99,7 +99,7 @@ def _ranks(collection: Collection, questions: Sequence[Question], keep_rank: int
     found = collection.search_many([each.text for each in questions], keep_rank, group=False, passages=False)
     ranks: list[int | None] = []
     for (_, chunk), hits in zip(questions, found, strict=True):
-        # the hit's id in a collection of whole documents, and of chunks
+        # ids of the hit: the first if the collection has whole documents, the second if it has chunks
         names = (chunk.document, f"{chunk.document}#{chunk.position}")
         ranks.append(next((rank for rank, hit in enumerate(hits, 1) if hit.id in names), None))
     return ranks

@@ -25,7 +25,7 @@ SHOWN_CHARACTERS = 8000
 
 _EXAMPLES = 6
 _LEAST_QUESTION, _LEAST_COPIED = 2, 5  # words; a copy of fewer words may be a name that people search for
-_COPIED = 90.0  # similarity of a question and a part of its chunk, in percent
+_COPIED = 90.0  # least similarity, in percent, of a copied question and a part of its chunk
 # letters of scripts without spaces between words, from Thai to Chinese
 _SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_SPACELESS}]|[^\W{_SPACELESS}]+")  # a letter of a script without spaces counts as a word

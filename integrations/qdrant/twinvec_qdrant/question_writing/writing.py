@@ -41,7 +41,7 @@ from twinvec_qdrant.records.documents import StoredChunk
 from twinvec_qdrant.records.schema import digest
 
 _DIGITS = 8  # characters of the job's digest in the name of its answers file
-_FIRST = 20  # answers; the run ends with an error if most of them hold no question
+_FIRST = 20  # number of first answers; if most of them hold no question, the run ends with an error
 
 
 @dataclass(frozen=True, slots=True)

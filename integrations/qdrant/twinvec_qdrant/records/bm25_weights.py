@@ -136,7 +136,7 @@ class BM25Weights:
             if self._drifted(chunks, terms):
                 self._weigh_all(chunks, terms)
         if self.analyzer.version > 1:
-            with suppress(StoreLimitError):  # the collection is full; the next ingest saves it
+            with suppress(StoreLimitError):  # the collection is full; the next ingest saves the vocabulary
                 self.vocabulary.save(self._totals[0], self.analyzer, anew=recount)
 
     def _follows(self, chunks: int) -> bool:

@@ -97,14 +97,15 @@ class Catalog:
         """
         backend = self.backend
         old = self.revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
-        former = (change.old.revision for change in changes if change.old)  # its writer may still rewrite its chunks
+        # the writer of an old revision may still rewrite its chunks
+        former = (change.old.revision for change in changes if change.old)
         revisions = {*old.values(), *former, *(change.record.revision for change in changes)}
         records = [Point(record_id(change.record.source), change.record.as_payload()) for change in changes]
         points = [point for change in changes for point in self._unwritten(change)]
         vectors = {point.vector for change in changes for point in change.points}
         with self._intent([change.record.source for change in changes], revisions):
             backend.upsert(points)
-            for vector in vectors:  # a later migration encodes the chunks just written
+            for vector in vectors:  # a migration that begins later encodes the chunks just written
                 check_current_model(backend, vector)
             backend.commit(records, [change.old.revision if change.old else None for change in changes])
             won = [True] * len(changes)

@@ -123,7 +123,7 @@ class Description(Generation):
     reading: int | None = Field(default=None, ge=1, le=NEWEST_READING)
     """Reading version, by which text is extracted from files; stored only once it is decided."""
     payload_indexes: PayloadIndexes = AUTOMATIC
-    """Stored only if it differs from the default, because older versions of twinvec do not know the field."""
+    """The settings of payload indexes; the default is left out, because older versions do not know the field."""
     layout: Layout | None = None
     """The payload keys of the framework from which the collection was adopted; stored only then."""
     next: Generation | None = None

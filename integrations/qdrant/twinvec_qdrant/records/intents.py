@@ -16,7 +16,7 @@ from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import Point
 
 ABANDONED_SECONDS = 3600.0
-"""Age at which an intent counts as abandoned if its writer's process cannot be checked; a live one is much younger."""
+"""Age at which an intent counts as abandoned if its writer's process cannot be checked; a commit is much faster."""
 
 _active: set[str] = set()  # intents of this process
 

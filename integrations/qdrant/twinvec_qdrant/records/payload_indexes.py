@@ -131,7 +131,8 @@ class PayloadIndexing:
         """Index the paths of a key, by the type of an existing index if a path has one, and return the type."""
         paths = filtered_paths(key)
         if kind is not None and any(path not in self._known for path in paths):
-            self._known = dict(self._backend.field_indexes())  # another writer may have indexed them
+            # reads the indexes again, because another writer may have made some
+            self._known = dict(self._backend.field_indexes())
         missing = [path for path in paths if path not in self._known]
         wanted = _index_of(paths, self._known) or kind
         if wanted is None or not missing:

@@ -54,7 +54,7 @@ class Writer:
         except (ProcessLookupError, OverflowError):
             return True
         except OSError:
-            pass  # it belongs to another user
+            pass  # the process exists, but belongs to another user
         return _started(self.process) not in ("", self.started)
 
 

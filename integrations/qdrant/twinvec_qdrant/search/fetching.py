@@ -213,6 +213,6 @@ class _Walk:
             yield record_id(candidate.source)
             if place >= offset or self._condition is not None:  # chunks before ``offset`` are on earlier pages
                 yield candidate.id
-            if self._condition is None:  # else the next chunk of the document may be the first that satisfies it
+            if self._condition is None:  # with a condition, a later chunk may be the first that satisfies it
                 sources.add(candidate.source)
             place += 1

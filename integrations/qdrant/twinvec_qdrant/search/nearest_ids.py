@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _LEAST = 60.0
-"""Smallest similarity, in percent, of an id that is named."""
+"""Smallest similarity, in percent, of an id that is suggested."""
 
 
 def nearest_ids(source: str, sources: Iterable[str], limit: int) -> list[str]:

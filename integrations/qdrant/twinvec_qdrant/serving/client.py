@@ -50,7 +50,7 @@ _ERRORS: dict[str, type[TwinvecError]] = {
     "store_unavailable": StoreUnavailableError,
 }
 _CONNECT_SECONDS = 5.0
-_ANSWER_SECONDS = 600.0  # after the first answer: a search or an ingest may take long
+_ANSWER_SECONDS = 600.0  # longest wait after the first answer, since a search or an ingest may take long
 _PREPARED_SECONDS = 6 * 3600.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NEEDS_KEY, _BUSY = (401, 403), 429
@@ -149,7 +149,7 @@ class ServerClient:
             body = _Body(connection)
             listener = _Listener(connection, body, on_event)
             listener.start()
-            with suppress(BrokenPipeError, ConnectionResetError):  # the answer has come early, and says why
+            with suppress(BrokenPipeError, ConnectionResetError):  # the server has answered early; its answer says why
                 for part in parts:
                     body.send(part)
                     if not listener.is_alive():
@@ -328,7 +328,7 @@ class _Listener(threading.Thread):
                 values = json.loads(value)
                 self._on_event(name, values)
                 self.error = values["error"] if name == "error" else None
-            elif value:  # a comment: the ping
+            elif value:  # a line without a name is a comment: the server's ping
                 self._body.show_presence()
         if last not in ("report", "error"):
             raise ConnectionResetError("the answer ended before its report")

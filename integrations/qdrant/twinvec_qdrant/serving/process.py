@@ -121,7 +121,7 @@ class Announcement:
         """Remove the note; a second call does nothing."""
         if not self._held.closed:
             _own.discard(self.process.instance)
-            with suppress(OSError):  # without a note, there is no file to truncate
+            with suppress(OSError):  # if there is no note, there is no file to truncate
                 self._held.truncate(0)
             self._held.close()
 
@@ -149,7 +149,7 @@ class Announcement:
     def _lock(self) -> None:
         if fcntl is None:
             return
-        for _ in range(_TRIES):  # a process that looks for the note holds the lock for an instant
+        for _ in range(_TRIES):  # waits, because a process that only looks for the note holds the lock for an instant
             with suppress(OSError):
                 fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
@@ -169,7 +169,7 @@ def serving_process(path: str | Path) -> ServingProcess | None:
                     return None
                 if found := _parsed(content):
                     return found
-                time.sleep(_PAUSE_SECONDS)  # a process has the lock, and is about to write
+                time.sleep(_PAUSE_SECONDS)  # the process that has the lock is about to write its note
     except OSError:
         return None
     return None

@@ -100,7 +100,7 @@ class Backend(Protocol):
     """Folder or address for messages, without secrets."""
 
     place: Hashable
-    """Equal for two backends of the same collection."""
+    """A value that is equal for two backends of the same collection."""
 
     exclusive: bool
     """Whether ``writing`` also keeps other processes from writing."""

@@ -40,7 +40,7 @@ BATCH_POINTS = 512
 _BATCH_BYTES = 4 * 1024 * 1024
 
 States = npt.NDArray[np.float16]
-"""The token states of a text: shape (tokens, dim), each of length 1."""
+"""The token states of a text: shape (tokens, dim). Each state has length 1."""
 
 
 @dataclass(frozen=True, slots=True)

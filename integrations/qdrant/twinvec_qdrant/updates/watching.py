@@ -20,9 +20,9 @@ from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW
 from twinvec_qdrant.updates.updating import UpdateReport, places, update_collection
 
-_QUIET_MS = 400  # changes are reported when no other change has come for this long,
-_LONGEST_MS = 800  # or this long after the first change
-_BEGUN_MS = 1  # watchfiles then yields right after its start, which shows that it watches
+_QUIET_MS = 400  # changes are reported this long after the last one
+_LONGEST_MS = 800  # changes are reported this long after the first one, even if more changes come
+_BEGUN_MS = 1  # timeout, so short that watchfiles yields soon after its start, which shows that it watches
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _READY = "ready"

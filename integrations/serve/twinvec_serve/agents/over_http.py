@@ -55,11 +55,13 @@ class _Endpoint:
         self.route = Route(PATH, self, methods=_METHODS, include_in_schema=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route"] = self.route  # for the log and the metrics; FastAPI sets it for its own routes only
+        # the log and the metrics read the route, which FastAPI sets for its own routes only
+        scope["route"] = self.route
         sessions: _Sessions | None = getattr(scope["app"].state, "agents", None)
         if sessions is None:
             raise RequestError("the server is not running", code="stopping", status=503, headers={"Retry-After": "1"})
-        body = await Request(scope, receive).body()  # read here: if the client leaves, the SDK would answer 500
+        # the body is read here, because the SDK would answer 500 if the client left
+        body = await Request(scope, receive).body()
         manager = await sessions.manager()
         await manager.handle_request(scope, _again(body, receive), send)
 

@@ -75,13 +75,14 @@ async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) 
             Client(streamable_http_client(process.address + PATH, http_client=web)) as client,
         ):
             result = await client.call_tool(tool, given)
-    except Exception as error:  # also the client's exception groups
+    except Exception as error:  # of any type, because the client raises exception groups
         needs_key = httpx2.codes.UNAUTHORIZED in statuses
         reason = f"the server needs a key; set {READ_VARIABLE}" if needs_key else _reason(error)
         raise ToolError(f"{process} has the store, and the call to it failed: {reason}") from error
     if result.is_error or result.structured_content is None:
         text = " ".join(each.text for each in result.content if each.type == "text")
-        raise ToolError(text.removeprefix(f"Error executing tool {tool}: "))  # this process's SDK adds it again
+        # the SDK of this process adds the prefix again
+        raise ToolError(text.removeprefix(f"Error executing tool {tool}: "))
     answer: dict[str, Any] = result.structured_content
     return answer
 

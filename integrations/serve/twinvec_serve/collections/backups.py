@@ -15,7 +15,7 @@ from twinvec_serve.errors import Overloaded
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 4  # each takes room on the disk
+_AT_ONCE = 4  # largest number of backups at the same time, because each takes room on the disk
 _RETRY_SECONDS = 1.0
 
 
@@ -48,7 +48,7 @@ class Backups:
             raise Overloaded(_RETRY_SECONDS)
         self._number += 1
         made, over = self._collections.ingests.start(self._made(name)), asyncio.Event()
-        self._collections.ingests.start(self._remove(made, over))  # a stop of the server waits for it
+        self._collections.ingests.start(self._remove(made, over))  # a stop of the server waits for this task
         try:
             yield self._pieces((await asyncio.shield(made)).packed())
         finally:
@@ -66,7 +66,7 @@ class Backups:
         """Remove a backup when its archive is ``over``, but not before the backup is complete."""
         await over.wait()
         try:
-            with suppress(Exception):  # ``archive`` raises it
+            with suppress(Exception):  # ``archive`` raises the error
                 await made
             if not made.exception():
                 await self._collections.run(made.result().remove)

@@ -26,9 +26,9 @@ from twinvec_serve.errors import Overloaded, ServerStopsError
 
 T = TypeVar("T")
 
-_AT_ONCE = 8  # ingests in different collections
-_BESIDE = 2  # collections with work beside their ingests, at once
-_MOST_WAITING = 32  # ingests that wait in one collection
+_AT_ONCE = 8  # largest number of ingests at the same time, each in another collection
+_BESIDE = 2  # largest number of collections that do other work beside their ingests at the same time
+_MOST_WAITING = 32  # largest number of ingests that wait in one collection
 _RETRY_SECONDS = 10.0
 
 
@@ -202,7 +202,7 @@ class Ingests:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # marks it as seen: asyncio would log it if the client has gone
+            task.exception()  # marks the error as seen, because asyncio would log it if the client has gone
 
 
 class Bridge(Iterator[T]):
@@ -244,7 +244,7 @@ class _Sized:
     def __init__(self, documents: Iterable[Any], ingest: Ingest) -> None:
         self._documents = documents
         self._ingest = ingest
-        self.read_by = getattr(documents, "read_by", None)  # the collection decides how uploaded files are read
+        self.read_by = getattr(documents, "read_by", None)  # how uploaded files are read; the collection decides it
 
     def __iter__(self) -> Iterator[Any]:
         for each in self._documents:

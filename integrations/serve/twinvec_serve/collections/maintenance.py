@@ -113,7 +113,7 @@ class Maintenance:
         if isinstance(under_way, Migrating):
             under_way.given_up = True
         dropped = await self._collections.call(opened, Collection.drop_others)
-        if under_way is not None:  # the migration may have made room for its vectors only now
+        if under_way is not None:  # the migration may have added its vectors after this drop
             await asyncio.wait([under_way.done])
             if under_way.done.exception() is not None:
                 dropped += await self._collections.call(opened, Collection.drop_others)

@@ -289,7 +289,7 @@ class OpenCollections:
         """Close all collections, first those with an ingest: every later use is an error, also for the ingest."""
         self.ingests.give_up()
         ordered = sorted(self._open.values(), key=lambda each: not self.ingests.writes_to(each.name))
-        await asyncio.gather(*(self.run(_close, each) for each in ordered))  # each in a thread
+        await asyncio.gather(*(self.run(_close, each) for each in ordered))  # in a thread for each collection
 
     def _opened(self, name: str) -> Collection:
         """Open a collection with the served model of its space, or else with the model that it records."""
@@ -313,5 +313,5 @@ class OpenCollections:
 def _close(opened: Collection) -> None:
     try:
         opened.close()
-    except TwinvecError as error:  # the others are closed all the same
+    except TwinvecError as error:  # the other collections are closed nevertheless
         logger.warning("a collection was not closed: %s", error)

@@ -45,7 +45,7 @@ class ArchiveAnswer(StreamingResponse):
         async with self._stack:
             try:
                 await super().__call__(scope, receive, send)
-            except asyncio.CancelledError:  # the connection closes before the last piece, so that the client knows
+            except asyncio.CancelledError:  # the connection closes before the last piece, so that the client notices
                 logger.warning("an archive was cut off, because the server stops")
 
 

@@ -38,7 +38,7 @@ from twinvec_serve.services import Served, Services
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["collections"], dependencies=[Depends(known_query)])
 
-_LEAST = 0.5  # least relevance of a search with everything
+_LEAST = 0.5  # default of min_relevance in a search with ``everything``
 _OWN_RERANKERS = ("none", "maxsim")
 
 

@@ -67,7 +67,7 @@ def describe(app: FastAPI, settings: ServeSettings) -> None:
 
 def _describe_errors(described: dict[str, Any]) -> None:
     schemas = described.setdefault("components", {}).setdefault("schemas", {})
-    for name in _FASTAPI_ERRORS:  # of FastAPI's answer 422, which this server never gives
+    for name in _FASTAPI_ERRORS:  # schemas of FastAPI's answer 422, which this server never gives
         schemas.pop(name, None)
     schema = ErrorAnswer.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= schema.pop("$defs")

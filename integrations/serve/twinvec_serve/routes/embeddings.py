@@ -35,7 +35,7 @@ _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "str
 class EmbeddingsRequest(IgnoresOthersFields):
     """Texts to embed. Unknown fields are ignored, but a misspelt known field is an error."""
 
-    alike = 0.8  # dimension, inputType and modle are slips; input_text, encoding and dims are not
+    alike = 0.8  # makes dimension, inputType and modle slips, but not input_text, encoding and dims
     undecisive = frozenset(("user",))
 
     input: Annotated[list[str], WithJsonSchema(_TEXTS)] = Field(

@@ -32,7 +32,7 @@ class RerankRequest(IgnoresOthersFields):
     Unknown fields are ignored, but a misspelt known field is an error.
     """
 
-    alike = 0.75  # top_m, top_k and return_document are slips; max_tokens_per_doc, truncation and priority are not
+    alike = 0.75  # makes top_m, top_k and return_document slips, but not max_tokens_per_doc, truncation and priority
 
     query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The query: a question or key words.")
     documents: list[str | dict[str, Any]] = Field(
@@ -148,7 +148,7 @@ def _returned(document: str | dict[str, Any], index: int) -> dict[str, Any]:
     if isinstance(document, str):
         return {"text": document}
     try:
-        to_json([[[document]]]).decode()  # as deeply nested as in the answer
+        to_json([[[document]]]).decode()  # nests the document as deeply as the answer does
     except ValueError:
         raise RequestError(
             f"documents: document {index} cannot be returned: it has a lone surrogate, or is nested too deeply; "

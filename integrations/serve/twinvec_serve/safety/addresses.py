@@ -99,7 +99,7 @@ class CheckedAddresses:
                     code="foreign_origin",
                     status=403,
                 )
-        # a page can send a GET without an Origin, such as for an image: it reads nothing, but may start a backup
+        # a page can send a GET without an Origin, as for an image: it cannot read the answer, but may start a backup
         if (
             not origins
             and scope["path"].startswith(_COSTLY)
@@ -134,7 +134,7 @@ def _is_served(host: str, served: frozenset[Origin]) -> bool:
 def _is_origin_of(origin: str, served: frozenset[Origin]) -> bool:
     try:
         return parse_origin(origin) in served
-    except (ConfigurationError, ValueError):  # such as "null"
+    except (ConfigurationError, ValueError):  # an origin such as "null"
         return False
 
 

@@ -53,7 +53,7 @@ def _check_tls(settings: ServeSettings) -> None:
     if cert is None or key is None:
         return
 
-    def refuse_pass_phrase() -> str:  # OpenSSL would ask for it at the terminal
+    def refuse_pass_phrase() -> str:  # without this, OpenSSL would ask for a pass phrase at the terminal
         raise ConfigurationError(
             f"{key}: the key has a pass phrase; give a key without one (openssl pkey -in {key} -out FILE makes it)"
         )
@@ -73,11 +73,12 @@ def _check_tls(settings: ServeSettings) -> None:
 
 def _warn_if_expired(cert: Path) -> None:
     """Warn if the first certificate of a file, which is the server's own, has expired."""
-    from cryptography.x509 import InvalidVersion, load_pem_x509_certificates  # most servers start without it
+    # imported here, because most servers do not need it
+    from cryptography.x509 import InvalidVersion, load_pem_x509_certificates
 
     try:
         ended = load_pem_x509_certificates(cert.read_bytes())[0].not_valid_after_utc
-    except (ValueError, InvalidVersion):  # OpenSSL, which is less strict, has accepted it
+    except (ValueError, InvalidVersion):  # OpenSSL, which is less strict, has accepted the certificate
         return
     if ended < datetime.now(UTC):
         logger.warning(

@@ -20,7 +20,7 @@ from twinvec.models.backbone import OFFSET_POSITIONS, BackboneSpec
 from twinvec.models.space import backbone_settings
 from twinvec.models.tensors import Tensors
 
-_BUCKETS, _FARTHEST = 32, 128  # of MPNet's distances, fixed in transformers
+_BUCKETS, _FARTHEST = 32, 128  # number of buckets, and largest distance, of MPNet's positions; fixed in transformers
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,5 +215,5 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
         "heads": stated.get("n_heads" if distilled else "num_attention_heads"),
         "activation": stated.get("activation" if distilled else "hidden_act"),
         "epsilon": stated.get("layer_norm_eps", 1e-12),
-        "pad": 1 if config["model_type"] == "mpnet" else stated.get("pad_token_id", 0),  # fixed in MPNet
+        "pad": 1 if config["model_type"] == "mpnet" else stated.get("pad_token_id", 0),  # MPNet's padding id is fixed
     }

@@ -36,7 +36,7 @@ def _save_openvino(network: Network, path: Path) -> None:
     operations = OpenVinoOperations()
     try:
         outputs = network.describe(operations)
-    except RuntimeError as error:  # OpenVINO's, about shapes that do not fit
+    except RuntimeError as error:  # OpenVINO's error about shapes that do not fit
         raise EngineError(f"{network.spec.folder}: its OpenVINO graph cannot be built: {error}") from error
     operations.save(outputs, path)
 

@@ -16,8 +16,8 @@ from twinvec.errors import EngineError
 
 OPSET = 18
 """The first operation set in which reductions get their axes as an input."""
-_MOST_BYTES = 2**31 - 2**20  # the limit of one protocol buffer, less the graph itself
-_FORMAT = 8  # the version of the file format that goes with the operation set
+_MOST_BYTES = 2**31 - 2**20  # the limit of one protocol buffer, minus room for the graph itself
+_FORMAT = 8  # the version of the file format that belongs to the operation set
 
 
 class OnnxOperations:
@@ -41,7 +41,7 @@ class OnnxOperations:
         for name, node in outputs.items():
             self._nodes.append(helper.make_node("Identity", [node], [name]))
         made = [helper.make_tensor_value_info(name, types.FLOAT, axes[name]) for name in outputs]
-        for port in self._inputs:  # with a default, because FastEmbed does not pass such an input
+        for port in self._inputs:  # gives the input a default, because FastEmbed does not pass it
             if not port.type.tensor_type.shape.dim:
                 zero = np.array(0, dtype=np.int64)
                 self._constants.append(self._onnx.numpy_helper.from_array(zero, port.name))

@@ -69,7 +69,7 @@ def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES,
     """
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
-    plots.import_matplotlib()  # before long work: the report has plots
+    plots.import_matplotlib()  # fails before the long work if it is missing: the report has plots
     waiting = [prepare(system, tasks, resamples=resamples, progress=progress) for system in systems]
     evaluations = [measure() for measure in waiting]
     first = evaluations[0]

@@ -44,7 +44,7 @@ def bars(groups: Mapping[str, Mapping[str, tuple[float, Sequence[float] | None]]
     axes.set_yticks(ticks, list(groups))
     axes.invert_yaxis()
     axes.margins(y=0.01)
-    axes.set_xlim(right=axes.get_xlim()[1] * 1.08)  # room for the numbers
+    axes.set_xlim(right=axes.get_xlim()[1] * 1.08)  # leaves room for the numbers
     axes.set_xlabel("figure x 100; lines are 95% intervals", fontsize=9)
     handles = [axes.barh(0, 0, color=color) for color in colors.values()]
     axes.legend(handles, list(colors), loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=8)
@@ -88,7 +88,7 @@ def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
             axes.annotate(name, (percent[row], lean[row]), (3, 3), textcoords="offset points", fontsize=7)
         axes.set_title(f"{system}: correlation {result.correlation / 100:.2f}", fontsize=9, loc="left")
         axes.set_xlabel("women in the occupation, percent", fontsize=9)
-        axes.set_xlim(-4, 118)  # room for names
+        axes.set_xlim(-4, 118)  # leaves room for names
         axes.margins(y=0.08)
     grid[0].set_ylabel("lean to male (below 0) or female (above 0)\ncosine x 100", fontsize=9)
     _save(figure, path)

@@ -21,7 +21,7 @@ Filter = Mapping[str, Any]
 """A mapping in the language that ``twinvec.retrieval.filters`` describes."""
 
 EXACT_INTEGER = 2**53
-"""The first integer that float64 cannot distinguish from the next. From it on, integers equal only integers."""
+"""The first integer that float64 cannot tell from the next. Integers from here on are equal to integers only."""
 
 
 MAX_LEVELS = 5

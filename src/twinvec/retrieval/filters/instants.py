@@ -27,7 +27,7 @@ _FORMS = [re.compile(form.replace("~", ""), re.ASCII) for form in _STRICT]
 _FORMS.append(re.compile(_SPACED.replace("~", r"\s*"), re.ASCII))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # the calendar repeats itself
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # the calendar repeats itself after this time
 _YEARS = range(-262_143, 262_143)
 
 

@@ -12,7 +12,7 @@ from functools import cache
 
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _VOWEL_CLASSES = frozenset((0, 6, *range(10, 37), 84, 91, 103, 118, 129, 130, 132))
-_MARKS = (range(0x300, 0xFE00), range(0x10000, 0x1F000))  # without variation selectors
+_MARKS = (range(0x300, 0xFE00), range(0x10000, 0x1F000))  # without variation selectors (U+FE00 to U+FE0F)
 
 
 def words(text: str) -> list[str]:

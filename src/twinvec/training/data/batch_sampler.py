@@ -15,7 +15,7 @@ from twinvec.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
-_LONG_RUN = 64  # after so many rows that had to wait, numpy looks for the next row that fits
+_LONG_RUN = 64  # if this many successive rows had to wait, NumPy searches for the next row that fits
 _TEXTS = ("anchors", "positives")
 
 
@@ -159,7 +159,7 @@ class _Stream:
         self.had_repeats = False
         while len(taken) < count:
             if not self.left:
-                if once or refilled > 1:  # a dataset smaller than its part gives all its rows
+                if once or refilled > 1:  # the dataset has fewer rows than its part of a batch, so it gives all
                     break
                 refilled += 1
                 again = self._generator.permutation(self._size)

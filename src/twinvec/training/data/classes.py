@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 _NO_GOLD = "-1"
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_LEAST_ROWS = 10  # mean number of rows of a class, below which a warning comes
+_LEAST_ROWS = 10  # if classes have fewer rows on average, a warning is logged
 _SHOWN = 10
 
 

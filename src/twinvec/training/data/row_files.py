@@ -28,7 +28,7 @@ FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 _AT_ONCE = 1000
 _DIALECTS: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
 """Suffix -> separator and quoting."""
-_NOT_UTF8 = re.compile(r"[\udc80-\udcff]+")  # "surrogateescape" stands for invalid bytes by these characters
+_NOT_UTF8 = re.compile(r"[\udc80-\udcff]+")  # "surrogateescape" puts these characters in place of invalid bytes
 
 
 def open_table(path: Path, cache: Path) -> Any:

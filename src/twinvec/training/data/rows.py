@@ -223,7 +223,7 @@ class _Reader:
         """Yield the rows of the file's table at ``indices``."""
         try:
             columns = table[indices]
-        except UnicodeDecodeError as error:  # the library decodes only when rows are read
+        except UnicodeDecodeError as error:  # raised only now, because the library decodes rows when they are read
             raise unreadable(self._path, error) from error
         for place, index in enumerate(indices):
             yield self._row({name: values[place] for name, values in columns.items()}, index)
@@ -300,7 +300,7 @@ def _class_name(value: Any, where: str) -> str:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, str) and "_" in value:  # Python reads 1_000
+    if isinstance(value, str) and "_" in value:  # ``float`` would accept 1_000
         return None
     try:
         number = float(value)

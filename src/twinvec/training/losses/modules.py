@@ -26,7 +26,7 @@ from twinvec.training.objectives import Distance
 
 _ON_CPU = (1024, 6144)  # token budget, kept tokens; a CPU is fastest while a chunk fits in its cache
 _ELSEWHERE = (16384, 16384)
-_GPU_TOKENS = 65536  # token budget of a large GPU, which would wait for Python with smaller chunks
+_GPU_TOKENS = 65536  # token budget of a large GPU; with smaller chunks, it would wait for Python
 _KEPT_BYTES = 16  # estimate: bytes of activations for each token and output of a linear layer
 
 
@@ -62,7 +62,7 @@ class ContrastiveLoss(VectorLoss):
         self.distance: Distance = distance
         self.margin = margin
         self.online = online
-        self.whole_batch = online  # the whole batch decides which pairs are hard
+        self.whole_batch = online  # the online loss needs the whole batch to decide which pairs are hard
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
         objective = objectives.online_contrastive if self.online else objectives.contrastive

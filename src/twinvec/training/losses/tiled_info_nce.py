@@ -52,7 +52,8 @@ def tiled_info_nce(
         candidates_ND = functional.normalize(candidates_ND, dim=-1)
     if tile is None:
         tile = _TILE_CPU if anchors_BD.device.type == "cpu" else _TILE_GPU
-    dtype = torch.promote_types(anchors_BD.dtype, torch.float32)  # sums in half precision would be too coarse
+    # at least float32, because sums in half precision would be too coarse
+    dtype = torch.promote_types(anchors_BD.dtype, torch.float32)
     with torch.autocast(anchors_BD.device.type, enabled=False):
         loss: Tensor = _TiledInfoNCE.apply(  # type: ignore[no-untyped-call]
             anchors_BD.to(dtype) * settings.scale, candidates_ND.to(dtype), _Options(settings, texts, tile)
@@ -74,7 +75,7 @@ class _TiledInfoNCE(torch.autograd.Function):
     def forward(ctx: Any, anchors_BD: Tensor, candidates_ND: Tensor, options: _Options) -> Tensor:
         rows = len(anchors_BD)
         positives_B = (anchors_BD * candidates_ND[:rows]).sum(1)
-        row_B = torch.full_like(positives_B, float("-inf"))  # the log-sum-exp over the tiles so far
+        row_B = torch.full_like(positives_B, float("-inf"))  # log-sum-exp over the tiles so far
         column_B = row_B.clone()  # log-sum-exp of the reverse direction
         for at in _tiles(rows, len(candidates_ND), options.tile, anchors_BD):
             scores_RC, reverse_RC = _tile_scores(anchors_BD, candidates_ND, positives_B, at, options)

@@ -209,7 +209,8 @@ class _Candidates:
         self._hits = hits
         self._variants = [text_variants(hit) for hit in hits]
         self._positive = known.verdicts(anchor, self._variants)
-        dense = all("dense" in hit.scores for hit in hits)  # a fused score is not a cosine
+        # prefers dense scores, because a fused score is not a cosine
+        dense = all("dense" in hit.scores for hit in hits)
         self._scores = [hit.scores["dense"] if dense else hit.score for hit in hits]
 
     def of_positive(self, positive: str) -> float | None:

@@ -15,8 +15,8 @@ from twinvec.training.data.text_hash import normalised, text_hash
 from twinvec.training.mining.pair_file import PairFile
 
 _WORD = re.compile(r"\w+")
-_SEQUENCE = 4  # words
-_LONG = 20  # characters: too long to occur in another text by chance, even in scripts without spaces
+_SEQUENCE = 4  # number of words in a sequence
+_LONG = 20  # characters that hardly occur in another text by chance, even in scripts without spaces
 
 
 class KnownPositives:

@@ -63,7 +63,7 @@ class Parts:
 
 def build_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
     """Return a run's model, loss, data and measurement; ``cache`` is a folder for copies of the data."""
-    set_seed(config.schedule.seed)  # a new head has random weights
+    set_seed(config.schedule.seed)  # before the model is built: a new head has random weights
     return (_encoder_parts if config.kind == "bi-encoder" else _cross_encoder_parts)(config, sources, cache)
 
 
@@ -78,7 +78,7 @@ def _encoder_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Par
 
 
 def _cross_encoder_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
-    rows = [PairRows(each) for each in sources]  # before a model is loaded: raises if the rows have no negatives
+    rows = [PairRows(each) for each in sources]  # raises if rows have no negatives, before a model is loaded
     model = _build_cross_encoder(config)
     collator = CrossEncoderDataCollator(preprocess_fn=model.preprocess)
     measure = None if config.evaluation is None else cross_encoder_measure(model, config.evaluation, cache)
@@ -89,7 +89,7 @@ def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: Ba
     """Return a trainer that is ready to train."""
     arguments = parts.trainer_class.training_args_class(**library_arguments(config, folder.checkpoints))
     arguments._n_gpu = min(arguments.n_gpu, 1)  # DataParallel would not replay the dropout of the gradient cache
-    stand_in = Dataset.from_dict({"anchor": [""], "positive": [""]})  # the rows come through the data loader
+    stand_in = Dataset.from_dict({"anchor": [""], "positive": [""]})  # the real rows come through the data loader
     trainer = parts.trainer_class(
         model=parts.model,
         args=arguments,
@@ -98,9 +98,9 @@ def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: Ba
         loss=parts.loss,
         data_collator=parts.collator,
     )
-    trainer.remove_callback(PrinterCallback)  # it prints to stdout
+    trainer.remove_callback(PrinterCallback)  # this callback prints to stdout
     for callback in trainer.callback_handler.callbacks:
-        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # unless the environment sets it
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # not set by the environment
             callback.logging_dir = str((folder.path / "runs").absolute())
     trainer.prepare_run(config, RowDataset(parts.rows), plan, parts.measure)
     return trainer

@@ -213,7 +213,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     Raises:
         ConfigurationError: a field is unknown, missing or invalid, or a file, a package or the device is missing.
     """
-    root = Path(root)  # may be a str
+    root = Path(root)  # the caller may give a str
     if not isinstance(values, dict):
         raise ConfigurationError(f"{origin}: expected fields such as 'model' and 'data', got {type(values).__name__}")
     try:
@@ -249,7 +249,7 @@ def _fault(error: Any) -> str:
         return f"{'.'.join(map(str, place))}: {hint}"
     section = f"{place[0]}." if len(place) > 1 else ""
     known = {name: field.removeprefix(section) for name, field in _known_fields(section).items()}
-    if place and known.get(str(place[-1])) == place[-1]:  # the name is right, but belongs to another objective
+    if place and known.get(str(place[-1])) == place[-1]:  # the name belongs to another objective
         known = {}
     return ": ".join(filter(None, [".".join(map(str, place)), field_fault(error, known)]))
 
@@ -279,7 +279,8 @@ def _resolved_model(name: str, root: Path, where: str) -> str:
             return str(root / name)
         if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
             raise ConfigurationError(f"{where}: no such folder: {os.path.abspath(root / name)}")
-    except (OSError, RuntimeError):  # not a valid path, or the home of an unknown user: ``find_model`` raises
+    # the path is not valid, or names an unknown user's home: ``find_model`` raises the error
+    except (OSError, RuntimeError):
         pass
     return name
 

@@ -31,9 +31,9 @@ from twinvec.training.run.evaluators import Measurement
 from twinvec.training.run.run_folder import mark_complete
 
 _TENSORS = "tensors.safetensors"
-_UNLOGGED = "unlogged-{}.json"  # one for each process
+_UNLOGGED = "unlogged-{}.json"  # a file for each process
 _SCORE = "eval_"
-_CHECKPOINT_SECONDS = 300.0  # in a run of one process: several processes have different clocks
+_CHECKPOINT_SECONDS = 300.0  # only for a run of one process, because several processes have different clocks
 
 
 class RowDataset(Dataset[dict[str, Any]]):
@@ -188,7 +188,7 @@ class TrainerOverrides:
     def _load_rng_state(self: Any, checkpoint: str | None) -> None:
         super()._load_rng_state(checkpoint)  # type: ignore[misc]
         unlogged = Path(checkpoint or "", _UNLOGGED.format(self.args.process_index))
-        if unlogged.is_file():  # missing after a run with fewer processes or an earlier version
+        if unlogged.is_file():  # the file is missing after a run with fewer processes or by an earlier version
             stored = json.loads(unlogged.read_text())
             self._globalstep_last_logged -= stored["steps"]
             self._tr_loss += stored["loss"]
@@ -241,7 +241,7 @@ class _Watcher(TrainerCallback):
             shown=state.is_world_process_zero,
         )
         self.advance = self.bar.enter_context(bar)
-        if state.best_global_step:  # the folder may have moved since
+        if state.best_global_step:  # the folder may have been moved since then
             state.best_model_checkpoint = str(_checkpoint(args, state.best_global_step))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -252,10 +252,11 @@ class _Watcher(TrainerCallback):
         if self.rows_drawn is not None:
             self.rows_drawn += self.plan.drawn[(state.global_step - 1) % len(self.plan)]
         is_late = world_size() == 1 and time.monotonic() - self.saved_at > _CHECKPOINT_SECONDS
-        if is_late or state.global_step % self.checkpoint_every == 0:  # the library saves only with measurements
+        # sets the flag, because the library saves only with measurements
+        if is_late or state.global_step % self.checkpoint_every == 0:
             control.should_save = True
         if control.should_training_stop and not any("loss" in entry for entry in state.log_history):
-            control.should_log = True  # the run has fewer steps than log_every
+            control.should_log = True  # logs the loss at the end of a run with fewer steps than log_every
 
     def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         logs: dict[str, float] = more["logs"]
@@ -263,7 +264,7 @@ class _Watcher(TrainerCallback):
             raise _diverged("the loss is", state.global_step)
         first = next(
             (name for name in logs if name.startswith(_SCORE)), "loss"
-        )  # the score that chooses the best checkpoint
+        )  # the first score, which chooses the best checkpoint
         self.figures |= {name.removeprefix(_SCORE): logs[name] for name in ("loss", first) if name in logs}
         self.advance(0, work=0, note=", ".join(f"{name} {value:.4g}" for name, value in self.figures.items()))
 
@@ -296,9 +297,7 @@ def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
         "logging_nan_inf_filter": False,  # a loss that is not finite ends the run
         "save_strategy": "steps",
         "save_steps": every or schedule.checkpoint_every,
-        "save_total_limit": 3
-        if every
-        else 2,  # the best, the newest, and the one before it until the newest is complete
+        "save_total_limit": 3 if every else 2,  # the best, the newest, and its predecessor until the newest is complete
         "eval_strategy": "steps" if every else "no",
         "eval_steps": every,
         "report_to": list(schedule.report_to) or "none",

@@ -11,7 +11,7 @@ from typing import Any
 from twinvec.training.run.config import TrainConfig
 
 _CURVES = "training.png"
-_CLASSES = 50  # classes in the table
+_CLASSES = 50  # largest number of classes in the table
 _MARKED = 50  # largest number of points with markers; more would hide the curve
 _LEAST_SCALE = 2.0  # smallest range of the plot of scores x 100: a small difference looks small
 _TEXTS = '"How do I renew a certificate?", ["Run the tool with --renew.", "Lunch is at noon."]'

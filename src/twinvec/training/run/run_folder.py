@@ -26,13 +26,13 @@ _MARKER = "complete"
 _CHECKPOINTS = "checkpoints"
 _UNFINISHED = "model.partial"
 _LOCK = "training.lock"
-_LEAST_ROOM = 2**20  # free bytes of a disk that is not full
+_LEAST_ROOM = 2**20  # a disk with fewer free bytes counts as full
 _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
 """Files that a run may leave without a record if it is killed at its start."""
 _PLACE = re.compile(r"model|data\.\d+\.path|evaluation\.(pairs|sts)")
 """Fields that hold a path: the content of the file identifies a run, not the path."""
 _SHOWN_CHANGES = 5
-_SHOWN_VALUE = 80  # characters
+_SHOWN_VALUE = 80  # most characters of a value in an error
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 

@@ -43,7 +43,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         MissingExtraError: the packages for training are not installed.
         ModelError: the model cannot be found or is damaged.
     """
-    for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws the model card's plot
+    for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws a plot for the model card
         import_extra(package, "train", "training")
     if not isinstance(config, TrainConfig):
         raise ConfigurationError(

@@ -71,7 +71,7 @@ class TwinvecRetriever(BaseRetriever):
         self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)
         _check_options(options, retriever, reranks=reranker is not None)
         self._options = {
-            **without_passages(retriever),  # nodes have no passages
+            **without_passages(retriever),  # nodes have no place for passages
             **options,
             "limit": similarity_top_k,
             "filter": None if filter is None else as_filter(filter),

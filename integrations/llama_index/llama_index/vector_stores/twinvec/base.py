@@ -279,7 +279,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         limit = None if limit is None else integer(limit, "limit", 0)
         keys = self._selected(node_ids, filters)
         if not node_ids:
-            keys = keys[:limit]  # before texts are read: every key exists
+            keys = keys[:limit]  # cut before texts are read: each of these keys has a document
         return [node_of(document) for document in self._collection.get(keys)][:limit]
 
     def delete_nodes(
@@ -326,7 +326,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             ids=[hit.id for _, hit in found],
         )
 
-    # ignored: a keyword argument could be called "self"
+    # types ignored: mypy warns that a keyword argument could be called "self"
     async_add = awaitable(add, writes=_CLOSED)  # type: ignore[arg-type]
     adelete = awaitable(delete, writes=_CLOSED)  # type: ignore[arg-type]
     aget_nodes = awaitable(get_nodes)
@@ -363,7 +363,8 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         limit = _limit(query)
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
         if _is_blank(query):
-            self._collection.search("", limit, "sparse", conditions, passages=False)  # finds nothing; checks the tenant
+            # an empty query finds nothing, but its tenant is checked
+            self._collection.search("", limit, "sparse", conditions, passages=False)
             return filtered(self._collection, conditions, limit)
         if mode in _SPARSE:
             return self._collection.search(query.query_str or "", limit, "sparse", conditions, passages=False)
@@ -421,7 +422,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return mode
 
     def _conditions(self, query: VectorStoreQuery) -> Filter:
-        # an empty list means any node: VectorIndexRetriever passes it
+        # an empty list, which VectorIndexRetriever passes, means any node
         named = {"id": query.node_ids, "doc_id": query.doc_ids}
         return all_of([as_filter(query.filters), {key: list(wanted) for key, wanted in named.items() if wanted}])
 

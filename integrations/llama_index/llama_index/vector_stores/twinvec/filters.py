@@ -75,7 +75,7 @@ def _condition(each: MetadataFilter) -> Filter:
 
 def _listed(each: MetadataFilter) -> list[Any]:
     if isinstance(each.value, str) and each.operator in (FilterOperator.IN, FilterOperator.NIN):
-        return each.value.split(",")  # as LlamaIndex's own Qdrant store reads it
+        return each.value.split(",")  # LlamaIndex's own Qdrant store splits the value in the same way
     if not isinstance(each.value, list):
         raise FilterError(f"filter {each.key!r}: {each.operator.value!r} needs a list, got {each.value!r}")
     return list(each.value)

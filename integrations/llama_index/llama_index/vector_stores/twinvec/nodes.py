@@ -38,7 +38,7 @@ def checked_nodes(nodes: object) -> list[BaseNode]:
 
 def stored(node: BaseNode) -> Document | Failure:
     """Return the document that stores a node, without its vector, or a Failure if its metadata cannot be stored."""
-    text = node.get_content(metadata_mode=MetadataMode.EMBED)  # with the metadata to embed
+    text = node.get_content(metadata_mode=MetadataMode.EMBED)  # the text with the metadata that is embedded
     try:
         return Document(node.node_id, text, payload=node_to_metadata_dict(_plain(node)))
     except DocumentError as error:

@@ -21,7 +21,7 @@ _WIDEST = 100  # columns, because longer lines are hard to read
 _INDENT = 4
 _MATCH = "bold yellow"
 _WORD = re.compile(r"\S+")
-_HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # replacing joiners and soft hyphens would split words
+_HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # kept: without joiners and soft hyphens, words would look split
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 # files of code, settings or records, in which every line stands alone
 _OF_LINES = re.compile(
@@ -60,7 +60,7 @@ def rendered(rank: int, shown: ShownHit, *, full: bool, explain: bool) -> Iterat
         passage = _whole(shown.hit, body)
     scores = "  ".join(f"{stage} {value:.3f}" for stage, value in shown.hit.scores.items())
     if explain and list(shown.hit.scores.values())[-1:] != [shown.hit.score]:
-        scores += f"  score {shown.hit.score:.3f}"  # a reranker may have mixed two scores
+        scores += f"  score {shown.hit.score:.3f}"  # differs from the last stage if a reranker has mixed two scores
     text = _marked(shown.hit.text, passage, prose=not _OF_LINES.search(shown.found.source))
     below = [Text(" · ".join(_place(shown)), "dim"), text, Text(scores if explain else "", "dim")]
     yield from (indented(part, _INDENT, _WIDEST) for part in below if part.plain)
@@ -131,7 +131,7 @@ def _marked(text: str, passage: Passage, *, prose: bool) -> Text:
     """
     from rich.text import Text
 
-    first = text.rfind("\n", 0, passage.start) + 1  # start of the line, whose type depends on all of it
+    first = text.rfind("\n", 0, passage.start) + 1  # start of the line: the whole line decides its type
     before = passage.start - first
     begin = before if text[first : passage.start].strip() else 0
     whole = text[first : passage.end]

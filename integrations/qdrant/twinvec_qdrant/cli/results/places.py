@@ -24,7 +24,7 @@ from twinvec_qdrant.stored_roots import StoredRoot, owner
 RootsOf = Mapping[str, Iterable[StoredRoot]]
 """The roots of each searched collection, by its name, or by "" if only one collection was searched."""
 
-_LARGEST = 8 * 1024 * 1024  # bytes of a file whose lines are numbered
+_LARGEST = 8 * 1024 * 1024  # bytes of the largest file whose lines are numbered
 
 
 class Places:
@@ -73,7 +73,7 @@ class Places:
         plain = without_escapes(text)
         for read in dict.fromkeys(
             (without_data_uris(plain), plain, without_data_uris(text), text)
-        ):  # of each reading version
+        ):  # the text as each reading version has it
             at = _only_place(read, with_line_feeds(hit.text[body:]), source, hit)
             found = _only_place(read, passage, source, hit) if at is None else at + len(before)
             if found is not None:

@@ -157,7 +157,7 @@ def _as_recorded(model: str) -> str:
     try:
         path = Path(model).expanduser()
         return str(path.resolve()) if path.is_dir() else model
-    except (OSError, RuntimeError):  # it is too long for a path, or the home is that of an unknown user
+    except (OSError, RuntimeError):  # the text is too long for a path, or names an unknown user's home
         return model
 
 

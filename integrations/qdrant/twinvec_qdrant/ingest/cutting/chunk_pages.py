@@ -22,7 +22,7 @@ def with_breaks(text: str, starts: Sequence[int]) -> tuple[str, list[int]]:
         return text, [_behind_break(text, start) for start in starts]
     parts, offsets, done = [], [0] * bool(starts), 0
     for row, start in enumerate(starts[1:], 1):
-        at = max(text.rfind("\n", done, start), done)  # the form feed goes on the empty line between two pages
+        at = max(text.rfind("\n", done, start), done)  # puts the form feed on the empty line between two pages
         parts.append(text[done:at])
         offsets.append(at + row)
         done = at

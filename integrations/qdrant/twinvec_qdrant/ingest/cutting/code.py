@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_CHARACTERS = 1_000_000
-"""Longest code that is parsed into sections. Longer code was mostly generated, and is one section."""
+"""Longest code that is parsed into sections. Longer code is mostly generated; it becomes one section."""
 
-_DEEPEST = 20  # levels of nested definitions that become sections
+_DEEPEST = 20  # number of levels of nested definitions that become sections
 _LONGEST_NAME = 80  # characters of a definition's name
 _CLOSING = re.compile(r"(?:[\W_]|\b(?:end|endif|fi|done|esac)\b)*")
 
@@ -96,7 +96,8 @@ _MODIFIERS = frozenset(
         *("storage_class_specifier", "abstract_modifier", "final_modifier", "static_modifier", "readonly_modifier"),
     }
 )
-_LISTS = frozenset({"lexical_declaration", "variable_declaration", "type_declaration"})  # only their parts have names
+# the declarations inside these nodes have names; the nodes have none
+_LISTS = frozenset({"lexical_declaration", "variable_declaration", "type_declaration"})
 _WITH_BODY = frozenset({"struct_specifier", "union_specifier", "enum_specifier", "class_specifier"})
 
 

@@ -30,8 +30,8 @@ _CONVERTERS = {
     ".pdf": "PdfConverter",
     ".pptx": "PptxConverter",
 }
-_DECODED = (".htm", ".html", ".ipynb")  # by the encoding that a converter is told
-_UNESCAPED = {"escape_asterisks": False, "escape_underscores": False}  # names such as a_b are found as they are
+_DECODED = (".htm", ".html", ".ipynb")  # files whose converter is told the encoding
+_UNESCAPED = {"escape_asterisks": False, "escape_underscores": False}  # searches then find names such as a_b
 _LINE_END = re.compile(r"\r?\n")
 _BLANK_LINES = re.compile(r"\n{3,}")
 
@@ -66,7 +66,7 @@ def load_markitdown(suffix: str) -> Any:
     Raises:
         MissingExtraError: markitdown, or another package that it needs for this format, is missing.
     """
-    telemetry.switch_off()  # markitdown imports ONNX Runtime
+    telemetry.switch_off()  # markitdown imports ONNX Runtime, which sends telemetry
     return import_extra("markitdown", "documents", _PURPOSE.format(suffix), "twinvec-qdrant")
 
 

@@ -67,7 +67,7 @@ class RecordColumns:
 
 
 USUAL_COLUMNS = RecordColumns()
-"""The columns that are named after what they hold."""
+"""The default columns: each has the name of its content."""
 
 
 def _found(record: Mapping[str, Any], column: str) -> Any:

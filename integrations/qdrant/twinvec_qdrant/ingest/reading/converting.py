@@ -63,7 +63,8 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
 
 
 def _markdown(data: bytes, suffix: str, version: int) -> str:
-    load_markitdown(suffix)  # first: that it is missing is to be said before what a file lacks
+    # checks for markitdown first, so that a missing package is reported before a fault of the file
+    load_markitdown(suffix)
     if suffix in (*PAGES, *ARCHIVES) and version > 1:
         page = page_of_archive(data, version) if suffix in ARCHIVES else (data, "")
         return by_markitdown(cleaned(*page, version), PAGES[0], version)

@@ -26,13 +26,13 @@ _IN_USE = (
     *(_USUAL, "cp1250", "iso8859_2", "cp1251", "koi8_r", "cp866", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257"),
     *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
 )
-_MARKS = {  # those of UTF-32 first: one of them begins with a mark of UTF-16
+_MARKS = {  # byte order marks; UTF-32 comes first, because one of its marks begins with a mark of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_AS_BROWSERS = {  # an encoding, by Python's name -> the larger one that browsers take for it
+_AS_BROWSERS = {  # Python's name of an encoding -> the larger encoding that browsers use instead
     "ascii": "cp1252",
     "big5": "big5hkscs",
     "euc_kr": "cp949",
@@ -44,40 +44,45 @@ _AS_BROWSERS = {  # an encoding, by Python's name -> the larger one that browser
     "shift_jis": "cp932",
     "tis-620": "cp874",
 }
-_BEGINNINGS = {  # of pages without a mark (XML 1.0, appendix F)
+_BEGINNINGS = {  # first bytes of pages that have no byte order mark (XML 1.0, appendix F)
     b"<\0\0\0": "utf-32-le",
     b"\0\0\0<": "utf-32-be",
     b"<\0": "utf-16-le",
     b"\0<": "utf-16-be",
 }
-_LATIN_1 = ("ascii", "iso8859-1")  # what browsers read as Windows-1252, with control characters where it has none
-_UNASSIGNED = {0xDC00 + byte: byte for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}  # what Windows-1252 lacks, as decoded
-_NOT_OF_TEXTS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"})  # Python's own
-_SEVEN_BITS = ("iso-2022-", "hz-")  # encodings in ASCII characters, which are UTF-8 too
+_LATIN_1 = ("ascii", "iso8859-1")  # browsers read these as Windows-1252, and its unassigned bytes as control characters
+# surrogate of a byte that Windows-1252 does not assign -> the byte
+_UNASSIGNED = {0xDC00 + byte: byte for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}
+# Python's own codecs, in which no file is written
+_NOT_OF_TEXTS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"})
+# encodings that write text with ASCII bytes only, so that the text is also valid UTF-8
+_SEVEN_BITS = ("iso-2022-", "hz-")
 _PDF = b"%PDF-"
 _SHARED = "ÁÂÄÇÉËÍÎÓÔÖÚÜßáâäçéëíîóôöúü"  # letters that are the same bytes in Windows-1250 and Windows-1252
 _WESTERN = re.compile(
     rf"(?<![{_SHARED}])(?:"
-    rf"(?<=[A-Za-z])[{_SHARED}]{{1,2}}(?![{_SHARED}])|[{_SHARED}]{{1,2}}(?=[A-Za-z])"  # in a word with other letters
-    rf"|(?<![A-Za-z])[{_SHARED}](?![{_SHARED}]))"  # a word of its own
+    # one or two such letters in a word with ASCII letters
+    rf"(?<=[A-Za-z])[{_SHARED}]{{1,2}}(?![{_SHARED}])|[{_SHARED}]{{1,2}}(?=[A-Za-z])"
+    rf"|(?<![A-Za-z])[{_SHARED}](?![{_SHARED}]))"  # such a letter as a word of its own
     r"|[\xa0‘’‚“”„«»–—…•]|(?<![A-Za-z])[§©µ€£¼½¾](?![A-Za-z])|(?<=[\dnN\s])°|(?<=[\s\d])±(?=[\s\d])|^±(?=\d)"
     r"|(?<=[\dm])[²³]|[®™](?![A-Za-z])|(?<=[\s\d])µ(?=[A-Za-z])"
 )
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))  # control characters that no text has
 _DATA_URI = re.compile(r"(data:[\w.+-]+/[\w.+-]+(?:;[\w.=+-]+)*;base64),[A-Za-z0-9+/=_-]{100,}")
-_ESCAPE = re.compile(  # ECMA-48, as terminals read it: of 7 bits, and without line ends
+_ESCAPE = re.compile(  # ECMA-48 as terminals read it: 7-bit codes without line ends
     r"\x1b(?:"
-    r"\[[0-?]*[ -/]*[@-~]"  # a control sequence, such as a colour or a place of the cursor
+    r"\[[0-?]*[ -/]*[@-~]"  # a control sequence, such as a colour or a cursor position
     r"|[\]PX^_][^\x07\x1b\r\n]*(?:\x07|\x1b\\)"  # a control string, such as the title of the window
-    r"|[ -/]*[0-~]"  # every other function, such as a set of characters
+    r"|[ -/]*[0-~]"  # any other function, such as the choice of a character set
     r")"
 )
-_SAMPLE = 64 * 1024  # bytes of lines that are not ASCII: more of them make no better guess
+_SAMPLE = 64 * 1024  # bytes of lines that are not ASCII; more bytes would not improve the guess
 _UTF_8 = "utf-8-sig"
 _REPLACEMENT = "\ufffd"
-_WHOLE_FOR_BROKEN = 10  # characters of several bytes for each broken one: texts in other encodings have at most a few
-_WHOLE_FOR_CUT = 3  # for the last one, if it is cut off
+# valid characters of several bytes for each broken character: texts in other encodings have fewer
+_WHOLE_FOR_BROKEN = 10
+_WHOLE_FOR_CUT = 3  # least number of valid characters of several bytes
 _BINARY = "a binary file (it holds NUL bytes) of a format that cannot be converted"
 
 
@@ -120,7 +125,7 @@ def decode_as_stated(data: bytes, encoding: str) -> str | None:
     """
     try:
         stated = codecs.lookup(encoding).name
-    except (LookupError, ValueError):  # ValueError: the name holds NUL
+    except (LookupError, ValueError):  # ValueError: the name contains NUL
         return None
     if stated in _NOT_OF_TEXTS:
         return None
@@ -129,7 +134,7 @@ def decode_as_stated(data: bytes, encoding: str) -> str | None:
     for name in (*utf_8, _AS_BROWSERS.get(stated, stated), stated):
         try:
             return data.decode(name, errors if name == _USUAL else "strict").translate(_UNASSIGNED)
-        except (LookupError, UnicodeError):  # LookupError: "hex" is no encoding of texts
+        except (LookupError, UnicodeError):  # LookupError: "hex", for example, does not encode texts
             continue
     return None
 
@@ -230,7 +235,8 @@ def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]]) -> bool:
         wrong = text.count(_REPLACEMENT) - block.count(_REPLACEMENT.encode())
         broken += wrong
         whole += len(text) - len(text.encode("ascii", "ignore")) - wrong
-    return whole >= max(broken * _WHOLE_FOR_BROKEN, _WHOLE_FOR_CUT)  # what is cut off is left in the decoder
+    # a character that the end cuts off stays in the decoder, and is not counted
+    return whole >= max(broken * _WHOLE_FOR_BROKEN, _WHOLE_FOR_CUT)
 
 
 def _decoder(encoding: str, errors: str = "strict") -> codecs.IncrementalDecoder:

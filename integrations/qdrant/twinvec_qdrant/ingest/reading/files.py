@@ -48,7 +48,7 @@ _WHY_EMPTY = {
 }
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
-_WITHOUT_TEXT = {  # kind of file -> endings; such a file that does not decode is empty, and people expect it to be
+_WITHOUT_TEXT = {  # kind of file -> endings. If such a file is not text, it counts as empty, not as damaged.
     "picture": ".avif .bmp .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp",
     "recording": ".aac .avi .flac .m4a .m4v .mkv .mov .mp3 .mp4 .mpeg .mpg .ogg .opus .wav .webm .wma .wmv",
     "font": ".eot .otf .ttf .woff .woff2",
@@ -124,7 +124,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
         before = os.fstat(file.fileno())
         if before.st_size > limit:
             raise DocumentError(f"{before.st_size:,} bytes, more than the limit of {limit:,}; split it first")
-        data = file.read(before.st_size + 1)  # reading ``limit`` bytes would allocate as many for every small file
+        data = file.read(before.st_size + 1)  # read(limit) would allocate ``limit`` bytes for each file
         after = os.fstat(file.fileno())
     if not is_unchanged(before, after) or len(data) != after.st_size:
         raise UnreadError(CHANGED)
@@ -144,7 +144,7 @@ def _or_failure(identity: str, suffix: str, work: Callable[[], T]) -> T | Failur
 
 
 def _parsed(file: FileBytes) -> Document | Empty:
-    if not file.data:  # an empty file is of no format that could be damaged
+    if not file.data:  # empty, so not damaged, whatever its format
         return Empty(printable(file.identity), NO_TEXT)
     document = as_document(_document(file), 0)
     return (

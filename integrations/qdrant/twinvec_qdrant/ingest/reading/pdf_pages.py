@@ -17,14 +17,14 @@ from twinvec.support.extras import import_extra
 
 _MARK = b"%PDF-"
 _MARK_WITHIN = 1024  # bytes: readers of PDF allow other bytes before the mark
-_REPEATED = 3  # lines at the head, and at the foot, of a page that a page before may have
-_PROSE = 40  # characters: a line of prose that goes on in the next one has about as many, or more
-_PAGES_BACK = 2  # left and right pages have different heads
+_REPEATED = 3  # most lines of a header, and of a footer, that pages repeat
+_PROSE = 40  # characters; a line of prose that continues in the next line has at least about as many
+_PAGES_BACK = 2  # two, because left and right pages have different headers
 
-_HYPHEN = "\x02"  # in place of a hyphen and the end of its line
+_HYPHEN = "\x02"  # PDFium gives it in place of a hyphen at a line end
 _BROKEN = re.compile(rf"([^\W\d_]+){_HYPHEN}([^\W\d_]+)")
 _COMPOUND = re.compile(r"[^\W\d_]+-[^\W\d_]+")
-_LEADERS = re.compile(r"(?: ?\.){5,} ?")  # of a table of contents
+_LEADERS = re.compile(r"(?: ?\.){5,} ?")  # rows of dots in a table of contents
 _CONTROL = re.compile(r"[\x00\x01\x03-\x09\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 _pdfium = Lock()  # PDFium serves one thread at a time

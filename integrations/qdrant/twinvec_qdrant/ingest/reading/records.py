@@ -42,7 +42,7 @@ def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -
         except UnicodeDecodeError as error:
             wrong = f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
             yield Read(hiding(where, wrong, prefix), len(line))
-        except Exception as error:  # one line does not stop the others, and it says which document it is
+        except Exception as error:  # a bad line does not stop the others; the failure names the line
             reason = reason_of(error, where).removeprefix(f"document {number - 1}: ")
             yield Read(hiding(where, reason, prefix), len(line))
 

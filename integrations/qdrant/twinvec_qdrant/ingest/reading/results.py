@@ -86,7 +86,7 @@ class HelperCall:
 
 
 WithResults = Callable[[Iterator[Any]], Iterator[Any]]
-"""Yields the items that it gets in their order, with the result of each ``HelperCall`` in its place."""
+"""Function that yields the given items in order, but the result of each ``HelperCall`` in its place."""
 
 
 def hiding(source: str, reason: str, below: str) -> Failure:

@@ -37,7 +37,7 @@ STANDARD_INPUT = "-"
 """The path of a root that reads JSON lines from standard input."""
 
 RECORD_SUFFIXES = frozenset({RECORDS_SUFFIX, *TABLE_SUFFIXES})
-"""How the names of files of records end, of which each is a root of its own if the user names it."""
+"""Endings of the names of files of records. Such a file is a root of its own if the user names it."""
 
 _LINES = (RECORDS_SUFFIX, NEWER_RECORDS_SUFFIX)
 _WILD = frozenset("*?[")
@@ -54,7 +54,7 @@ class Reading(Iterator[Document | Failure]):
         self.version = NEWEST_READING
         self._reads = iter(reads(self))
         self._number = number
-        self.size = size  # bytes of all files together; 0 if that is not known
+        self.size = size  # bytes of all files together; 0 if unknown
         self.done = 0  # bytes of the files, or parts of files, that have been read so far
 
     def read_by(self, version: int) -> None:
@@ -208,7 +208,7 @@ class Root:
 
     def _read_one(self, found: FoundFile, version: int = NEWEST_READING) -> Iterator[Read]:
         kind, prefix = self._kind(found, version), found.prefix
-        if kind and prefix != printable(prefix):  # no id can begin with it
+        if kind and prefix != printable(prefix):  # ids cannot begin with this prefix
             yield Read(Failure(printable(found.place), NOT_UTF8), found.size)
         elif kind in _LINES:
             yield from read_records(found.path, found.place, prefix, self.columns)
@@ -232,7 +232,7 @@ class Root:
         is_lines = suffix in _LINES and (version > 3 or suffix == RECORDS_SUFFIX)
         if not is_lines and suffix not in TABLE_SUFFIXES:
             return ""
-        # a pipe would wait for a writer; Path.exists raises if the folder does not permit to look at the file
+        # reading a pipe would wait for a writer; os.path, unlike Path, does not raise if the folder cannot be searched
         if found.in_folder and os.path.exists(path) and not os.path.isfile(path):
             return ""
         return suffix if self.records or (is_lines and not found.in_folder) else ""

@@ -24,17 +24,17 @@ SPREADSHEETS = frozenset({".xls", ".xlsx"})
 """Endings of the names of workbooks."""
 
 _MOST_DECIMALS = 6
-_NO_CELLS = "|\n|  |"  # how markitdown writes a sheet without cells
+_NO_CELLS = "|\n|  |"  # the form in which markitdown writes a sheet without cells
 _BREAK = re.compile(r" *[\t\r\n][ \t\r\n]*")
 _BORDER = 3  # characters that a cell takes besides its text
 
-_MOST_ROWS, _MOST_COLUMNS = 1_048_576, 16_384  # of a sheet of Excel
-_MOST_BLANK = 50_000_000  # cells and rows of a workbook that are stepped over: a few seconds
+_MOST_ROWS, _MOST_COLUMNS = 1_048_576, 16_384  # the limits of a sheet in Excel
+_MOST_BLANK = 50_000_000  # largest number of blank cells and rows in a workbook; skipping them takes a few seconds
 
 _LARGE = 2**63
 
 Row = Mapping[int, Any]
-"""The values of a row by their columns, without blank ones."""
+"""Column -> value of a row, without blank values."""
 Sheets = Iterator[tuple[str, Iterable[Sequence[Any]]]]
 """The name of each sheet, and its rows of values; an empty cell is None or ""."""
 
@@ -82,14 +82,14 @@ def _xlsx_sheets(data: bytes) -> Sheets:
     package = import_extra("openpyxl", "documents", "reading .xlsx files", "twinvec-qdrant")
     with closing(package.load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)) as book:
         for sheet in book.worksheets:
-            sheet.reset_dimensions()  # what a file says of its size may be wrong
+            sheet.reset_dimensions()  # the size that the file states may be wrong
             yield sheet.title, sheet.iter_rows(values_only=True)
 
 
 def _xls_sheets(data: bytes) -> Sheets:
     package = import_extra("xlrd", "documents", "reading .xls files", "twinvec-qdrant")
     stream = workbook_stream(data)
-    unread = StringIO()  # xlrd prints what it finds odd, by default on standard output
+    unread = StringIO()  # gets xlrd's warnings, which it prints to standard output by default
     with package.open_workbook(file_contents=stream, on_demand=True, ragged_rows=True, logfile=unread) as book:
         for number, name in enumerate(book.sheet_names()):
             yield name, _xls_rows(book.sheet_by_index(number), book, package)
@@ -135,7 +135,7 @@ def _filled(rows: Iterable[Sequence[Any]], room: _Room) -> Iterator[Row]:
     """Yield the rows that are not blank; raise ``DocumentError`` if ``room`` or a sheet has no place for them."""
     number = taken = 0
     for number, row in enumerate(rows, 1):
-        if not row and number <= _MOST_ROWS:  # quickly: there may be a million of them
+        if not row and number <= _MOST_ROWS:  # skipped at once, because a sheet may have a million empty rows
             continue
         if number > _MOST_ROWS or len(row) > _MOST_COLUMNS:
             limits = f"{_MOST_ROWS:,} rows and {_MOST_COLUMNS:,} columns"
@@ -205,5 +205,6 @@ def _text(value: Any) -> str:
     """Return how a value is written; a number has the 15 digits that Excel keeps."""
     if isinstance(value, float):
         return f"{value:.15g}"
-    text = "" if value is None else str(value).replace("  ", "\N{NO-BREAK SPACE}" * 2)  # as pandas keeps spaces
+    # keeps double spaces, as pandas does
+    text = "" if value is None else str(value).replace("  ", "\N{NO-BREAK SPACE}" * 2)
     return text.replace("*", r"\*").replace("_", r"\_")

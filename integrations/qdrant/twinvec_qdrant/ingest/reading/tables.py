@@ -40,7 +40,7 @@ TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
 _BLOCK = 1 << 20
 _SAMPLE_LINES = 20
 _DELIMITERS = ",;\t|"
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # text that a number gives back unchanged
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # text that stays the same if it is stored as a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ class _Layout:
     encoding: Encoding
     delimiter: str
     header: tuple[str, ...]  # all names are different
-    id: int | None  # None numbers the rows
+    id: int | None  # None if rows are numbered
     title: int | None
-    text: tuple[int, ...]  # empty gives "column: value" of all
+    text: tuple[int, ...]  # if empty, the text has "column: value" for every column
     numeric: frozenset[int]  # the columns that hold only numbers
 
 
@@ -181,7 +181,7 @@ def _rows(path: Path, layout: _Layout) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def _next(rows: Iterator[list[str]]) -> list[str] | None:
-    with long_fields():  # around each row, since the caller may read other tables between two
+    with long_fields():  # for each row, since the caller may read other tables between two rows
         return next(rows, None)
 
 
@@ -189,7 +189,7 @@ def _read_row(row: list[str], number: int, layout: _Layout, where: tuple[str, in
     name, line = where
     try:
         document = as_document(_document(row, number, layout, prefix, f"{name}/"), number)
-    except Exception as error:  # one row does not stop the others
+    except Exception as error:  # a bad row does not stop the others
         source = f"{printable(name)}:{line}"
         return hiding(source, reason_of(error, source), prefix)
     return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)

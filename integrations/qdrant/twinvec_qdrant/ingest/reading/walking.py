@@ -24,8 +24,9 @@ from twinvec_qdrant.ingest.reading.results import Failure, hiding, printable
 
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
 _FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # files that mark a cache and a virtual environment
-_LOCK_FILE = "~$"  # how the name of the file begins that Word and Excel keep beside an open document
-_STORE_MARKS = {"collection.json", "lock", "owner"}  # files of an embedded collection, perhaps the one to be filled
+_LOCK_FILE = "~$"  # prefix of the file that Word and Excel keep beside an open document
+# files of an embedded collection, perhaps of the one that is being filled
+_STORE_MARKS = {"collection.json", "lock", "owner"}
 
 
 class FoundFile(NamedTuple):
@@ -95,7 +96,7 @@ class Walk:
                 if _is_marked(folder, names):
                     return False
                 ignored = self._ignored(folder, names)
-            except OSError:  # it is gone
+            except OSError:  # the folder is gone
                 ignored = folder.ignored
             below = folder.path / name
             place = f"{folder.place}{name}{'/' if depth < len(parts) or os.path.isdir(below) else ''}"

@@ -35,7 +35,7 @@ class Vocabulary:
         self._backend = backend
         self._seen: Counter[str] = Counter()  # words as spelt in texts
         self._new: Counter[str] = Counter()
-        self._written = 0  # number of written chunks less removed chunks
+        self._written = 0  # number of written chunks minus number of removed chunks
         self._stored: Mapping[str, object] | None = None
         self._speller: Speller | None = None
         self._is_read = False

@@ -94,7 +94,8 @@ class EmbeddedBackend(SharedEngine, Backend):
         return self._folder.read_description()
 
     def write_metadata(self, changes: Mapping[str, Any]) -> None:
-        with self.writing, self._locked("write"):  # the checksums of a collection between turns hold its description
+        # takes the turn, because the checksums that a turn leaves include the description
+        with self.writing, self._locked("write"):
             changed = {**self.read_metadata(), **changes}
             self._folder.write_description({key: value for key, value in changed.items() if value is not None})
             self._is_changed = True
@@ -124,7 +125,7 @@ class EmbeddedBackend(SharedEngine, Backend):
 
     def drop_vector(self, name: str) -> None:
         with self._locked("write"):
-            self._note_written()  # the engine will no longer count these vectors
+            self._note_written()  # done first, because the engine counts dropped vectors no longer
             self._update(edge.UpdateOperation.delete_vector_name(name))
             self._update(edge.UpdateOperation.delete_vector_name(states_name(name)))
             self._count_from_now()
@@ -225,7 +226,7 @@ class EmbeddedBackend(SharedEngine, Backend):
                 return
 
     def count(self, conditions: Conditions) -> int:
-        with self._locked("count"):  # keeps the indexes from changing before the filter is used
+        with self._locked("count"):  # the lock keeps the indexes unchanged until the filter is used
             return self._shard.count(edge.CountRequest(exact=True, filter=edge_filter(fitted(conditions, self._types))))
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
@@ -260,7 +261,9 @@ class EmbeddedBackend(SharedEngine, Backend):
                 del open_backends[self._original.path]
             ending.add(self)
         try:
-            self.end()  # may take a second; other collections can be opened and closed meanwhile
+            # ``opening`` is not held here, because this may take a second, and other collections can be opened
+            # meanwhile
+            self.end()
         finally:
             with opening:
                 ending.discard(self)

@@ -33,7 +33,7 @@ _NAMED = 3
 CLOSED = "checksums.json"
 OPENED = "checksums.open.json"
 _LISTS = (CLOSED, OPENED, f"{CLOSED}{PARTIAL}")
-"""Files that are not listed: the lists themselves. A kill may leave the last one, which the next close replaces."""
+"""Files that no list names: the lists themselves. A kill may leave the partial file; the next close replaces it."""
 _CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # files that a segment always has
 
 
@@ -157,7 +157,7 @@ def times_tell(folder: Path) -> bool:
         path.write_bytes(bytes(mmap.PAGESIZE))
         os.utime(path, (0, 0))
         with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-            mapped[0] += 1  # reads first, because some systems notice only the first use of a page
+            mapped[0] += 1  # a read, then a write: some systems notice only the first use of a page
             mapped.flush()
         return path.stat().st_mtime > 0
     except OSError:

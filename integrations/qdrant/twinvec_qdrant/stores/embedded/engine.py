@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 TURN_SECONDS = 0.25
 """A process that is not idle keeps its turn at least this long, or four times as long as it took to open the engine.
 
-The second time is at most half of ``wait_seconds``, which other processes are assumed to have too."""
+The latter is limited to half of ``wait_seconds``; other processes are assumed to have the same ``wait_seconds``."""
 
 _IDLE_SECONDS = 0.05
 _KINDS = ("chunk", "record", "note")
@@ -60,7 +60,7 @@ class SharedEngine:
         self._opened: edge.EdgeShard | None = None  # the engine, while this process has the turn
         self._known: Checksums | None = None  # checksums of the last close, if the files have not changed until now
         self._is_changed = False  # whether anything was written since the last close
-        self._turn = threading.RLock()  # one thread at a time; the engine holds the interpreter lock anyway
+        self._turn = threading.RLock()  # held by one thread at a time; the engine holds the interpreter lock anyway
         self._calls = 0  # number of nested calls
         self._began = self._ended = 0.0  # start of the turn, end of the last call
         self._least = TURN_SECONDS
@@ -181,11 +181,11 @@ class SharedEngine:
 
     def is_gone(self) -> bool:
         """Return whether the folder that this process has opened was removed, or replaced by another one."""
-        if self._identity is None or self._copy is not None:  # a copy is compared with its original
+        if self._identity is None or self._copy is not None:  # copies are compared with their originals elsewhere
             return False
         try:
             return self._original.identity() != self._identity
-        except OSError:  # unknown, as on a share that does not answer
+        except OSError:  # the identity is unknown, for example on a share that does not answer
             return False
 
     def abandon(self) -> None:
@@ -262,7 +262,8 @@ class SharedEngine:
 
     def flush(self) -> None:
         with self._turn, engine_errors(self.location, "write"):
-            if self._opened is not None:  # a closed engine is on the disk; an open one has writes in its log
+            # a closed engine has all writes on the disk; an open engine has some in its log only
+            if self._opened is not None:
                 self._opened.flush()
 
     @property
@@ -332,7 +333,7 @@ class SharedEngine:
         """Add the chunks written since ``_count_from_now`` to the number of written chunks in ``built.json``."""
         last = LastBuild.read(self._folder.shard)
         if last is not None and (written := self._written()):
-            with suppress(OSError):  # as on a full disk; the number only decides when to build again
+            with suppress(OSError):  # fails on a full disk, for example; the number only decides when to build again
                 replace(last, written=last.written + written).write(self._folder.shard)
         self._count_from_now()
 
@@ -362,7 +363,7 @@ class SharedEngine:
             try:
                 is_idle = self._opened is not None and time.monotonic() - self._ended >= _IDLE_SECONDS
                 if is_idle and not self._calls and self._is_wanted():
-                    with suppress(StoreError):  # the next call raises it again
+                    with suppress(StoreError):  # the next call raises the error again
                         self.give()
             finally:
                 self._turn.release()

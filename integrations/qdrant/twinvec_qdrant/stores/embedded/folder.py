@@ -237,11 +237,11 @@ def copied_tree(source: Path, target: Path) -> None:
     """Copy a folder of the engine's files with their holes; make the copied folders writable."""
     try:
         shutil.copytree(source, target, copy_function=_copy_file)
-    except shutil.Error as error:  # lists a failure for each file, often the same one
+    except shutil.Error as error:  # the error lists one failure for each file, often the same failure
         _, failed, reason = error.args[0][0]
         raise OSError(f"{failed}: {reason}") from error
     finally:
-        for folder, _, _ in os.walk(target):  # even if the source is read-only
+        for folder, _, _ in os.walk(target):  # the copied folders of a read-only source are read-only
             os.chmod(folder, os.stat(folder).st_mode | stat.S_IRWXU)
 
 

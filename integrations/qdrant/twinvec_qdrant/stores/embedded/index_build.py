@@ -24,7 +24,7 @@ from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.embedded.index_worker import BUILT
 
 WORTHWHILE = 20_000
-"""An ingest builds an index for at least this many vectors without one; comparing fewer takes milliseconds."""
+"""An ingest builds an index if at least this many vectors have none; a search compares fewer in milliseconds."""
 
 OUTDATED = 5_000
 """An ingest rebuilds the files if at least this many chunks are outdated, and at least as many as are current."""
@@ -70,9 +70,10 @@ def build_index_of(copy: Path, settings: IndexSettings, location: str, *, with_i
     command = [sys.executable, "-P", str(_WORKER), str(copy), given, str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        shutil.rmtree(copy, ignore_errors=True)  # no other copy: after a close, another process may build one
+        # removes only this copy: after a close, another process may build another copy
+        shutil.rmtree(copy, ignore_errors=True)
         last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise StoreError(f"{location}: the engine could not build the index: {last_line}")
-    sync_files(copy)  # it replaces the original, and must survive a power cut
+    sync_files(copy)  # the copy will replace the original, and must survive a power cut
     with suppress(OSError):  # some systems cannot open a folder
-        sync_file(copy / "wal")  # no name of a file of the former log may come back
+        sync_file(copy / "wal")  # after a power cut, no file of the former log may reappear

@@ -27,9 +27,9 @@ import qdrant_edge as edge
 
 BUILT = "built.json"
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
-_FULL_SCAN_KILOBYTES = 10_000  # a search compares all vectors of smaller segments
-_NEVER = 2**40  # kilobytes
-_MUCH_OUTDATED = 0.2, 1000  # share and number of points from which a segment is built anew: the engine's defaults
+_FULL_SCAN_KILOBYTES = 10_000  # a search compares all vectors of a smaller segment
+_NEVER = 2**40  # kilobytes; no segment is so large
+_MUCH_OUTDATED = 0.2, 1000  # the engine's defaults: a segment with this share and number of outdated points is rebuilt
 _ANYTHING_OUTDATED = 0.0, 0
 _LOG = "wal"
 _CLOSED_BYTES = 4096  # size of the closed file of an empty log, which has a header only

@@ -106,7 +106,7 @@ def _place_with_room(original: CollectionFolder, obstacle: str) -> Path:
 def _temporary_folders() -> Iterator[Path]:
     """Yield the folders for temporary files that this process may write, first those in environment variables."""
     named = [os.environ[name] for name in _VARIABLES if os.environ.get(name)]
-    with suppress(OSError):  # it tries to write to each folder, and may find none
+    with suppress(OSError):  # gettempdir raises if it can write to no folder
         named.append(tempfile.gettempdir())
     for place in dict.fromkeys(map(Path, (*named, *_USUAL))):
         if place.is_dir() and os.access(place, os.W_OK | os.X_OK):

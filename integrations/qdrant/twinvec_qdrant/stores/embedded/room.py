@@ -19,7 +19,7 @@ WRITE_ROOM = 32 * 2**20
 """Free bytes that a write needs: the engine's log and files grow by more than a page of vectors."""
 
 OPEN_ROOM = 4 * 2**20
-"""Free bytes for opening, when the engine replaces small files, for writing checksums at a close, and for a delete."""
+"""Free bytes that an opening, a close or a delete needs: the engine replaces small files, a close writes checksums."""
 
 _OPEN_FILES = 16
 """Number of files that the engine, the locks and a close may make."""
@@ -75,7 +75,7 @@ def _files_left(place: Path) -> int:
     if not hasattr(os, "statvfs"):
         return _OPEN_FILES
     found = os.statvfs(place)
-    return found.f_favail if found.f_files else _OPEN_FILES  # 0: the file system sets no limit
+    return found.f_favail if found.f_files else _OPEN_FILES  # f_files is 0 if the file system sets no limit
 
 
 def opening_room(shard: Path, place: Path, *, is_clean: bool) -> int:
@@ -103,7 +103,7 @@ def is_in_memory(place: Path) -> bool:
     try:
         device = os.stat(place).st_dev
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # no Linux
+    except OSError:  # the system is not Linux
         return False
     wanted = f"{os.major(device)}:{os.minor(device)}"
     kinds = (line.split(" - ", 1)[1].split()[0] for line in mounts if line.split()[2] == wanted)

@@ -40,7 +40,8 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.01
 _SILENT_SECONDS = 1.0  # a longer wait for the writer is logged
-_TICKET_SECONDS = 60.0  # another process may lock a new ticket for a moment, to see whether its owner was killed
+# longest wait for a new ticket; another process may lock it for a moment, to see whether its owner was killed
+_TICKET_SECONDS = 60.0
 _TIMES_AS_LONG = 10  # factor of the wait while another process opens or closes the engine
 _MOVES = b"\n"
 _TICKET = "wait-"
@@ -66,7 +67,7 @@ class Turns:
         try:
             while self._users is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                with suppress(FileNotFoundError):  # the last user has just removed the folder
+                with suppress(FileNotFoundError):  # the last process has just removed the folder
                     self._users = self._entered()
         except OSError as error:
             if needs_room or not is_disk_full(error):
@@ -76,7 +77,9 @@ class Turns:
         """Stop counting this process as a user; a second call does nothing."""
         if self._users is not None:
             if fcntl is not None and not self._others():
-                with suppress(OSError):  # a new user who waits for the lock then finds the file gone
+                # the last process deletes the folder while it holds the lock; a process that waits for it then finds
+                # the file gone
+                with suppress(OSError):
                     fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(self._folder)
             self._users.close()
@@ -200,7 +203,8 @@ class Turns:
 
     def opened(self) -> None:
         """Show the waiting processes that this process has opened the engine."""
-        with suppress(OSError):  # a new file would be empty on a full disk, as after ``give``
+        # truncates, since a full disk would leave a new file empty, and an empty file means that the turn has ended
+        with suppress(OSError):
             os.truncate(self._owner, len(str(os.getpid())))
 
     def closing(self) -> None:
@@ -219,7 +223,8 @@ class Turns:
             if not is_disk_full(error):
                 raise
             with suppress(OSError):
-                os.truncate(self._owner, 1)  # a hole needs no room, and shows that the turn has not ended
+                # a hole in a file needs no room; the file is then not empty, which shows that the turn has not ended
+                os.truncate(self._owner, 1)
 
     def _new_ticket(self) -> FileLock:
         return FileLock(self._folder / f"{_TICKET}{time.time_ns():020}-{os.getpid()}", thread_local=False)
@@ -338,7 +343,7 @@ def _begin_waiting(ticket: FileLock) -> None:
     """Lock the ticket. On a full disk, there is no ticket, and other processes may get their turns first."""
     try:
         ticket.acquire(timeout=_TICKET_SECONDS, poll_interval=_POLL_SECONDS)
-        while not Path(ticket.lock_file).exists():  # another process removed it before it was locked
+        while not Path(ticket.lock_file).exists():  # another process removed the ticket before it was locked
             ticket.release()
             ticket.acquire(timeout=_TICKET_SECONDS, poll_interval=_POLL_SECONDS)
     except OSError as error:

@@ -26,7 +26,7 @@ INDEX_PARAMS: dict[FieldIndexType, Any] = {
 }
 """The class of the parameters of each payload index. Indexes are on the disk; the system caches what searches use."""
 
-# without a filter, the engine's document frequencies count deleted points until it is optimised
+# without a filter, the engine's document frequencies count deleted points until the engine optimises
 _LIVE_FREQUENCIES = edge.SearchParams(
     idf=edge.IdfParams(edge.Filter(must=[edge.FieldCondition("kind", match=edge.MatchValue("chunk"))]))
 )

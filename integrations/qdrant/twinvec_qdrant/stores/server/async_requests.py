@@ -106,7 +106,7 @@ class AwaitedRequests:
                 return client
             client = self._clients[loop] = quiet_client(AsyncQdrantClient, **self._options)
             life = self._lives[loop] = _life(client)
-        return await anext(life)  # starts the generator: the loop closes started ones at its end
+        return await anext(life)  # starts the generator, since an ending event loop closes only started generators
 
     def _coalescer(self, encode: Any) -> Coalescer[str, Any]:
         """Return the object that encodes the queries of all searches that wait at the same time."""

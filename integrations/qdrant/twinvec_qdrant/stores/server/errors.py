@@ -112,7 +112,7 @@ def refusal(error: BaseException | None) -> Refusal | None:
     """Return the server's refusal, or None if the error is not an answer of a server."""
     if isinstance(error, ResourceExhaustedResponse):
         return Refusal(429, str(error), float(error.retry_after_s))
-    if isinstance(error, QdrantException):  # a Retry-After date, which the client cannot parse and quotes
+    if isinstance(error, QdrantException):  # the client cannot parse a Retry-After that is a date, and quotes it
         return Refusal(429, "", retry_after_seconds(str(error).partition(": ")[2]))
     if isinstance(error, UnexpectedResponse):
         sentence, known = _sentence(error.content)
@@ -265,7 +265,8 @@ def _tls_words(error: BaseException | None) -> str | None:
         said = _details(error)
     elif not isinstance(error, ResponseHandlingException):
         return None
-    if "illegal request line" in said or ("illegal status line" in said and r"\x15\x03" in said):  # bytes of an alert
+    # \x15\x03 begins an alert of TLS
+    if "illegal request line" in said or ("illegal status line" in said and r"\x15\x03" in said):
         return _TLS_NEEDED
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return f"the server's certificate is not trusted here: {said}"

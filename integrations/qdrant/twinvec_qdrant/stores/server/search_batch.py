@@ -56,7 +56,7 @@ class _Crossing:
     def add(self, found: Found, answers: Sequence[Sequence[models.ScoredPoint]]) -> bool:
         """Add the scores of the other stage's candidates; return whether all scores that are missing are 0."""
         scores = {str(each.id): each.score for answer in answers for each in answer}
-        # in the order of the other stage, as if the scores were requested by id
+        # keeps the order of the other stage, in which a request by id would give the scores
         found[self.stage] |= {
             key: Scored(key, scores[key], point.payload)
             for key, point in found[self.other].items()

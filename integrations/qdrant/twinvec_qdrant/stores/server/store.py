@@ -86,7 +86,7 @@ class ServerStore(Store):
                 **cluster.creation_options(new.cluster),
             )
         except StoreError:
-            if not self._exists():  # another process may have created it at the same moment
+            if not self._exists():  # another process may have created the collection at the same moment
                 raise
         self._backend.index_fields(new.tenant_path)
         return self._backend
@@ -159,7 +159,7 @@ def _connected(
     name: str, client: QdrantClient, wait_seconds: float, async_client: AsyncQdrantClient | None
 ) -> ServerStore:
     """Return the collection of the server to which a new client is connected."""
-    location = str(getattr(client._client, "rest_uri", "")).rstrip("/")  # without a password
+    location = str(getattr(client._client, "rest_uri", "")).rstrip("/")  # the client's address contains no password
     return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
 
 

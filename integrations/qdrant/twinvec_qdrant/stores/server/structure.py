@@ -54,7 +54,7 @@ class Shape:
         copies = self.quantizations.get(vector, "none")
         try:
             return IndexSettings(copies, *self.edges)
-        except ConfigurationError:  # such as m=0: no graph while points are loaded
+        except ConfigurationError:  # settings made elsewhere, such as m=0: no graph while points are loaded
             return IndexSettings(copies)
 
 

@@ -19,8 +19,8 @@ from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores import conditions as tests
 from twinvec_qdrant.stores.points import SPARSE, Point, states_name
 
-_DIGITS = 9  # significant digits, which identify every float32
-_POWERS = 10.0 ** np.arange(23)  # each is exact
+_DIGITS = 9  # significant digits that identify every float32
+_POWERS = 10.0 ** np.arange(23)  # powers that float64 represents exactly
 
 
 def client_points(

@@ -36,7 +36,7 @@ from twinvec_qdrant.stores.steps import worked
 Item = TypeVar("Item")
 
 STREAM_POINTS = 256
-"""Largest number of points in one write of a stream: few, so that both streams have work."""
+"""Largest number of points in one write of a stream; a small number gives both streams work."""
 
 
 _Batch = tuple[str | None, Sequence[Point]]

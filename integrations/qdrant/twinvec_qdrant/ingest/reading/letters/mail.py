@@ -48,7 +48,7 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
         attachments = [name for each in message.iter_attachments() if (name := each.get_filename())]
     except TwinvecError:
         raise
-    except Exception as error:  # the parser raises many types for odd letters
+    except Exception as error:  # the parser raises many types for unusual letters
         raise DocumentError(f"a broken letter: {one_line(error)}") from error
     payload = _payload(message) | ({"attachments": attachments} if attachments else {})
     is_markdown = any(each.is_html for each in texts)

@@ -24,19 +24,19 @@ _NAVIGATION = re.compile(
     r"(?:doc-?|site-?)?nav(?:bar|header|footer|igation|-panel)?|toc|toctree-wrapper|table-of-contents|breadcrumbs?"
     r"|pagination"
 )
-_CONTENT = ("html", "body", "main", "article", "h1")  # no navigation, whatever is said of them
+_CONTENT = ("html", "body", "main", "article", "h1")  # never removed as navigation, whatever their class, id or role
 _UNSEEN = ("iframe", "noembed", "script", "style")
-_DECLARATION = re.compile(rb"\A<\?xml[^>]*>")  # Beautiful Soup warns of one
+_DECLARATION = re.compile(rb"\A<\?xml[^>]*>")  # an XML declaration, of which Beautiful Soup would warn
 _LISTS = ("ul", "ol", "dl")
 _TERMS = ("dt", "dd")
-_ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")  # how the address of another site begins
+_ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")  # the beginning of an address on another site
 _HEADING = re.compile(r"h[1-6]$")
 _WORD = re.compile(r"\w")
-_BLOCKS = (  # of the HTML standard's section on rendering, without those that markdownify knows
+_BLOCKS = (  # blocks in the HTML standard's section on rendering, without the blocks that markdownify knows
     *("address", "aside", "center", "details", "dialog", "fieldset", "figure", "footer", "form", "header", "hgroup"),
     *("legend", "main", "nav", "noscript", "optgroup", "search", "summary"),
 )
-_APART_IN_LINE = (  # controls, and the texts of drawings
+_APART_IN_LINE = (  # elements of forms, and of drawings with text
     *("button", "datalist", "label", "meter", "option", "output", "progress", "select", "svg", "text", "textarea"),
 )
 
@@ -73,7 +73,7 @@ def clean(html: bytes, address: str, version: int, *, titled: bool = False) -> b
     facts = _facts(page)
     _change(page, lambda children: [each for child in children for each in _kept(child, facts)])
     body = page.body or page
-    if not body.get_text(strip=True):  # it is nothing else
+    if not body.get_text(strip=True):  # the page has no text besides what was removed
         return html if version < 3 else bytes(_set_apart(_parsed(html, version)).encode("utf-8"))
     if titled and page.title and not body.find(_HEADING):
         heading = page.new_tag("h1")
@@ -88,7 +88,8 @@ def _parsed(html: bytes, version: int) -> Any:
     if version > 4:
         import_extra("lxml", "documents", "reading web pages", "twinvec-qdrant")
         undeclared = _DECLARATION.sub(b"", html)
-        return BeautifulSoup(undeclared, "lxml", from_encoding="utf-8", huge_tree=True)  # comments above 10 MB, too
+        # huge_tree permits comments above 10 MB
+        return BeautifulSoup(undeclared, "lxml", from_encoding="utf-8", huge_tree=True)
     return BeautifulSoup(html, "html.parser", from_encoding="utf-8" if is_utf_8(html) else None)
 
 
@@ -112,7 +113,7 @@ def _elements(page: Any) -> list[Any]:
     from bs4.element import Tag
 
     elements = [page]
-    for element in elements:  # the list grows
+    for element in elements:  # the list grows during the loop
         elements.extend(child for child in element.contents if isinstance(child, Tag))
     return elements
 
@@ -132,7 +133,7 @@ def _facts(page: Any) -> dict[int, _Facts]:
                 known.has_word |= inner.has_word
                 known.has_link |= inner.has_link or child.name == "a"
                 known.has_content |= inner.has_content or child.name in _CONTENT
-            elif type(child) in (NavigableString, CData):  # no comment, and no script
+            elif type(child) in (NavigableString, CData):  # neither a comment nor a script
                 known.letters += len(child.strip())
                 known.has_word = known.has_word or bool(_WORD.search(child))
         if element.name == "a" and _is_inner(element):
@@ -192,7 +193,7 @@ def _is_navigation(element: Any, held: _Facts) -> bool:
     names = [*element.get_attribute_list("class"), element.get("id"), element.get("role")]
     if element.name == "nav" or any(name and _NAVIGATION.fullmatch(name) for name in names):
         return element.name not in _CONTENT and not held.has_content
-    if element.name == "a":  # the sign beside a heading
+    if element.name == "a":  # a sign beside a heading, which links to the heading
         return _is_inner(element) and not held.has_word
     return element.name in _LISTS and held.has_link and held.linked == held.letters
 
@@ -223,6 +224,6 @@ def _parted(children: list[Any]) -> list[Any]:
         if is_apart and (type(before) is not NavigableString or not before[-1:].isspace()):
             parted.append(NavigableString(" "))
         parted.append(child)
-        if is_apart and (type(behind) is not NavigableString or _WORD.match(behind)):  # no blank before a comma
+        if is_apart and (type(behind) is not NavigableString or _WORD.match(behind)):  # a comma gets no blank before it
             parted.append(NavigableString(" "))
     return parted

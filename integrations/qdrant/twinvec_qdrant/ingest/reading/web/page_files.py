@@ -27,9 +27,9 @@ ARCHIVES = (".mht", ".mhtml")
 """Endings of the names of web pages that a browser saved as a single file; versions 1 and 2 read them as text."""
 
 _CHAPTER = ".xhtml"
-_MISREAD = re.compile(  # tags that libxml2 reads otherwise than browsers
-    r"</?noframes[^>]*>"  # it takes what is between them for plain text
-    r"|</(?:body|html)\s*>",  # it begins another page behind them
+_MISREAD = re.compile(  # tags that libxml2 and browsers read differently
+    r"</?noframes[^>]*>"  # libxml2 reads the content of noframes as plain text
+    r"|</(?:body|html)\s*>",  # libxml2 begins another page after these end tags
     re.IGNORECASE,
 )
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
@@ -63,7 +63,7 @@ def page_of_archive(data: bytes, version: int) -> tuple[bytes, str]:
         part = message.get_body(("html",))
         raw = None if part is None else part.get_payload(decode=True)
         address = "" if part is None else str(part["content-location"] or message["snapshot-content-location"] or "")
-    except Exception as error:  # as in ``mail``
+    except Exception as error:  # the parser of mail raises many types for broken archives
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DocumentError(f"a broken web archive: {reason}; save the page again") from error
     if part is None or not isinstance(raw, bytes):
@@ -79,7 +79,7 @@ def cleaned_book(data: bytes, version: int) -> bytes:
             is_chapter = PurePosixPath(name).suffix.lower() in (*PAGES, _CHAPTER)
             try:
                 part = read.read(name)
-            except (zipfile.BadZipFile, RuntimeError):  # broken or encrypted: only the book's texts are read
+            except (zipfile.BadZipFile, RuntimeError):  # broken or encrypted: ignored, unless it is a chapter
                 if is_chapter:
                     raise
                 continue
@@ -93,7 +93,7 @@ def _chapter(part: bytes, version: int) -> bytes:
         return part
     try:
         page = _page(part)
-    except DocumentError:  # broken: the book's other chapters are read
+    except DocumentError:  # a broken chapter does not stop the others
         return part.decode("utf-8", "replace").encode()
     return _CDATA.sub(lambda found: escape(found[1], quote=False), page.decode()).encode()
 
@@ -112,7 +112,8 @@ def _page(data: bytes) -> bytes:
     """Return a page in UTF-8, without escape sequences of terminals; errors as for ``cleaned``."""
     dammit = import_extra("bs4.dammit", "documents", "reading web pages", "twinvec-qdrant")
     stated = dammit.EncodingDetector.find_declared_encoding(data, is_html=True) or ""
-    wrong = [stated] if stated.startswith(("utf-16", "utf-32")) else []  # in these, it could not have been found
+    # the statement was found as ASCII, so it is wrong
+    wrong = [stated] if stated.startswith(("utf-16", "utf-32")) else []
     text = decode_page(data, "" if wrong else stated)
     if text is None:
         found = dammit.UnicodeDammit(data, exclude_encodings=wrong, is_html=True)

@@ -32,11 +32,12 @@ _MADE_ANEW: tuple[tuple[str, ...], ...] = (
     ("payload_index", "vector_index-*", f"*-{SPARSE}"),
     ("payload_index", "vector_*"),
 )
-"""Parts of a segment that each attempt leaves out: first none, then those that are made quickly, then all vectors."""
+"""Parts of a segment that each attempt leaves out: first none, then parts that are rebuilt fast, then all vectors."""
 _SETTINGS = "segment.json"
 _OF_ANY = ("version.info", *(f"payload_storage/{name}" for name in ("config.json", "bitmask.dat", "gaps.dat")))
 """Files of a segment without documents: settings and maps of free room. Files of an empty segment can replace them."""
-_TRACKERS = ("mutable_id_tracker", "id_tracker")  # of a growing segment, and of one with an index
+# first that of a growing segment, then that of a segment with an index
+_TRACKERS = ("mutable_id_tracker", "id_tracker")
 _WORKER = Path(__file__).with_name("salvage_worker.py")
 
 

@@ -49,7 +49,8 @@ def _cut(filter: models.Filter, most: int) -> models.Filter:
     should: list[Any] = []
     for each in _listed(filter.should):
         cut = _cut_condition(each, most)
-        should += cut.should if _is_alternatives(cut) else [cut]  # a list of alternatives joins this one
+        # a nested list of alternatives becomes part of this list
+        should += cut.should if _is_alternatives(cut) else [cut]
     return models.Filter(
         must=[_cut_condition(each, most) for each in _listed(filter.must)] or None,
         must_not=[_cut_condition(each, most) for each in _listed(filter.must_not)] or None,

@@ -29,7 +29,7 @@ _LIVE_FREQUENCIES = models.SearchParams(idf=models.IdfCorpusParams(corpus=models
 _FULL_VECTORS = models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
 
 _TERMS = 64  # terms of a sparse vector for which the server counts a cost of 1
-_ROUNDING = 1e-6  # difference of a score between two runs of one search
+_ROUNDING = 1e-6  # largest difference of a score between two runs of one search
 
 
 class _Request(models.QueryRequest):
@@ -149,7 +149,7 @@ def lost(
         twice = [point.score for point in points if point.id in seen]
         if twice and request.prefetch is None:
             start = next((rank for rank, score in enumerate(scores) if score <= max(twice) + _ROUNDING), None)
-            if start is not None:  # else a writer has changed the scores between the pages
+            if start is not None:  # it is None if a writer has changed the scores between the pages
                 yield row, request.model_copy(update={"offset": start or None, "limit": size})
         scores += [point.score for point in points]
         seen.update(point.id for point in points)
