@@ -208,7 +208,7 @@ class Encoder(TruncationCounter):
                 ranges and stores them in the model's folder. binary keeps the signs, packed as by ``numpy.packbits``.
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             on_batch: Called after every batch with its number of texts.
-            advance: Function that advances the caller's own bar, in place of ``progress``
+            advance: Function that advances the caller's own progress bar, instead of ``progress``
                 (``twinvec.support.progress``). The work of a text is ``twinvec.tokens.truncation.work_of``.
 
         Returns:

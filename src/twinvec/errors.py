@@ -33,7 +33,7 @@ from twinvec.installation import install_line
 
 
 class IngestCounts(Protocol):
-    """What an ``IngestError`` tells of its documents: fields of ``twinvec_qdrant.IngestReport``."""
+    """The part of ``twinvec_qdrant.IngestReport`` that an ``IngestError`` uses."""
 
     new: int
     updated: int

@@ -272,7 +272,7 @@ class TwinvecVectorStore(VectorStore):
         return keys
 
     def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
-        """``add_texts`` for documents, with their metadata and ids; ``ids`` among ``kwargs`` replace theirs.
+        """``add_texts`` for documents, with their metadata and ids; the argument ``ids`` replaces the documents' ids.
 
         Raises:
             DocumentError: as for ``add_texts``; or ``documents`` is not a list of documents, and nothing was stored.

@@ -139,7 +139,7 @@ class WritingWorker:
 
 
 class SpreadEncoder:
-    """An encoder that lets the workers of a pool encode documents; the wrapped encoder does everything else."""
+    """An encoder whose documents are encoded by the workers of a pool; the wrapped encoder does everything else."""
 
     def __init__(self, encoder: SpaceEncoder, pool: Pool[Any]) -> None:
         self._encoder = encoder

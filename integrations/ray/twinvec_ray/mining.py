@@ -1,4 +1,4 @@
-"""Hard negatives over datasets that one memory does not hold, by the rules of ``twinvec.training.mining``.
+"""Mine hard negatives in datasets that are larger than memory, by the rules of ``twinvec.training.mining``.
 
 Pairs are grouped into blocks by their anchors, so that a block has all positives of its anchors. The nearest vectors
 are found block by block, then their texts, and each block is mined as ``mine_negatives`` of the core mines a file.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 BLOCK_ROWS = 8192
-"""Rows of a block: the texts of all hits for a block of pairs lie in the memory of one process."""
+"""Default number of pairs in a block. The texts of all hits for a block are in the memory of one process."""
 
 
 def mine_negatives(
@@ -52,7 +52,7 @@ def mine_negatives(
 
     The mining runs at once, by cosine, with the rules of ``twinvec.training.mining``: ranks, margins and known
     positives. The corpus is read twice, first its vectors, then its texts. Therefore write the result of ``encode`` to
-    files first, and give the dataset that reads them.
+    files first, and pass a dataset that reads these files.
 
     Args:
         pairs: Rows with ``anchor``, ``positive``, and the anchor's vector, as ``encode`` makes it with
@@ -177,7 +177,7 @@ def _scorer(model: str) -> PairScorer:
 
 
 class _Found:
-    """A retriever that returns the hits which were found before."""
+    """A retriever that returns hits that were found earlier."""
 
     def __init__(self, found: pa.Table, texts: pa.Table) -> None:
         self._found = found

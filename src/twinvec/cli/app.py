@@ -44,7 +44,7 @@ _COMMANDS = (
 
 
 class _PlainFlags:
-    """A command whose help shows flags without a type, which would look like a value to give.
+    """A command whose help shows flags without a type, because a type looks like a missing value.
 
     Its values are converted only where that is needed.
     """
@@ -72,7 +72,7 @@ class _Command(_PlainFlags, TyperCommand):
 
 
 def _explain_hyphen(error: Any, given: Sequence[str], command: str) -> None:
-    """Add to an error how to give a text that begins with a hyphen, if it resembles no option of the command."""
+    """If the refused text resembles no option, add to the error how to give a text that begins with a hyphen."""
     if not getattr(error, "possibilities", True):
         text = next((each for each in given if each.startswith(error.option_name)), error.option_name)
         error.message += f". A text that begins with a hyphen comes last, after --: {command} -- {shlex.quote(text)}"

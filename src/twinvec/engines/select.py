@@ -195,7 +195,7 @@ def has_torch() -> bool:
 
 
 def _torch_purpose(choice: EngineChoice) -> str:
-    """Return the beginning of an error: what needs torch."""
+    """Return the beginning of the error for missing torch: the purpose that needs torch."""
     if choice.engine == "torch":
         return "the torch engine"
     if choice.device not in (None, "cpu"):
@@ -217,8 +217,8 @@ def has_gpu() -> bool:
 def _check_device_name(device: str | None) -> None:
     """Raise ConfigurationError for a name that is not a device name of torch.
 
-    Only an unusual name is checked by torch itself, to which another package may have added devices: importing torch
-    takes seconds.
+    Only an unusual name is checked by torch itself, because importing torch takes seconds. Another package may have
+    added devices to torch.
     """
     if device is None or _USUAL_DEVICES.fullmatch(device):
         return

@@ -158,7 +158,7 @@ class TorchScoringEngine(_Torch):
 
 
 class _WithoutCudnn:
-    """Switches cuDNN's attention off for the whole process while at least one thread is in the block."""
+    """A ``with`` block that switches cuDNN's attention off for the whole process while any thread is in it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -194,7 +194,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def quick_attention(device: torch.device) -> AbstractContextManager[None]:
-    """Run the block without cuDNN's attention on a GPU; meanwhile, the whole process is without it.
+    """Run the block without cuDNN's attention on a GPU; other threads do without it, too, until the block ends.
 
     cuDNN plans each shape of batch anew in each thread, which takes about 0.1 s, and batches of texts have many shapes.
     torch's other attentions take any shape.

@@ -61,7 +61,7 @@ def evaluate_stages(
 ) -> dict[str, IrResult]:
     """Measure retrieval and reranking over the same candidates; ``options`` go to the search.
 
-    A query's own document is not among its candidates, as ``twinvec.evaluation.ir`` says.
+    A document with the query's id is no candidate, as in ``twinvec.evaluation.ir``.
     """
     searched = search_all(retriever, data, candidates + 1, **options)
     kept = without_own(as_run(searched), data, candidates)

@@ -268,7 +268,7 @@ def _evaluate_words(tasks: Tasks, reranker: Reranker | None, options: dict[str, 
 def _read_run(system: str, tasks: Tasks) -> dict[str, dict[str, float]]:
     """Return the hits of a run for the judged queries."""
     if len(tasks.ir) != 1:
-        raise ConfigurationError(f"{system}: a run is of one retrieval set; give --ir exactly once")
+        raise ConfigurationError(f"{system}: a run belongs to one retrieval set; give --ir exactly once")
     ((name, data),) = tasks.ir.items()
     found = read_run(system.removeprefix(RUN))
     run = {query: hits for query, hits in found.items() if query in data.qrels}
@@ -297,7 +297,7 @@ def _evaluate_run(
 
 
 def _named(paths: Iterable[Path], load: Callable[[Path], Any]) -> dict[str, Any]:
-    """Load data under its own name, or under its path if that name is taken."""
+    """Load each path's data, named as the data itself, or by its path if the name is taken."""
     found: dict[str, Any] = {}
     for path in paths:
         data = load(path)

@@ -4,7 +4,7 @@ Nothing is unpickled, and no code of a model is run. A hub revision is pinned to
 recorded hash: a constant for the default model, the hub's record, or ``twinvec.json`` in a folder that twinvec wrote.
 
 A download is logged, and its bars (``huggingface_hub``) appear on a terminal after ``MOMENT``. Loading a model from the
-cache also asks the hub for the list of files, and would else flash the bars each time.
+cache also asks the hub for the list of files, and would otherwise show the bars for a moment each time.
 """
 
 from __future__ import annotations

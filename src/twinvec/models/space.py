@@ -51,7 +51,7 @@ SPACE_PROBES = (
     "antidisestablishmentarianism pneumonoultramicroscopic",
     "\u00a0\u200b\ufeff",
 )
-"""Texts of all kinds. Their token ids tell tokenizers apart."""
+"""Texts of all kinds. Different tokenizers turn at least one of them into different token ids."""
 
 
 def space_digest(spec: ModelSpec, tokenizer: str, network: str) -> str:

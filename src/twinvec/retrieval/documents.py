@@ -142,7 +142,7 @@ def check_documents(values: Iterable[object]) -> Iterable[object]:
 
 
 def replaced_warning(texts: int, *, would: bool = False) -> str:
-    """Return the warning that texts without ids have replaced stored texts (``would`` replace, in a dry run)."""
+    """Return a warning that texts without ids have replaced stored texts; in a dry run (``would``), that they would."""
     counted = "1 text without an id" if texts == 1 else f"{texts:,} texts without ids"
     done = "would replace" if would else ("replaces" if texts == 1 else "replace")
     return (

@@ -1,7 +1,7 @@
 """Relevance: how likely a hit answers the query, from 0 to 1, from the hit's own scores and a calibration.
 
-A cosine says little by itself: what is near for one model is far for another. A ``Calibration`` says where the cosines
-of a collection lie, between two landmarks:
+A cosine says little by itself: the same cosine can mean "near" for one model and "far" for another. A ``Calibration``
+says where the cosines of a collection lie, between two landmarks:
 
 - ``unrelated``: the cosine of a question with the best chunk of a collection that does not answer it.
 - ``near``: the cosine of a sentence with the chunk that it was taken from.
@@ -12,8 +12,8 @@ the number of the query's terms. Relevance is the logistic function of a weighte
 are those of a logistic regression on sets of questions, each asked of its own set and of the others. The less the model
 has learnt of a collection's language, the more words decide (``share_learnt``).
 
-Relevance depends on no other hit and on no rank, so that it can be compared between queries and collections. A search
-of one stage uses weights of its own, and its relevance means the same.
+Relevance depends on no other hit and on no rank, so it can be compared between queries and collections. A search by
+vectors alone or by words alone has other weights, and the same scale of relevance.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Cosine = TypeVar("Cosine", float, "ScoreArray")
 
 DEFAULT_MIN_RELEVANCE = 0.5
-"""The relevance from which a hit counts as relevant; ``benchmarks/RETRIEVAL.md`` says what it keeps and leaves out."""
+"""Smallest relevance of a hit that counts as relevant; ``benchmarks/RETRIEVAL.md`` measures its effect."""
 
 PLACE = 10.0
 """Log-odds between the two landmarks of the cosine."""
@@ -38,7 +38,7 @@ EVIDENCE_OF_A_TERM = 2.6
 """Log-odds of one unit of BM25 per term, in a hybrid search."""
 
 FULL_EVIDENCE = 3.0
-"""Evidence above this counts as this much: a word found twice is no second reason."""
+"""Largest evidence that counts: finding a word twice is no second reason."""
 
 _HYBRID, _DENSE, _SPARSE = -4.5, -3.6, -2.4  # log-odds of a hit at the landmark 0 without evidence
 _EVIDENCE_ALONE = 3.9  # log-odds of one unit of BM25 per term, in a sparse search
@@ -57,12 +57,12 @@ class Calibration:
     """The scale of a collection's scores. Without landmarks of its own, the collection takes those of a known model.
 
     Attributes:
-        version: Version of the way of measuring.
-        chunks: Number of chunks that the collection had when it was measured; 0 if it was never measured.
+        version: Version of the method of measuring.
+        chunks: Number of chunks at the last measurement of the collection; 0 if it was never measured.
         unrelated: Landmark 0 of the cosine.
         near: Landmark 1 of the cosine.
         words: Weight of words in a hybrid search (``retrieval.fusion``).
-        unknown_texts: Whether most texts of the collection are of words that the model does not know.
+        unknown_texts: Whether most texts of the collection consist mostly of words that the model does not know.
     """
 
     version: Literal[1] = 1
@@ -73,7 +73,7 @@ class Calibration:
     unknown_texts: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse numbers that are no landmarks."""
+        """Raise ValueError unless ``unrelated`` is below ``near``."""
         if self.unrelated is not None and self.near is not None and not self.unrelated < self.near:
             raise ValueError(f"the landmarks of a calibration are in order, got {self.unrelated} and {self.near}")
 
@@ -83,14 +83,17 @@ class Calibration:
         return None if self.unrelated is None or self.near is None else (self.unrelated, self.near)
 
     def place(self, cosine: Cosine) -> Cosine:
-        """Return where a cosine, or each of several, lies between the landmarks, which must be known."""
+        """Map cosines to the scale of the landmarks: ``unrelated`` is 0, ``near`` is 1.
+
+        Other values may be below 0 or above 1. Both landmarks must be known.
+        """
         assert self.landmarks is not None
         unrelated, near = self.landmarks
         return (cosine - unrelated) / (near - unrelated)
 
 
 DEFAULT_SPACE = "3a865ba6c823d33492604578b239256887ca1da75f9dd3910079c46e741248cd"
-"""The space of the default model, which its exports and copies have under names of their own."""
+"""The space of the default model. Exports and copies of the model have other names, but the same space."""
 
 _NAMES = {DEFAULT_SPACE: "default"}
 
@@ -102,7 +105,7 @@ MODELS = {"default": Calibration(unrelated=0.25, near=0.65)}
 
 MANY = 1000
 _GROWTH = {"default": 0.037}
-"""By how much the landmark 0 of a model grows with the natural logarithm of the number of texts, up to ``MANY``.
+"""Growth of a model's landmark 0 with the natural logarithm of the number of texts, up to ``MANY``.
 
 The best of many unrelated texts is nearer than the best of a few (``benchmarks/small_collections.py``).
 """
@@ -112,7 +115,7 @@ STATES = {"default": Calibration(unrelated=0.34, near=0.66)}
 """Landmarks of MaxSim, by the name of the model: the scores of unrelated texts, and those of judged answers."""
 
 _GROWTH_OF_STATES = {"default": 0.87}
-"""By how much the landmark 0 of MaxSim grows with that of the cosine, over collections in several languages."""
+"""Growth of MaxSim's landmark 0 with the cosine's landmark 0, over collections in several languages."""
 
 
 def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
@@ -121,7 +124,7 @@ def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
 
 
 def known_name(model: str, space: str) -> str:
-    """Return the name that has landmarks here: the model's own, or that of the known model with the same space."""
+    """Return ``model`` if ``MODELS`` has it, else the known model of this space; ``model`` if the space is unknown."""
     return model if model in MODELS else _NAMES.get(space, model)
 
 
@@ -152,15 +155,15 @@ def relevance(
 ) -> float | None:
     """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
 
-    None if nothing is calibrated, or there is no score. If the query, or the texts of the collection, consist mostly of
-    words that the model does not know, the dense scores say nothing, and words decide. Codes in a query and a language
-    that the model has hardly learnt let words decide in part. If the query has
-    one term, it asks for that word: a cosine below the landmark 0 then counts like the landmark.
+    The relevance is None without a calibration or without a score. If the query, or the texts of the collection,
+    consist mostly of words that the model does not know, the dense scores say nothing, and words decide. Codes in a
+    query and a language that the model has hardly learnt let words decide in part. If the query has one term, it asks
+    for that word: a cosine below the landmark 0 then counts like the landmark.
 
     Args:
         scores: Scores of the hit.
         terms: Number of the query's terms.
-        calibration: That of the collection.
+        calibration: Calibration of the collection.
         unknown: Whether the query consists mostly of words that the model does not know.
         code_share: Share of the query's terms that are numbers or codes.
         learnt: ``share_learnt`` of the collection.
@@ -187,10 +190,10 @@ def relevance(
 
 
 def share_learnt(calibration: Calibration | None, known: Calibration) -> float:
-    """Return how much a model has learnt of the language of a collection, from 0 to 1; 1 if that is not known.
+    """Return how much a model has learnt of the language of a collection, from 0 to 1; 1 if the landmarks are unknown.
 
-    A model finds all texts near each other that are in a language which it has not learnt, so the landmark 0 of such a
-    collection lies above the ``known`` one of the model.
+    All texts in a language that the model has not learnt are near each other. Landmark 0 of such a collection therefore
+    lies above landmark 0 of ``known``.
     """
     if calibration is None or calibration.unrelated is None or known.landmarks is None:
         return 1.0
@@ -227,7 +230,7 @@ def relevance_by_states(before: float | None, maxsim: float, known: Calibration 
 
 
 def _model_of(encoder: object) -> str:
-    """Return the name under which the encoder's model is known; "" if the encoder changes the model's settings.
+    """Return the model's name for a look-up of landmarks; "" if the encoder changes the model's settings.
 
     Only an ``Encoder`` has overrides. The space of another encoder may cost a call.
     """
@@ -236,5 +239,5 @@ def _model_of(encoder: object) -> str:
 
 
 def logistic(log_odds: float) -> float:
-    """Return the probability that belongs to log-odds, rounded to four digits."""
+    """Return the probability of log-odds, rounded to four digits."""
     return round(1 / (1 + math.exp(-max(-_LARGEST, min(log_odds, _LARGEST)))), _DIGITS)

@@ -69,7 +69,7 @@ def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArra
 
 
 def _cuts_of_like_cost(ordered: list[int], budget: int, batches: int) -> list[list[int]]:
-    """Return, in a list, the cuts that make the largest batch smallest; an empty list if it exceeds the budget."""
+    """Return a list of the cuts that make the largest batch smallest, or [] if this batch exceeds the budget."""
     costs = range(max(ordered[0], _LEAST_SHARE), budget + 1)
     at = bisect_left(costs, True, key=lambda cost: len(_cuts(ordered, cost)) - 1 <= batches)
     return [_cuts(ordered, costs[at])] if at < len(costs) else []

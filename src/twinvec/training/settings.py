@@ -133,7 +133,7 @@ class Source(Section):
     """Lowest and highest score of the file; scores are scaled from this range to 0..1. None leaves scores unchanged:
     they must be from -1 to 1 for cosine_regression, from 0 to 1 for graded."""
     weight: float | None = Field(default=None, gt=0)
-    """Share of the batches that this dataset gets, relative to the others; give all datasets a weight, or none."""
+    """Share of the batches that this dataset gets, relative to other datasets; give all of them a weight, or none."""
     limit: int | None = Field(default=None, ge=1)
     """Use only the first rows of the file, up to this number."""
 
@@ -153,7 +153,7 @@ class Batches(Section):
     datasets: int = Field(default=1, ge=1)
     """Number of datasets that each batch draws from."""
     power: float = Field(default=1.0, ge=0)
-    """Draw a dataset in proportion to its size to this power: 1 by size, 0 all datasets equally often."""
+    """Draw each dataset in proportion to size ** power: 1 means by size, 0 means all datasets equally often."""
     cap: int | None = Field(default=None, ge=1)
     """Draw a larger dataset as if it had this size."""
     unique_texts: bool = True

@@ -33,7 +33,8 @@ _MOST_NAMES = 5
 
 
 class _Server(MCPServer[object]):
-    """Refuses unknown arguments of a tool. The SDK ignores them: a search with a mistyped filter would have no filter.
+    """Refuses unknown arguments of a tool, which the SDK would ignore: a search with a mistyped ``filter`` has no
+    filter.
 
     An invalid value gets the same message as in an HTTP request. An invalid line of standard input gets an error.
     """

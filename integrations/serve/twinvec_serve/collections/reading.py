@@ -23,7 +23,7 @@ async def ndjson_pages(
 ) -> AsyncIterator[list[Any]]:
     """Yield the documents of JSON lines as these arrive: a list for each piece of the body.
 
-    A line that is not a JSON object, or is longer than ``most_bytes``, becomes a Failure; the others are ingested.
+    A line that is not a JSON object, or is longer than ``most_bytes``, becomes a Failure; all other lines are ingested.
     """
     lines = _Lines(most_bytes)
     async for piece in stream:

@@ -61,7 +61,7 @@ class Border:
 
 
 class _Counted:
-    """Receives the messages of a request, and fails when the body exceeds the limit."""
+    """Receives the messages of a request; raises an error when the body exceeds the limit."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive = receive

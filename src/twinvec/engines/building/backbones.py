@@ -115,7 +115,7 @@ class Backbone:
             )
 
     def states(self, ids_BT: Node, mask_BT: Node, types_BT: Node | None = None) -> Node:
-        """Return the states (B, T, D). A row without tokens attends to one padding token: else its states were NaN."""
+        """Return the states (B, T, D). A row without tokens attends to one padding token, to avoid NaN."""
         ops = self._ops
         positions_T = ops.positions(ids_BT)
         attended_BT = ops.maximum(mask_BT, ops.equal(positions_T, ops.constant(np.array(0))))

@@ -78,7 +78,7 @@ class Operations(Protocol):
         """The values of the first token: (B, D)."""
 
     def reshape(self, node: Node, shape: Sequence[int]) -> Node:
-        """Give a node another shape: 0 keeps an axis, -1 is the size that remains."""
+        """Change the shape of a node: 0 keeps the size of an axis, -1 stands for the size that remains."""
 
     def joined(self, nodes: Sequence[Node]) -> Node:
         """Concatenate the nodes along the last axis."""

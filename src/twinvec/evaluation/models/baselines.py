@@ -30,7 +30,7 @@ from twinvec.text import check_texts
 
 
 def load_model(name: str) -> TextModel:
-    """Return the baseline of a name with one of the prefixes above, else ``Encoder(name)``."""
+    """Return the baseline that a name with a prefix such as "glove:" stands for; for other names, ``Encoder(name)``."""
     match _parts(name):
         case "glove", path:
             return average_of_words(path)

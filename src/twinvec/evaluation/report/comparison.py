@@ -234,7 +234,7 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _searched(first: SystemResults, second: SystemResults) -> list[tuple[str, IrResult, IrResult]]:
-    """Return (name, result of the first, result of the second) for each set of retrieval or questions."""
+    """Return (name, first system's result, second system's result) for each set of retrieval or questions."""
     one, two = {**first.ir, **first.questions}, {**second.ir, **second.questions}
     return [(name, one[name], two[name]) for name in one if name in two]
 

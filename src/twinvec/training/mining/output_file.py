@@ -30,7 +30,7 @@ class JobFile:
     Args:
         output: The file that the job writes.
         job: Digest of the inputs and settings of the job.
-        other: What another job's partial file belongs to, for the error about such a file.
+        other: Words for another job (such as "other pairs"), for the error about its partial file.
         doing: The activity of a run, such as "mining into it", for the error that another process does the same.
 
     Raises:
@@ -101,7 +101,7 @@ class JobFile:
             self.partial.replace(kept)
 
     def take(self, kept: Path) -> None:
-        """Begin with the pieces in ``kept``, the partial file of an earlier run, if it belongs to this job."""
+        """Begin with the pieces in ``kept``, an earlier run's partial file, if ``kept`` belongs to this job."""
         if kept.is_file() and _first_line(kept) == self._header:
             atomic_write(self.partial, kept.read_bytes())
 

@@ -115,7 +115,7 @@ class RunFolder:
 
     @contextmanager
     def with_room(self) -> Iterator[None]:
-        """Raise ConfigurationError in place of an error whose cause is a full disk."""
+        """In the block, replace an error that a full disk has caused by ConfigurationError."""
         try:
             yield
         except Exception as error:
@@ -170,7 +170,7 @@ class RunFolder:
 
 
 def _changed_files(stored: Any, files: dict[str, str], config: TrainConfig) -> list[str]:
-    """Return the files whose digests differ from the record of a run; earlier versions recorded none."""
+    """Return the files whose digests differ from a run's record; none if the record is of an older version."""
     if not isinstance(stored, dict):
         return []
     changed = [name for name in {**stored, **files} if stored.get(name) != files.get(name)]

@@ -458,7 +458,7 @@ def _candidates(limit: int, factor: float | None, count: int | None) -> int:
 
 
 def _limit(query: VectorStoreQuery) -> int:
-    """Return how many nodes to find; sparse queries may have ``sparse_top_k``, and hybrid queries ``hybrid_top_k``."""
+    """Return the number of nodes to find: ``sparse_top_k`` or ``hybrid_top_k`` in such a mode, if given."""
     if query.mode in _HYBRID:
         return query.hybrid_top_k or query.similarity_top_k
     return (query.sparse_top_k if query.mode in _SPARSE else None) or query.similarity_top_k
