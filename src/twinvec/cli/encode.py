@@ -15,11 +15,14 @@ from twinvec.support.runners import place_of, ray_runner
 
 
 def encode_command(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="File of texts: one text a line (.txt), or one object a
-        line (.jsonl).")],
+    source: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="Texts: one text a line (.txt), or one object a line (.jsonl).")
+    ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE.npy", help="File for the vectors: NAME.npy; with --ray, the
-        folder NAME.parquet.")
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="FILE.npy", help="File for the vectors; with --ray, a folder NAME.parquet."
+        ),
     ],
     model: Model = "default",
     prompt: Annotated[str | None, typer.Option(help="Name of the model's prompt, such as query or document.")] = None,

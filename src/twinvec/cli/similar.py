@@ -11,8 +11,11 @@ import typer
 from twinvec.cli.options import AsJson, Model, wrong_usage
 from twinvec.cli.terminal import show, show_json, table
 
-Source = Annotated[Path, typer.Argument(metavar="INPUT", help="File of texts: one text a line (.txt), or the key 'text'
-of each line's object (.jsonl).")] _THRESHOLD = 0.7 _SHOWN_CHARACTERS = 70 # of a text in a table
+Source = Annotated[
+    Path, typer.Argument(metavar="INPUT", help="One text a line (.txt), or objects with 'text' (.jsonl).")
+]
+_THRESHOLD = 0.7
+_SHOWN_CHARACTERS = 70  # of a text in a table
 
 
 def pairs_command(

@@ -100,8 +100,7 @@ def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
         worst = cosines_BT[send(mask_BT) == 1].min()
         if worst >= _LEAST_COSINE:  # false for NaN
             return unpadded
-        logger.info("computing with padding: without padding, a token's state has cosine %.4f to the state with
-        padding", float(worst))
+        logger.info("padding stays: a token's states with and without it have a cosine of only %.4f", float(worst))
     except (ImportError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         logger.info("padding stays: %s", error)
     backbone.set_attn_implementation(before)  # type: ignore[operator]
