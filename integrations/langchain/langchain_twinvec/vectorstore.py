@@ -70,9 +70,9 @@ class TwinvecVectorStore(VectorStore):
             ``retrieval_mode`` is another name for it.
         collection: An open collection without chunking, instead of the other arguments; ``embedding`` then only sets
             the property ``embeddings``.
-        grpc: This and all further arguments are those of ``Collection.open``.
+        grpc: This and the arguments up to ``async_client`` are those of ``Collection.open``.
         payload_indexes: Indexes of metadata keys for filters (default: every key gets one).
-        qdrant: Further arguments are those of ``QdrantVectorStore``: location, host, port, prefer_grpc, timeout,
+        qdrant: Arguments of ``QdrantVectorStore``: location, host, port, prefer_grpc, timeout,
             force_recreate, ...
 
     Raises:

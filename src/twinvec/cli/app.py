@@ -136,7 +136,7 @@ def build_app(*, only: str | None = None) -> typer.Typer:
 
 
 def _unwrapped(text: str) -> str:
-    """Join the lines of each paragraph, which rich would keep; a paragraph of examples begins with a backspace."""
+    """Join the lines of each paragraph, because rich would keep them apart; examples, marked by a backspace, stay."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 

@@ -32,7 +32,7 @@ def file_defaults(group: Any) -> dict[str, dict[str, Any]]:
 
 
 class _FileDefaults(dict[str, Any]):
-    """The defaults of one command. click calls a value only when it parses options, so a faulty file allows --help."""
+    """The defaults of one command. click calls them only when it parses options, so a faulty file permits --help."""
 
     def __init__(self, command: Any, settings: Any) -> None:
         super().__init__()

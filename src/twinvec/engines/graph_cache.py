@@ -69,7 +69,7 @@ def cached_graph(name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedG
     if not found.exact:
         raise EngineError(
             f"{found.path}: the result of the converted graph differs from the model by {found.difference:.2g}, and "
-            f"the limit is {EXACT}; another version of {runtime.package} may convert it exactly, and torch needs no graph"
+            f"the limit is {EXACT}; another version of {runtime.package} may convert it exactly; torch needs no graph"
         )
     return found
 

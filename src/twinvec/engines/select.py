@@ -1,10 +1,10 @@
 """Select the engine: the one asked for, or the fastest that is exact.
 
 On a CPU, ``auto`` takes the exported graph in the model's folder: int8 if it passed its check, else float32; OpenVINO
-before ONNX Runtime. Without an export, it converts the model for OpenVINO, once, into the user's cache. torch computes
-on a GPU, in float16, and in bfloat16 if OpenVINO lacks it. torch also computes if no runtime is installed, if the model
-is too small to be worth a conversion, or if its converted graph is not exact. If torch is not installed, every model is
-converted, for ONNX Runtime if OpenVINO is not installed either.
+before ONNX Runtime. Without an export, it converts the model for OpenVINO, once, into the user's cache. torch is chosen
+for a GPU, for float16, and for bfloat16 if OpenVINO lacks bfloat16. torch also computes if no runtime is installed, if
+the model is too small to be worth a conversion, or if its converted graph is not exact. If torch is not installed,
+every model is converted, for ONNX Runtime if OpenVINO is not installed either.
 """
 
 from __future__ import annotations

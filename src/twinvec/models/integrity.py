@@ -14,7 +14,7 @@ from twinvec.support.atomic import atomic_write
 
 MANIFEST = "twinvec.json"
 RUN_FILE = "training.json"
-"""State of a training run. The manifest is the last file that a run writes."""
+"""File with the state of a training run. A folder without a manifest but with this file is an unfinished run."""
 
 _WEIGHTS = "model.safetensors"
 

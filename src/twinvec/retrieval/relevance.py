@@ -98,7 +98,7 @@ DEFAULT_SPACE = "3a865ba6c823d33492604578b239256887ca1da75f9dd3910079c46e741248c
 _NAMES = {DEFAULT_SPACE: "default"}
 
 LEAST_MEASURED = 40
-"""Least number of chunks to measure. A smaller collection takes the landmarks of its model, if known."""
+"""Least number of chunks to measure. A smaller collection uses the landmarks of its model, if these are known."""
 
 MODELS = {"default": Calibration(unrelated=0.25, near=0.65)}
 """Landmarks of models, by name: the medians over many collections of ``MANY`` texts or more."""

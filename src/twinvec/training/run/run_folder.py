@@ -30,7 +30,7 @@ _LEAST_ROOM = 2**20  # free bytes of a disk that is not full
 _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
 """Files that a run may leave without a record if it is killed at its start."""
 _PLACE = re.compile(r"model|data\.\d+\.path|evaluation\.(pairs|sts)")
-"""Fields that hold a path: the content of the file identifies a run, not the path."""
+"""Fields that hold a path. A run is identified by the content of these files, not by their paths."""
 _SHOWN_CHANGES = 5
 _SHOWN_VALUE = 80  # characters
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
