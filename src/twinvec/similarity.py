@@ -136,8 +136,8 @@ def cluster(
             ``threshold`` and ``min_size``: a chain of vectors that are within ``threshold`` of at least
             ``min_size`` vectors each, themselves included, is a cluster.
         clusters: Number of clusters.
-        threshold: Smallest cosine, as ``method`` uses it.
-        min_size: Number of vectors, as ``density`` uses it.
+        threshold: Smallest cosine; see ``method``.
+        min_size: Number of vectors for ``density``; see ``method``.
 
     Returns:
         Labels (N,): 0 for the largest cluster, 1 for the next, and so on; -1 for vectors far from all clusters.

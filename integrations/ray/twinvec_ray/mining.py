@@ -131,7 +131,7 @@ def _deal(pairs: pa.Table, number: int) -> list[pa.Table]:
 
 
 def _gathered(column: str, *pieces: pa.Table) -> tuple[pa.Table, pa.Table | None, int]:
-    """Return the pairs of a block, its distinct anchors, and the largest number of positives; 0 if it is empty."""
+    """Return a block's pairs, its distinct anchors, and the largest number of positives (0 for an empty block)."""
     pairs = _together(list(pieces))
     anchors, positives = (pairs.column(name).to_pylist() for name in ("anchor", "positive"))
     if not anchors:

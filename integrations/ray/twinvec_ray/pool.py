@@ -35,7 +35,7 @@ class Lost:
 
 
 DIED = Lost()
-"""The actor has died, or the machine that held the result."""
+"""The actor, or the machine that held the result, has died."""
 
 BUSY = Lost()
 """A resource that the actors share, such as a server, was too busy for this number of actors."""

@@ -240,7 +240,7 @@ def _searched(first: SystemResults, second: SystemResults) -> list[tuple[str, Ir
 
 
 def _rows(header: Sequence[str], rows: Any, *, texts: int) -> Iterator[str]:
-    """Yield a table; its columns after the first ``texts`` are numbers, aligned right."""
+    """Yield the lines of a table; all columns but the first ``texts`` hold numbers, aligned right."""
     yield "| " + " | ".join(map(_escaped, header)) + " |"
     yield "|" + " --- |" * texts + " ---: |" * (len(header) - texts)
     for row in rows:

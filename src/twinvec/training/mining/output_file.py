@@ -21,7 +21,7 @@ from twinvec.support.checks import check_free, check_output_file, check_overwrit
 from twinvec.support.locks import exclusive_lock
 
 _DIGITS = 16
-"""Digits of a digest in the names of files with vectors."""
+"""Number of hexadecimal digits of the digest in the name of a file of vectors."""
 
 
 class JobFile:
