@@ -22,7 +22,7 @@
         ├── StoreCorruptError                the stored data cannot be read
         └── CollectionNotFoundError          the store has no such collection
 
-An error of another library is raised as one of these, with the library's error as ``__cause__``.
+An error of another library is raised as an error of this list, with the library's error as ``__cause__``.
 """
 
 from __future__ import annotations

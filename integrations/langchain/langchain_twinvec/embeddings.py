@@ -118,7 +118,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         return queries, documents
 
     def _settings(self, queries: dict[str, Any], documents: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of ``open_encoder`` that the fields stand for."""
+        """Return the fields as arguments of ``open_encoder``."""
         sides = {"query": queries, "document": documents}
         common = self.model_kwargs.get("default_prompt_name")
         names = {side: name for side, each in sides.items() if (name := each.get("prompt_name", common)) is not None}

@@ -64,7 +64,7 @@ def mine_negatives(
         id: Column of the corpus' ids: texts or whole numbers.
         text: Column of the corpus' texts.
         corpus_column: Column of the corpus' vectors; default: ``column``.
-        block_rows: Rows of a block. A task holds one block of pairs with the texts of all hits.
+        block_rows: Number of pairs in a block. A task holds one block of pairs with the texts of all hits.
 
     Returns:
         The rows of ``pairs`` without their vectors, in any order. The column ``negatives`` is new, or replaces an older

@@ -1,4 +1,4 @@
-"""The command ``twinvec``: the commands of the core, and those that installed packages add.
+"""The command ``twinvec``: the commands of the core, and the commands that installed packages add.
 
 A package adds commands by an entry point in the group ``twinvec.commands``: a function that takes the typer app. Every
 command imports heavy modules in its body, so that ``twinvec --help`` starts quickly; ``twinvec NAME`` builds only the

@@ -26,7 +26,7 @@ _QUIET = {
 
 
 def print_own_messages(*, debug: bool) -> None:
-    """Print warnings of twinvec on stderr; with ``debug`` also those of libraries."""
+    """Print warnings of twinvec on stderr; with ``debug``, print warnings of libraries, too."""
     handler = _ToStderr()
     handler.setLevel(logging.WARNING)  # set on the handler too: bm25s sets its own logger to DEBUG
     logging.basicConfig(format="twinvec: %(message)s", handlers=[handler])

@@ -1,4 +1,4 @@
-"""Select the engine: the one asked for, or the fastest that is exact.
+"""Select the engine: the engine that the user names, or the fastest exact engine.
 
 On a CPU, ``auto`` takes the exported graph in the model's folder: int8 if it passed its check, else float32; OpenVINO
 before ONNX Runtime. Without an export, it converts the model for OpenVINO, once, into the user's cache. torch is chosen

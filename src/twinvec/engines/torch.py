@@ -210,7 +210,7 @@ def _one_batch(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def _token_budget(device: torch.device) -> int:
-    """Return the token budget; that of a GPU is proportional to its memory, at most 262,144 tokens (from 64 GiB on).
+    """Return the token budget; for a GPU, it is proportional to the memory, up to 262,144 tokens (64 GiB or more).
 
     A large GPU computes a small batch sooner than Python launches the next.
     """

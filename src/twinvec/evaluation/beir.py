@@ -34,7 +34,7 @@ REST = 100
 class BeirSet:
     """Documents, the judged queries of one split, and their judgements.
 
-    There are no documents if a collection holds them and the folder does not. A set made by hand is checked as
+    The set has no documents if only a collection holds them, and not the folder. A set made by hand is checked as
     ``load_beir`` checks files.
 
     Raises:

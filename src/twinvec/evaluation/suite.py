@@ -195,7 +195,7 @@ def prepare(
     if system == BM25:
         if not (tasks.ir or tasks.questions):
             raise ConfigurationError(
-                "bm25 compares words and has no vectors: it takes part in retrieval only (--ir, --questions)"
+                "bm25 compares words and has no vectors: it can be measured on retrieval only (--ir, --questions)"
             )
         return partial(_evaluate_words, tasks, _find_reranker(tasks, system), options)
     run = _read_run(system, tasks)

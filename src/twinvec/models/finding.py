@@ -180,7 +180,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
 
 
 def _log_download(repository: str, revision: str | None, hub: dict[str, Any]) -> None:
-    """Log that a repository will be downloaded, unless it is in the cache or the hub will not be asked."""
+    """Log that a repository will be downloaded, unless it is in the cache or no request to the hub is permitted."""
     from huggingface_hub import try_to_load_from_cache
 
     if hub["local_files_only"]:

@@ -146,8 +146,8 @@ class Analyzer:
     def query_terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each query: from version 2 on, without English words that only ask.
 
-        A query of nothing else keeps them. In a query, "JavaScript" and "iPhone" are names of one term, as in lower
-        case. Numbers and codes occur three times.
+        If a query has no other words, they stay. In a query, "JavaScript" and "iPhone" are names of one term, as in
+        lower case. Numbers and codes occur three times.
         """
         if self.version == 1:
             return self.terms(texts)
@@ -260,7 +260,7 @@ def written_words(texts: Iterable[str]) -> Counter[str]:
 
 
 def folded(word: str) -> str:
-    """Return a lowercase word with plain Latin and Greek letters in place of accented ones."""
+    """Return a lowercase word in which plain letters replace accented Latin and Greek letters."""
     if word.isascii():
         return word
     return _UNACCENTED.normalize_str(word).translate(_LETTERS)
@@ -333,7 +333,7 @@ def _without_question(query: str) -> str:
 
 @cache
 def _known_terms(language: str, version: int) -> dict[str, tuple[str, ...]]:
-    """Return the cache of terms by word, which takes new words until it is full."""
+    """Return the cache, word -> terms; new words are added until it is full."""
     return {}
 
 

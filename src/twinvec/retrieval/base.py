@@ -95,7 +95,7 @@ def body_start(hit: Hit) -> int:
 def pages_of(hit: Hit, start: int, end: int) -> tuple[int, int] | None:
     """Return the first and the last page of ``hit.text[start:end]``; None if the payload has no page.
 
-    The payload's ``page`` is the page on which the text starts, and each form feed in the text begins another one.
+    The payload's ``page`` is the page on which the text starts, and each form feed in the text begins a new page.
     """
     page: Any = hit.payload.get("page")
     if not is_integer(page):
@@ -212,7 +212,7 @@ def check_least_relevance(least: float | None) -> None:
 
 
 def relevant(hits: Sequence[Hit], least: float | None) -> list[Hit]:
-    """Return the hits whose relevance is at least ``least``, and those whose relevance is not known."""
+    """Return the hits whose relevance is at least ``least`` or unknown."""
     return [hit for hit in hits if least is None or hit.relevance is None or hit.relevance >= least]
 
 

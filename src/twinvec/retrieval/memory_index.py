@@ -138,8 +138,8 @@ class MemoryIndex:
         nothing, and a blank document is never found.
 
         With ``feedback``, the query's vector moves towards the vectors of that many first hits, and the index is
-        searched again (Rocchio 1971). The "dense" score of a hit is that of the original query, the "feedback" score
-        that of the moved query.
+        searched again (Rocchio 1971). A hit's "dense" score compares it with the original query, its "feedback" score
+        with the moved query.
 
         With ``passages``, each hit gets its passage that answers the query, found by words in half a millisecond.
 

@@ -9,7 +9,7 @@ says where the cosines of a collection lie, between two landmarks:
 The place of a cosine is (cosine - unrelated) / (near - unrelated): 0 at the first landmark, 1 at the second. Words are
 measured by the evidence of a term: the BM25 score, a sum of log-odds weights (Robertson and Zaragoza 2009), divided by
 the number of the query's terms. Relevance is the logistic function of a weighted sum of place and evidence. Its weights
-are those of a logistic regression on sets of questions, each asked of its own set and of the others. The less the model
+come from a logistic regression on sets of questions, each searched in its own set and in the others. The less the model
 has learnt of a collection's language, the more words decide (``share_learnt``).
 
 Relevance depends on no other hit and on no rank, so it can be compared between queries and collections. A search by
@@ -54,7 +54,8 @@ _LARGEST = 30.0  # of log-odds; the logistic function of it is 1 in all digits t
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The scale of a collection's scores. Without landmarks of its own, the collection takes those of a known model.
+    """The scale of a collection's scores. Without landmarks of its own, a collection uses the landmarks of its model,
+    if these are known.
 
     Attributes:
         version: Version of the method of measuring.
@@ -157,8 +158,8 @@ def relevance(
 
     The relevance is None without a calibration or without a score. If the query, or the texts of the collection,
     consist mostly of words that the model does not know, the dense scores say nothing, and words decide. Codes in a
-    query and a language that the model has hardly learnt let words decide in part. If the query has one term, it asks
-    for that word: a cosine below the landmark 0 then counts like the landmark.
+    query and a language that the model has hardly learnt let words decide in part. A query of one term is a search for
+    this word, so a cosine below landmark 0 then counts like landmark 0.
 
     Args:
         scores: Scores of the hit.

@@ -50,7 +50,7 @@ def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None =
 def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArray]:
     """Return batches under the token budget for several workers, which compute at the same time.
 
-    If there are many batches, they are those of ``token_budget_batches``. Few batches are cut so that the last worker
+    Many batches are the same as those of ``token_budget_batches``. Few batches are cut so that the last worker
     ends as early as possible; the cost of a batch is its padded size plus the cost of a call.
     """
     total = int(lengths.sum())

@@ -169,7 +169,7 @@ class Schedule(Section):
 
     epochs: float = Field(default=1.0, gt=0)
     steps: int | None = Field(default=None, ge=1)
-    """Number of steps, in place of epochs."""
+    """Number of steps, instead of epochs."""
     learning_rate: float = Field(default=2e-5, gt=0)
     warmup: float = Field(default=0.1, ge=0)
     """Warm-up steps; a value below 1 is a share of all steps."""

@@ -241,7 +241,7 @@ class Bridge(Iterator[T]):
 
 
 class _Sized:
-    """The documents of an ingest, with their number if it is known; notes the document that was read last."""
+    """The documents of an ingest, with their number if it is known. Iterating notes the document read last."""
 
     def __init__(self, documents: Iterable[Any], ingest: Ingest) -> None:
         self._documents = documents

@@ -226,7 +226,7 @@ class OpenCollections:
             yield
 
     async def search(self, name: str | None, queries: Sequence[str], asked: Asked) -> Searched:
-        """Search one collection, or all if ``name`` is None, each with its own model.
+        """Search one collection, or, if ``name`` is None, all collections, each with its own model.
 
         Raise Overloaded if too many searches wait, CollectionNotFoundError if the collection does not exist or the
         store has no collections, and the error of the first collection if none could be searched.
@@ -299,7 +299,7 @@ class OpenCollections:
         await asyncio.gather(*(self.run(_close, each) for each in ordered))  # each in a thread
 
     def _opened(self, name: str) -> Collection:
-        """Open a collection with the served model of its space, or else with the model that it records."""
+        """Open a collection with a served model of its space, or otherwise with the model that it records."""
         encoders = map(self._models.encoder, self._models.names)
         return open_with_one_of(encoders, partial(Collection.open, name, create=False, **self._place))
 

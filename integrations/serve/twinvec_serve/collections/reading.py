@@ -50,7 +50,7 @@ def plain(value: dict[str, Any]) -> Any:
 
 
 def read_by_command(value: dict[str, Any], _number: int) -> Any:
-    """Return the document or failure of a line; the first line, which describes the source, stays as it is."""
+    """Return the document or failure of a line; return the first line, which describes the source, unchanged."""
     return value if "root" in value else read_line(value)
 
 

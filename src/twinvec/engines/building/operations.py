@@ -55,7 +55,7 @@ class Operations(Protocol):
         """1 where two int64 nodes are equal, else 0."""
 
     def at_least(self, first: Node, second: Node) -> Node:
-        """1 where the first of two int64 nodes is not less than the second, else 0."""
+        """1 where the first of two int64 nodes is greater than or equal to the second, else 0."""
 
     def to_float(self, node: Node) -> Node: ...
 

@@ -2,7 +2,7 @@
 
 ``glove:FILE``   the average of static word vectors, read from a GloVe text file
 ``mean:MODEL``   the mean of an encoder's last token states, without the model's own pooling and head
-``cls:MODEL``    the first of these states
+``cls:MODEL``    the first token state of the encoder's last layer
 
 For BM25 see ``twinvec.evaluation.ir.bm25_index``.
 """

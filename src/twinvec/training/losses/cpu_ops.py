@@ -99,7 +99,7 @@ def embedding(
 
 
 class _Lookup(torch.autograd.Function):
-    """Looks up rows of a table. The backward pass makes a dense gradient if there is none, then adds a sparse one."""
+    """Looks up rows of a table. The backward pass gives a table without gradient zeros, and adds a sparse gradient."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
