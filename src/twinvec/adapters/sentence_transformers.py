@@ -47,7 +47,7 @@ def loading_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, 
 
 
 def encode_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Translate arguments of ``SentenceTransformer.encode`` to options of twinvec; raises as ``loading_options``."""
+    """Return the supported arguments of ``SentenceTransformer.encode``; raises as ``loading_options``."""
     _check_names(arguments, (*_ENCODE, *_ENCODE_IDLE, *_ENCODE_FIXED), where)
     for name, only in _ENCODE_FIXED.items():
         if arguments.get(name, only) != only:

@@ -297,7 +297,7 @@ def _evaluate_run(
 
 
 def _named(paths: Iterable[Path], load: Callable[[Path], Any]) -> dict[str, Any]:
-    """Load each path's data, named as the data itself, or by its path if the name is taken."""
+    """Load the data of each path; the key is the name of the data, or the path if the name is taken."""
     found: dict[str, Any] = {}
     for path in paths:
         data = load(path)

@@ -51,7 +51,7 @@ SPACE_PROBES = (
     "antidisestablishmentarianism pneumonoultramicroscopic",
     "\u00a0\u200b\ufeff",
 )
-"""Texts of all kinds. Different tokenizers turn at least one of them into different token ids."""
+"""Texts of all kinds, whose token ids distinguish tokenizers."""
 
 
 def space_digest(spec: ModelSpec, tokenizer: str, network: str) -> str:

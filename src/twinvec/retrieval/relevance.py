@@ -54,8 +54,7 @@ _LARGEST = 30.0  # of log-odds; the logistic function of it is 1 in all digits t
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The scale of a collection's scores. Without landmarks of its own, a collection uses the landmarks of its model,
-    if these are known.
+    """The scale of a collection's scores. Missing landmarks are those of the model, if these are known.
 
     Attributes:
         version: Version of the method of measuring.
@@ -156,10 +155,10 @@ def relevance(
 ) -> float | None:
     """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
 
-    The relevance is None without a calibration or without a score. If the query, or the texts of the collection,
-    consist mostly of words that the model does not know, the dense scores say nothing, and words decide. Codes in a
-    query and a language that the model has hardly learnt let words decide in part. A query of one term is a search for
-    this word, so a cosine below landmark 0 then counts like landmark 0.
+    The relevance is None without a calibration or a score, and for a cosine without landmarks. If the query, or the
+    texts of the collection, consist mostly of words that the model does not know, the dense scores say nothing, and
+    words decide. Codes in a query and a language that the model has hardly learnt let words decide in part. A query of
+    one term is a search for this word, so a cosine below landmark 0 then counts like landmark 0.
 
     Args:
         scores: Scores of the hit.

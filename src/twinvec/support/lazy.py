@@ -1,6 +1,6 @@
 """Lazy public names: a package lists its names and imports the module of a name at its first use.
 
-The modules are found as attributes, too, because type checkers treat a module that a package imports from as one.
+The modules are attributes, too: type checkers regard each module that a package imports names from as an attribute.
 """
 
 from __future__ import annotations

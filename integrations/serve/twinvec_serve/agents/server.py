@@ -33,8 +33,7 @@ _MOST_NAMES = 5
 
 
 class _Server(MCPServer[object]):
-    """Refuses unknown arguments of a tool, which the SDK would ignore: a search with a mistyped ``filter`` has no
-    filter.
+    """Refuses unknown arguments of a tool, because the SDK would ignore a mistyped ``filter`` of a search.
 
     An invalid value gets the same message as in an HTTP request. An invalid line of standard input gets an error.
     """

@@ -99,7 +99,7 @@ def embedding(
 
 
 class _Lookup(torch.autograd.Function):
-    """Looks up rows of a table. The backward pass gives a table without gradient zeros, and adds a sparse gradient."""
+    """Looks up rows of a table. The backward pass adds a sparse gradient, to zeros if the table has none yet."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:

@@ -250,8 +250,9 @@ def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, abo
 
 
 def _warn(report: MiningReport, job: MiningJob, *, searched_positives: bool) -> None:
-    """Warn if many positives were not found (rows may then lack negatives or have false ones), or if no row has a
-    negative.
+    """Warn if many positives were not found, or if no row has a negative.
+
+    Rows whose positive was not found may lack negatives, or have false negatives.
 
     ``searched_positives`` says that the candidates are the positives of the file, not documents of a collection.
     """
