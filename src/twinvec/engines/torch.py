@@ -203,7 +203,7 @@ def quick_attention(device: torch.device) -> AbstractContextManager[None]:
 
 
 def _one_batch(device: torch.device) -> AbstractContextManager[Any]:
-    """Run the block while no other batch is computed on the GPU. A CPU has no such lock."""
+    """Run the block while no other batch is computed on the GPU; on a CPU, batches need not wait."""
     if device.type == "cpu":
         return contextlib.nullcontext()
     return _locks.setdefault(f"{device.type}:{device.index or 0}", threading.Lock())

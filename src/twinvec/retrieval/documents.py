@@ -46,7 +46,7 @@ class Document:
     Attributes:
         id: The caller's name for the document, unique in an index or a collection: a path, a URL, a key.
         text: The text.
-        title: Put before the text, and before each of its chunks, when they are embedded; may be empty.
+        title: Title that is embedded before the text and before each of its chunks; may be empty.
         payload: JSON values of the caller, which filters compare.
         hidden: Keys of the payload that LlamaIndex leaves out of texts; None if the document names none.
     """

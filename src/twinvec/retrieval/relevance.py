@@ -232,7 +232,8 @@ def relevance_by_states(before: float | None, maxsim: float, known: Calibration 
 def _model_of(encoder: object) -> str:
     """Return the model's name for a look-up of landmarks; "" if the encoder changes the model's settings.
 
-    Only an ``Encoder`` has overrides. The space of another encoder may cost a call.
+    Only an ``Encoder`` has overrides. Other encoders may have to call their model to compute their space, so they are
+    not asked for it.
     """
     name = "" if getattr(encoder, "overrides", None) else str(getattr(encoder, "name", ""))
     return known_name(name, str(getattr(encoder, "space", ""))) if hasattr(encoder, "overrides") else name
