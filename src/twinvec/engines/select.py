@@ -240,6 +240,6 @@ def check_device(device: str | None) -> None:
     _check_device_name(string(device, "device"))
     if device.split(":")[0] == "cuda" and not has_gpu():
         raise ConfigurationError(
-            f"device {device!r}: torch finds no GPU of NVIDIA on this machine; leave device out, which takes a GPU "
-            "if torch finds one, or write device='cpu'"
+            f"device {device!r}: torch finds no NVIDIA GPU on this machine; leave device out (a GPU is then used only "
+            "if torch finds one), or write device='cpu'"
         )
