@@ -1,4 +1,4 @@
-"""Similarities of text pairs by their vectors, and the correlation of these with scores by people."""
+"""Similarities of text pairs by their vectors, and their correlation with scores that people gave."""
 
 from __future__ import annotations
 

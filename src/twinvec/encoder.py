@@ -62,7 +62,7 @@ class Encoder(TruncationCounter):
     Args:
         model: ``"default"`` (all-MiniLM-L6-v2), a folder in the sentence-transformers format, a hub name
             (``"org/name"`` or ``"org/name@commit"``), or the result of ``twinvec.models.find_model``.
-        engine: Name of the engine; ``"auto"`` takes the fastest that is exact (see ``twinvec.engines.select``).
+        engine: Name of the engine; ``"auto"`` chooses the fastest exact engine (see ``twinvec.engines.select``).
         precision: ``"auto"`` is int8 if the folder holds an int8 export that passed its check (``twinvec export``),
             else float32; it is never bfloat16 or float16.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; default: a GPU if torch has one.
@@ -208,7 +208,7 @@ class Encoder(TruncationCounter):
                 ranges and stores them in the model's folder. binary keeps the signs, packed as by ``numpy.packbits``.
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             on_batch: Called after every batch with its number of texts.
-            advance: Function that advances the caller's own bar, in place of ``progress``
+            advance: Function that advances the caller's own progress bar, instead of ``progress``
                 (``twinvec.support.progress``). The work of a text is ``twinvec.tokens.truncation.work_of``.
 
         Returns:
@@ -321,8 +321,8 @@ class Encoder(TruncationCounter):
     ) -> list[FloatArray]:
         """Return token states for late interaction: for each text L2-normalised rows, (tokens, hidden size).
 
-        The states are those of the last layer, before pooling and Dense, special tokens included. Options, truncation
-        and errors are as for ``encode``.
+        The rows are the last layer's states of all tokens, special tokens included, before pooling and Dense. Options,
+        truncation and errors are as for ``encode``.
         """
         unique, inverse = distinct(check_texts(texts, self.max_text_bytes))
         states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)

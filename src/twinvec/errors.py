@@ -22,7 +22,7 @@
         ├── StoreCorruptError                the stored data cannot be read
         └── CollectionNotFoundError          the store has no such collection
 
-An error of another library is raised as one of these, with the library's error as ``__cause__``.
+An error of another library is raised as an error of this list, with the library's error as ``__cause__``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from twinvec.installation import install_line
 
 
 class IngestCounts(Protocol):
-    """What an ``IngestError`` tells of its documents: fields of ``twinvec_qdrant.IngestReport``."""
+    """The part of ``twinvec_qdrant.IngestReport`` that an ``IngestError`` uses."""
 
     new: int
     updated: int

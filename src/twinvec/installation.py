@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CORE = "twinvec"
 _IN_CLONE = {"twinvec-qdrant": "integrations/qdrant", "twinvec-ray": "integrations/ray"}
-"""Distribution -> its folder in a clone."""
+"""Name of a distribution -> its folder in a clone of the repository."""
 
 
 def entry_points(*, group: str, name: str | None = None) -> EntryPoints:

@@ -136,8 +136,8 @@ def cluster(
             ``threshold`` and ``min_size``: a chain of vectors that are within ``threshold`` of at least
             ``min_size`` vectors each, themselves included, is a cluster.
         clusters: Number of clusters.
-        threshold: Smallest cosine, as ``method`` uses it.
-        min_size: Number of vectors, as ``density`` uses it.
+        threshold: Smallest cosine; see ``method``.
+        min_size: Number of vectors for ``density``; see ``method``.
 
     Returns:
         Labels (N,): 0 for the largest cluster, 1 for the next, and so on; -1 for vectors far from all clusters.
@@ -192,7 +192,7 @@ def check_clustering(
     """
     check_choice(method, ClusteringMethod, "method")
     if method == "kmeans" and (clusters is None or threshold is not None):
-        raise ConfigurationError("kmeans needs to know how many clusters to make, such as 20, and takes no threshold")
+        raise ConfigurationError("kmeans needs the number of clusters, such as 20, and takes no threshold")
     if method == "density" and (threshold is None or clusters is not None):
         raise ConfigurationError("density needs a threshold, such as 0.7, and finds the number of clusters itself")
     if method == "agglomerative" and (clusters is None) == (threshold is None):

@@ -85,7 +85,7 @@ def _check_paths(source: Path, output: Path) -> None:
 
 
 class _Shown:
-    """Advances a bar by the texts that an encoder computes, and by repeated texts, which it does not compute again."""
+    """Advances a bar by the texts that an encoder computes, and by repeated texts, which are not computed again."""
 
     def __init__(self, max_tokens: int, advance: Advance) -> None:
         self._max_tokens = max_tokens

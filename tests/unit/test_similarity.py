@@ -187,8 +187,8 @@ def test_too_few_vectors_to_cluster(count):
     ("method", "options", "said"),
     [
         ("spectral", {}, "'spectral' is not one of kmeans, agglomerative, density"),
-        ("kmeans", {}, "kmeans needs to know how many clusters to make"),
-        ("kmeans", {"clusters": 2, "threshold": 0.5}, "how many clusters to make, such as 20, and takes no threshold"),
+        ("kmeans", {}, "kmeans needs the number of clusters, such as 20"),
+        ("kmeans", {"clusters": 2, "threshold": 0.5}, "such as 20, and takes no threshold"),
         ("density", {}, "density needs a threshold"),
         ("density", {"clusters": 3, "threshold": 0.5}, "finds the number of clusters itself"),
         ("agglomerative", {}, "either the number of clusters or a threshold"),

@@ -23,7 +23,7 @@ SCORES = "twinvec_scores"
 
 
 class ScoredDocument(Document):
-    """A document that is compared without its scores.
+    """A document whose comparison (==) ignores its scores.
 
     Retrievers with several queries, such as ``MultiQueryRetriever``, drop equal documents, and the scores of a document
     differ between queries. The class has the name ``Document``, because LangChain and LangGraph save an object with the

@@ -1,6 +1,7 @@
 """TwinvecEmbeddings: a twinvec encoder as LangChain's ``Embeddings``.
 
-The class also has the fields of ``HuggingFaceEmbeddings``, which give the same vectors; unsupported fields are refused.
+The class accepts the fields of ``HuggingFaceEmbeddings`` and returns the same vectors; it refuses values that it does
+not support.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         return {name: value for name, value in model_kwargs.items() if name not in ("token", "use_auth_token")}
 
     def _describe(self, encoder: Encoder) -> None:
-        """Set the fields to a given encoder's model, dimensions, limit and prompts: saved fields then give its vectors.
+        """Set the fields to the model, dimensions, limit and prompts of the encoder, so that saved fields describe it.
 
         A default prompt is left out: the vectors of queries and documents do not depend on it.
         """
@@ -117,7 +118,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         return queries, documents
 
     def _settings(self, queries: dict[str, Any], documents: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of ``open_encoder`` that the fields stand for."""
+        """Return the fields as arguments of ``open_encoder``."""
         sides = {"query": queries, "document": documents}
         common = self.model_kwargs.get("default_prompt_name")
         names = {side: name for side, each in sides.items() if (name := each.get("prompt_name", common)) is not None}

@@ -1,7 +1,7 @@
 """TwinvecRecordManager: the state of LangChain's indexing, kept in the collection itself.
 
-``langchain_core.indexing.index`` asks a record manager which documents it has written. This one looks into the
-collection, so that a document that is lost from the store is written again.
+``langchain_core.indexing.index`` asks a record manager which documents it has written. This record manager looks into
+the collection, so that a document that is lost from the store is written again.
 
 ``index`` asks whether documents exist, adds the missing ones, and only then records them. A process that dies before
 the last step leaves documents without a record, which no clean-up would ever find. The record manager therefore notes a
@@ -135,8 +135,8 @@ class TwinvecRecordManager(RecordManager):
     ) -> list[str]:
         """Return the keys of existing documents, filtered by time of update and by group.
 
-        With ``before``, documents are listed too that were announced, but never recorded, by an ``index`` that has
-        ended; they have no group.
+        With ``before``, the keys of abandoned documents are listed too: an ``index`` has announced such a document and
+        ended without recording it. Abandoned documents have no group.
         """
         bounds = {name: at for name, at in (("lt", before), ("gt", after)) if at is not None}
         wanted: dict[str, object] = {"time": bounds} if bounds else {}

@@ -127,8 +127,8 @@ def _check_retriever(retriever: object) -> None:
 class StoreRetriever(VectorStoreRetriever):
     """LangChain's retriever of a store; the ``filter`` of a call is added to that of ``search_kwargs``.
 
-    In LangChain's own retriever, the filter of a call replaces that of ``search_kwargs``: a call could then leave the
-    tenant to which the retriever is limited.
+    In LangChain's own retriever, the filter of a call replaces that of ``search_kwargs``: a call could then read other
+    tenants' documents, although the retriever is limited to one tenant.
     """
 
     def _get_relevant_documents(

@@ -70,9 +70,9 @@ class TwinvecVectorStore(VectorStore):
             ``retrieval_mode`` is another name for it.
         collection: An open collection without chunking, instead of the other arguments; ``embedding`` then only sets
             the property ``embeddings``.
-        grpc: This and all further arguments are those of ``Collection.open``.
+        grpc: This and the arguments up to ``async_client`` are those of ``Collection.open``.
         payload_indexes: Indexes of metadata keys for filters (default: every key gets one).
-        qdrant: Further arguments are those of ``QdrantVectorStore``: location, host, port, prefer_grpc, timeout,
+        qdrant: Arguments of ``QdrantVectorStore``: location, host, port, prefer_grpc, timeout,
             force_recreate, ...
 
     Raises:
@@ -272,7 +272,7 @@ class TwinvecVectorStore(VectorStore):
         return keys
 
     def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
-        """``add_texts`` for documents, with their metadata and ids; ``ids`` among ``kwargs`` replace theirs.
+        """``add_texts`` for documents, with their metadata and ids; the argument ``ids`` replaces the documents' ids.
 
         Raises:
             DocumentError: as for ``add_texts``; or ``documents`` is not a list of documents, and nothing was stored.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 BLOCK_ROWS = 16_384
-"""Rows of a block. This number of vectors with 384 numbers takes 24 MB."""
+"""Default number of rows in a block: with 384 numbers a vector, 24 MB."""
 
 _AHEAD = 2  # blocks that wait for each running task
 
@@ -41,7 +41,8 @@ def blocks(
     Args:
         dataset: Any Ray dataset.
         what: Name of the dataset in errors.
-        columns: Columns that ``prepare`` needs; Ray does not read others if the format permits. None for all columns.
+        columns: Columns that ``prepare`` needs; None for all columns. Ray reads only these, if the format of the file
+            permits.
         block_rows: Rows that ``prepare`` gets at once.
         prepare: Function that takes a block, and returns the block to yield.
     """
@@ -129,7 +130,7 @@ def results(calls: Sequence[tuple[Any, ...]]) -> list[Any]:
 
 
 def submit(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
-    """Run a call in a task; return a reference to its result, and one to None, by which to wait for the end."""
+    """Run a call in a task; return a reference to its result, and a reference to None, to wait for the task's end."""
     told: tuple[Any, Any] = _TASK.remote(function, *arguments)
     return told
 

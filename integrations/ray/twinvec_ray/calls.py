@@ -2,8 +2,8 @@
 
 The calls run in tasks, not in the pool's actors: a file may crash the process that parses it, and an actor would lose
 its model and other work. If the process of a call dies, this module repeats the call. Ray would repeat a task that runs
-out of memory for ever. The tasks reserve no CPU: after a node's death, the workers may hold all CPUs that are left, and
-the operating system shares them between both.
+out of memory for ever. The tasks reserve no CPU: after a node's death, the workers may hold all CPUs that are left. The
+operating system then shares the CPUs between workers and tasks.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Tasks:
         return taken
 
     def result(self, taken: _Taken) -> Any:
-        """Wait for the result of a call; any other item is its own result."""
+        """Return the result of a call when its task has ended; return any other item unchanged."""
         if not isinstance(taken.item, HelperCall):
             return taken.item
         for left in reversed(range(TRIES)):

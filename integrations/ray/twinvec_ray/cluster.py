@@ -26,7 +26,7 @@ Workers = int | tuple[int, int] | None
 """The number of workers, or its minimum and maximum; None for one worker for each core or GPU of the cluster."""
 
 AUTOMATIC = ""
-"""Address of the cluster that ``RAY_ADDRESS`` names, or else of a (perhaps new) cluster on this machine."""
+"""Address of the cluster that ``RAY_ADDRESS`` names; if unset, of a (perhaps new) cluster on this machine."""
 
 _NAMED = "RAY_ADDRESS"
 _TLS = "RAY_USE_TLS"  # a cluster with TLS accepts only clients that have its certificates

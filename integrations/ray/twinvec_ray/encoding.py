@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 256
 """Rows that a worker gets at once; it cuts them into batches under the engine's token budget.
 
-Ray cuts its own blocks by bytes: a block with 1 MB of text is work for a minute, and only one worker would get it.
+Ray's own blocks are cut by bytes. A block with 1 MB of text is work for a minute, all of it for a single worker.
 """
 
 
@@ -49,7 +49,7 @@ def encode(
         storage: See ``Encoder.encode``; default: float32.
         num_workers: Number of workers, or a pair (least, most): the least start at once, and more are added while
             there is work. Default: one for each GPU, or for ``threads`` cores.
-        use_gpu: Whether each worker has a GPU to itself.
+        use_gpu: Whether each worker gets its own GPU.
         threads: Threads of a worker that computes on a CPU.
         batch_rows: Rows that a worker gets at once.
         options: Other arguments of ``Encoder``, such as ``engine`` and ``dim``.

@@ -71,7 +71,7 @@ def write(dataset: Dataset, output: str | Path) -> None:
     Raises:
         ConfigurationError: as for ``check_output``, or ``dataset`` is not a Ray dataset.
         InputError: the dataset has no rows.
-        TwinvecError: what a step of the dataset raises; an ``EngineError`` quotes any other error.
+        TwinvecError: the error of a step of the dataset; an ``EngineError`` quotes an error of another library.
     """
     check_dataset(dataset, "dataset")
     output = path_text(output, "output")

@@ -87,7 +87,7 @@ class RayHelpers:
                 yield part, None if result is DIED else result
 
     def idle(self) -> Sequence[Writer]:
-        """Return the processes of the workers that have died, and of those that have no part to write."""
+        """Return the processes of the workers that have died or have no part to write."""
         return [] if self._writing is None else [*self._writing.ended, *self._writing.idle()]
 
     def _pool(self, kind: type, *arguments: Any, busy: type[TwinvecError] | None = None) -> Pool[Any]:
@@ -140,7 +140,7 @@ class WritingWorker:
 
 
 class SpreadEncoder:
-    """An encoder that lets the workers of a pool encode documents; the wrapped encoder does everything else."""
+    """An encoder whose documents are encoded by the workers of a pool; the wrapped encoder does everything else."""
 
     def __init__(self, encoder: SpaceEncoder, pool: Pool[Any]) -> None:
         self._encoder = encoder

@@ -49,11 +49,11 @@ def ingest(
         collection: Name of the collection.
         path: Folder of an embedded store.
         url: Address of a Qdrant server, which all machines reach.
-        address: The cluster; default: the one that ``RAY_ADDRESS`` names, one that runs on this machine, or a new one
-            on its cores.
+        address: The cluster; default: the cluster that ``RAY_ADDRESS`` names, a cluster that runs on this machine, or a
+            new cluster on its cores.
         num_workers: Number of workers, or a pair (least, most): the least start at once, and more are added while
             there is work and the cluster has room. Default: one for each GPU, or for ``threads`` cores.
-        use_gpu: Whether each worker has a GPU to itself.
+        use_gpu: Whether each worker gets its own GPU.
         threads: Threads of a worker that computes on a CPU.
         source: See ``Collection.ingest``, also for the arguments after this one.
         settings: Other arguments of ``Collection.open``.

@@ -1,4 +1,4 @@
-"""Hard negatives over datasets that one memory does not hold, by the rules of ``twinvec.training.mining``.
+"""Mine hard negatives in datasets that are larger than memory, by the rules of ``twinvec.training.mining``.
 
 Pairs are grouped into blocks by their anchors, so that a block has all positives of its anchors. The nearest vectors
 are found block by block, then their texts, and each block is mined as ``mine_negatives`` of the core mines a file.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 BLOCK_ROWS = 8192
-"""Rows of a block: the texts of all hits for a block of pairs lie in the memory of one process."""
+"""Default number of pairs in a block. The texts of all hits for a block are in the memory of one process."""
 
 
 def mine_negatives(
@@ -52,7 +52,7 @@ def mine_negatives(
 
     The mining runs at once, by cosine, with the rules of ``twinvec.training.mining``: ranks, margins and known
     positives. The corpus is read twice, first its vectors, then its texts. Therefore write the result of ``encode`` to
-    files first, and give the dataset that reads them.
+    files first, and pass a dataset that reads these files.
 
     Args:
         pairs: Rows with ``anchor``, ``positive``, and the anchor's vector, as ``encode`` makes it with
@@ -64,7 +64,7 @@ def mine_negatives(
         id: Column of the corpus' ids: texts or whole numbers.
         text: Column of the corpus' texts.
         corpus_column: Column of the corpus' vectors; default: ``column``.
-        block_rows: Rows of a block. A task holds one block of pairs with the texts of all hits.
+        block_rows: Number of pairs in a block. A task holds one block of pairs with the texts of all hits.
 
     Returns:
         The rows of ``pairs`` without their vectors, in any order. The column ``negatives`` is new, or replaces an older
@@ -131,7 +131,7 @@ def _deal(pairs: pa.Table, number: int) -> list[pa.Table]:
 
 
 def _gathered(column: str, *pieces: pa.Table) -> tuple[pa.Table, pa.Table | None, int]:
-    """Return the pairs of a block, its distinct anchors, and the largest number of positives; 0 if it is empty."""
+    """Return a block's pairs, its distinct anchors, and the largest number of positives (0 for an empty block)."""
     pairs = _together(list(pieces))
     anchors, positives = (pairs.column(name).to_pylist() for name in ("anchor", "positive"))
     if not anchors:
@@ -177,7 +177,7 @@ def _scorer(model: str) -> PairScorer:
 
 
 class _Found:
-    """A retriever that returns the hits which were found before."""
+    """A retriever that returns hits that were found earlier."""
 
     def __init__(self, found: pa.Table, texts: pa.Table) -> None:
         self._found = found

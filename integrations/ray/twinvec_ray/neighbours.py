@@ -49,7 +49,7 @@ def nearest(
 
     Args:
         queries: Rows with an id and a vector, as ``encode`` makes them. Several rows may have the same id.
-        vectors: Rows with an id, a text or a whole number, and a vector.
+        vectors: Rows with a vector and an id, which is a text or an integer.
         limit: Largest number of vectors for each query.
         id: Column of the ids.
         column: Column of the vectors: lists of floating-point numbers.
@@ -64,8 +64,9 @@ def nearest(
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is missing.
-        InputError: a dataset is empty, a vector is not finite or holds codes, vectors differ in size, or an id is
-            missing, neither a text nor a whole number, or found twice.
+        InputError: a dataset is empty, a vector is not finite or holds codes, or vectors differ in size; an id is
+            missing, or is neither a text nor an integer; an id of ``vectors`` occurs twice in a block or among the
+            results of a query (other repeats stay unnoticed); ids of ``vectors`` mix texts and numbers.
     """
     import ray.data
 

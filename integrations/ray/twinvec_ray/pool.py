@@ -31,7 +31,7 @@ _MOST_DEATHS = 3  # deaths in a row without a finished call, per actor of the po
 
 
 class Lost:
-    """Stands for the missing result of a call, which must be repeated."""
+    """Why a call has no result; the caller must repeat the call."""
 
 
 DIED = Lost()
@@ -68,7 +68,7 @@ class Pool(Generic[T]):
         least: Number of actors to begin with.
         most: Largest number of actors.
         needs: The resources of each actor, as options of Ray's actors.
-        busy: The error of a call that may succeed later if fewer actors are at work.
+        busy: Type of error that says: the call may succeed later, if fewer actors are at work.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Pool(Generic[T]):
         return least if least is not None and len(least.calls) < _AT_ONCE else None
 
     def _is_alone(self, member: _Member) -> bool:
-        """Return whether only this actor has calls, and only one actor is permitted to have calls."""
+        """Return whether no other actor has calls, and only one actor is permitted to have calls."""
         return int(self._permitted) == 1 and not any(each.calls for each in self._members if each is not member)
 
     def _waiting(self) -> list[Any]:

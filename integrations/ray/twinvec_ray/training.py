@@ -37,9 +37,9 @@ def train(
 
     Args:
         config: The run, as for ``twinvec.training.run.train.train``; ``batches.size`` counts the rows of all workers.
-        folder: The folder of the run. All machines must share its file system, and that of the data and the model.
+        folder: The folder of the run. All machines must share the file systems of this folder, the data and the model.
         num_workers: Number of workers; default: one for each GPU, or for ``threads`` cores.
-        use_gpu: Whether each worker has a GPU to itself.
+        use_gpu: Whether each worker gets its own GPU.
         threads: Threads of a worker that computes on a CPU.
         address: The cluster; see ``ingest``.
         max_failures: How often all workers are started again, from the last checkpoint, after one has died.

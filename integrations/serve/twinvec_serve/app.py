@@ -95,7 +95,7 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
 
 
 def _add_middleware(app: FastAPI, settings: ServeSettings, metrics: Metrics) -> None:
-    """Add the middleware; the one added last is the first to see a request."""
+    """Add the layers of middleware; the layer added last is the first to see a request."""
     app.add_middleware(Border, settings=settings)
     if settings.allow_origins:
         app.add_middleware(

@@ -189,7 +189,7 @@ def mcp_command(path: StorePath = None, url: StoreUrl = None) -> None:
 
 
 def _defaults() -> tuple[str, list[str]]:
-    """Return the model and the rerankers that the environment names, or else the settings file."""
+    """Return the model and the rerankers that the environment names, or otherwise the settings file."""
     written = find_settings(Path.cwd())
     model = os.environ.get("TWINVEC_MODEL") or (written and written.model) or "default"
     reranker = os.environ.get("TWINVEC_RERANK") or (written and written.rerank)

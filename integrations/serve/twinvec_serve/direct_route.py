@@ -1,7 +1,7 @@
 """Direct answers: frequent short requests bypass FastAPI, which only describes their route.
 
-For a short text, FastAPI and Starlette need more time for the route and its parameters than this server needs for
-everything else except the computation.
+For a short text, FastAPI and Starlette need more time for the route and its parameters than this server needs for the
+rest of the request, apart from the computation.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def _fault(error: Mapping[str, Any], body: Any) -> tuple[str, str]:
 
 
 def _place(location: Sequence[int | str]) -> str:
-    """Return the path of an invalid parameter, without a leading "body", "query" or "path" if more follows."""
+    """Return the path of an invalid parameter; a first part such as "body" or "query" stays only if it is alone."""
     parts = location[1:] if len(location) > 1 and location[0] in ("body", "query", "path", "header") else location
     return ".".join(map(str, parts))
 

@@ -1,8 +1,8 @@
 """JSON bodies, parsed so that the server answers other requests meanwhile.
 
-A large body is parsed in a thread. Python's parser holds up all other threads except while it calls a function, so it
-calls one for each object of a large body. ``SteppedDecoder`` reads texts with many lists or items in Python, which
-takes longer but does not hold up other threads.
+A large body is parsed in a thread. Python's parser holds up all other threads, except while it calls a Python function.
+For a large body, it therefore calls such a function for each object. ``SteppedDecoder`` reads texts with many lists or
+items in Python, which takes longer but does not hold up other threads.
 """
 
 from __future__ import annotations

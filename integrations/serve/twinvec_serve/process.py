@@ -75,8 +75,9 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
     """Listen at every IP address of a host name.
 
-    Clients can connect, and wait until the server answers. Listening comes first, so that a taken port shows before
-    models are loaded. Raise ConfigurationError if the port is taken or not permitted, or the host is not this machine.
+    Clients can connect, and wait until the server answers. The server listens before it loads models, so that an error
+    for a taken port comes at once. Raise ConfigurationError if the port is taken or not permitted, or the host is not
+    this machine.
     """
     with ExitStack() as open_sockets:
         sockets = []

@@ -24,13 +24,13 @@ class ServeSettings(BaseModel):
         path: Folder of the embedded store; default without ``url``: ``./.twinvec``.
         url: Address of a Qdrant server.
         models: Models to serve, by the names that requests use; the first is the default.
-        rerankers: Cross-encoders to serve, by names that differ from those of the models; "maxsim" is always available.
+        rerankers: Cross-encoders to serve, by names that no model has; "maxsim" is always available.
         precision: Number format in which models and rerankers compute, as for ``twinvec.Encoder``.
         host: Address to listen at.
         port: Port to listen at; 0 for any free port.
         read_keys: Keys that may read.
         write_keys: Keys that may read and write; without any key, everybody who reaches the server may.
-        tls_cert: File of the certificate, in PEM, with those of its issuers.
+        tls_cert: File of the certificate, in PEM, with the certificates of its issuers.
         tls_key: File of the certificate's private key, in PEM.
         behind_proxy: Whether a proxy in front of the server speaks TLS for it.
         allow_origins: Origins besides the server's own whose pages may use it, such as ``https://search.example.com``.

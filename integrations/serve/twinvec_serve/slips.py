@@ -40,7 +40,7 @@ class IgnoresOthersFields(BaseModel):
 
     @classmethod
     def _meant(cls, name: str) -> str | None:
-        """Return the known field of which this name is a slip; None for a field of another service."""
+        """Return the known field that this name resembles; None for a field of another service."""
         known = {_plain(each): each for each in cls.model_fields.keys() - cls.undecisive}
         near = get_close_matches(_plain(name[:_LONGEST]), known, 1, cls.alike)
         return known[near[0]] if near else None

@@ -34,7 +34,7 @@ class Coalescer(Generic[Item, Row]):
     Args:
         compute: Gives one row for each item, in order.
         most: Largest weight of the items that ``compute`` gets at once; a heavier call is computed alone, whole.
-        weigh: The weight of an item; default: 1.
+        weigh: Function that returns the weight of an item; default: every item weighs 1.
         patience: How long the thread waits for as many calls as it answered last, as a share of the time that answering
             took; at most 10 ms. Callers that ask again at once are then answered together.
     """
@@ -69,7 +69,7 @@ class Coalescer(Generic[Item, Row]):
         return partial(type(self), weigh=self._weigh, patience=self._patience), (self._compute, self._most)
 
     async def __call__(self, items: Iterable[Item]) -> list[Row]:
-        """Return the rows of ``items`` or raise their own error; a call cancelled before its turn is never computed."""
+        """Return the rows of ``items`` or raise their error; if cancelled before its turn, a call is never computed."""
         listed = list(items)
         weight = len(listed) if self._weigh is None else sum(map(self._weigh, listed))
         loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class Coalescer(Generic[Item, Row]):
         self._thread.shutdown()
 
     def _begin(self, *, last: bool = False) -> None:
-        """Let the thread answer the waiting calls, unless it is doing so."""
+        """Let the thread answer the waiting calls, unless it is already at work."""
         with self._lock:
             if self._waiting and not self._working:
                 self._working = True
@@ -108,7 +108,10 @@ class Coalescer(Generic[Item, Row]):
             self._expected, self._wait_until = len(calls), ended + pause
 
     def _next(self) -> list[_Call[Item, Row]]:
-        """Take the next calls; if none wait, the thread is done."""
+        """Take the waiting calls, up to the weight limit, after a short pause for more.
+
+        If no call waits, mark the thread as idle.
+        """
         with self._lock:
             if self._waiting and (pause := self._wait_until - time.monotonic()) > 0:
                 self._enough.wait_for(lambda: len(self._waiting) >= self._expected, pause)
@@ -151,7 +154,7 @@ class _Call(Generic[Item, Row]):
 
 
 def _deliver(calls: list[_Call[Item, Row]]) -> None:
-    """Hand rows and errors over to the event loops of the callers, to each loop all at once."""
+    """Hand rows and errors over to the callers' event loops: one callback for each loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Call[Item, Row]]] = {}
     for call in calls:
         by_loop.setdefault(call.answer.get_loop(), []).append(call)

@@ -1,4 +1,4 @@
-"""What the embedding classes of LangChain and LlamaIndex share: opening an encoder, and vectors as Python floats."""
+"""Common code of the embedding classes of LangChain and LlamaIndex: open an encoder, and return vectors as floats."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def open_encoder(
 ) -> Encoder:
     """Open an ``Encoder`` from a framework's settings; errors and ``options`` are as for ``Encoder``.
 
-    A ``model`` without owner ("all-MiniLM-L6-v2") is in the organisation sentence-transformers. ``revision`` is a
-    commit, branch or tag. ``query_prompt`` and ``document_prompt`` replace one prompt of the model, ``prompts``
-    replaces all. ``prompt_names`` maps "query" or "document" to the name of another prompt of the model. ``token``
-    opens private hub models. With ``local_files_only`` the hub is never asked.
+    A ``model`` name without an organisation ("all-MiniLM-L6-v2") is one of the organisation sentence-transformers.
+    ``revision`` is a commit, branch or tag. ``query_prompt`` and ``document_prompt`` each replace one prompt of the
+    model; ``prompts`` replaces all prompts. ``prompt_names`` maps "query" or "document" to the name of another prompt
+    of the model. ``token`` gives access to private hub models. ``local_files_only`` prevents any request to the hub.
     """
     check_device(options.get("device"))
     name = model if model == "default" or "/" in model or Path(model).exists() else f"sentence-transformers/{model}"

@@ -44,10 +44,10 @@ class ExternalEncoder:
 
     @cached_property
     def space(self) -> str:
-        """Hex digest of the index and the sign of the largest component of each probe's vectors.
+        """Hex digest of the position and the sign of the largest component in each probe text's vectors.
 
-        The vectors of some encoders differ in their last bits from run to run. Rounded components would then change at
-        a border of rounding; the index of the largest component changes only if two are equally large.
+        The vectors of some encoders differ in their last bits from run to run. A rounded component could then change.
+        The position of the largest component changes only if two components are equally large.
         """
         both = (self._probe_vectors, self._vectors(self._embed_queries))
         largest = [np.abs(vectors_ND).argmax(axis=1) for vectors_ND in both]

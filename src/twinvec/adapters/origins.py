@@ -1,4 +1,4 @@
-"""Origins: the encoder that computed a vector, for vectors that frameworks pass on as bare lists of floats.
+"""Remember which encoder computed a vector, because frameworks pass vectors on as bare lists of floats.
 
 A framework hands vectors of its embedding class to a store without naming the model. The embedding classes of this
 process note their vectors, so that a store can ask for the space of a vector. Only hashes are kept, of the last

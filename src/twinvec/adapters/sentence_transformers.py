@@ -1,7 +1,7 @@
-"""Translation of the sentence-transformers arguments that the embedding classes of LangChain and LlamaIndex pass on.
+"""Translate sentence-transformers arguments, which the embedding classes of LangChain and LlamaIndex accept.
 
-An argument that twinvec has too is renamed. An argument that does not change the vectors is ignored. Any other argument
-is refused by name, because ignoring it would change the vectors silently.
+If twinvec has the same argument under another name, the argument is renamed. An argument that does not change the
+vectors is ignored. Any other argument is refused by name, because ignoring it would change the vectors silently.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def loading_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, 
 
 
 def encode_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Return the arguments of ``SentenceTransformer.encode`` that matter here; raises as ``loading_options``."""
+    """Return the supported arguments of ``SentenceTransformer.encode``; raises as ``loading_options``."""
     _check_names(arguments, (*_ENCODE, *_ENCODE_IDLE, *_ENCODE_FIXED), where)
     for name, only in _ENCODE_FIXED.items():
         if arguments.get(name, only) != only:

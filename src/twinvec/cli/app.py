@@ -1,4 +1,4 @@
-"""The command ``twinvec``: the commands of the core, and those that installed packages add.
+"""The command ``twinvec``: the commands of the core, and the commands that installed packages add.
 
 A package adds commands by an entry point in the group ``twinvec.commands``: a function that takes the typer app. Every
 command imports heavy modules in its body, so that ``twinvec --help`` starts quickly; ``twinvec NAME`` builds only the
@@ -44,7 +44,7 @@ _COMMANDS = (
 
 
 class _PlainFlags:
-    """A command whose help shows flags without a type, which would look like a value to give.
+    """A command whose help shows flags without a type, because a type looks like a missing value.
 
     Its values are converted only where that is needed.
     """
@@ -72,7 +72,7 @@ class _Command(_PlainFlags, TyperCommand):
 
 
 def _explain_hyphen(error: Any, given: Sequence[str], command: str) -> None:
-    """Add to an error how to give a text that begins with a hyphen, if it resembles no option of the command."""
+    """If the refused text resembles no option, add to the error how to give a text that begins with a hyphen."""
     if not getattr(error, "possibilities", True):
         text = next((each for each in given if each.startswith(error.option_name)), error.option_name)
         error.message += f". A text that begins with a hyphen comes last, after --: {command} -- {shlex.quote(text)}"
@@ -136,7 +136,7 @@ def build_app(*, only: str | None = None) -> typer.Typer:
 
 
 def _unwrapped(text: str) -> str:
-    """Join the lines of each paragraph, which rich would keep; a paragraph of examples begins with a backspace."""
+    """Join the lines of each paragraph, because rich would keep them apart; examples, marked by a backspace, stay."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 

@@ -83,7 +83,7 @@ def _is_loaded(command: CommandInfo) -> bool:
 
 
 def add_packages(app: typer.Typer, only: str | None = None) -> None:
-    """Add the commands of the installed packages; with ``only``, of the one package that has this command.
+    """Add the commands of the installed packages; with ``only``, those of the package that has this command.
 
     If ``twinvec-qdrant`` is not installed, its commands are not in the list of commands.
     """

@@ -1,4 +1,4 @@
-"""Defaults of options, from environment variables and a file: a flag wins over a variable, a variable over the file.
+"""Defaults of options, from environment variables and a file. A flag wins over a variable, a variable over the file.
 
 The file is ``twinvec.toml``, or the table ``[tool.twinvec]`` of ``pyproject.toml``, in the current folder or the
 nearest folder above. Only options that declare their variable, ``TWINVEC_`` and their name, have such defaults. click
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from twinvec.cli.settings_file import Settings
 
 _NO_COLLECTION = (
-    "none is given. Name it in one of three ways: --collection NAME, the environment variable TWINVEC_COLLECTION, or "
-    f'collection = "NAME" in {CONFIG_FILE}, which "twinvec init" writes.'
+    "no collection is named. Name it in one of three ways: --collection NAME, the environment variable "
+    f'TWINVEC_COLLECTION, or collection = "NAME" in {CONFIG_FILE}, which "twinvec init" writes.'
 )
 
 
@@ -32,7 +32,7 @@ def file_defaults(group: Any) -> dict[str, dict[str, Any]]:
 
 
 class _FileDefaults(dict[str, Any]):
-    """The defaults of one command. click calls a value only when it parses options, so a faulty file allows --help."""
+    """The defaults of one command. click calls them only when it parses options, so a faulty file permits --help."""
 
     def __init__(self, command: Any, settings: Any) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def _fail(error: Exception) -> NoReturn:
 
 
 def find_settings(folder: Path) -> Settings | None:
-    """Return the settings for a folder, or None if there is no file; the reader is imported only if there is one."""
+    """Return the settings for a folder, or None without a settings file, in which case no reader is imported."""
     for place in (folder, *folder.parents):
         for path in (place / CONFIG_FILE, place / PROJECT_FILE):
             if _may_have_settings(path):
@@ -68,7 +68,7 @@ def find_settings(folder: Path) -> Settings | None:
 
 
 def _may_have_settings(path: Path) -> bool:
-    """Return whether a file exists and, if it is a project's, may have twinvec's table; most projects have none."""
+    """Return whether a settings file exists. A pyproject.toml counts only if it may contain twinvec's table."""
     if path.name == PROJECT_FILE:
         try:
             return PROJECT_TABLE.encode() in path.read_bytes()

@@ -15,9 +15,14 @@ from twinvec.support.runners import place_of, ray_runner
 
 
 def encode_command(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="One text a line (.txt), or objects (.jsonl).")],
+    source: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="Texts: one text a line (.txt), or one object a line (.jsonl).")
+    ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE.npy", help="File for the vectors; with --ray: NAME.parquet.")
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="FILE.npy", help="File for the vectors; with --ray, a folder NAME.parquet."
+        ),
     ],
     model: Model = "default",
     prompt: Annotated[str | None, typer.Option(help="Name of the model's prompt, such as query or document.")] = None,
@@ -116,7 +121,7 @@ def _encode_on(
 
 def similarity_command(
     first: Annotated[str, typer.Argument(metavar="TEXT", help="The text to compare.")],
-    others: Annotated[list[str], typer.Argument(metavar="OTHER", help="The texts to compare it with.")],
+    others: Annotated[list[str], typer.Argument(metavar="OTHER", help="Texts to compare with TEXT.")],
     model: Model = "default",
     as_json: AsJson = False,
 ) -> None:

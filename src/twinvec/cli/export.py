@@ -17,7 +17,8 @@ def export_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder to create or to extend.")],
     engine: Annotated[
-        Literal["openvino", "onnx"], typer.Option(help="Engine that runs the graph. FastEmbed also reads onnx.")
+        Literal["openvino", "onnx"],
+        typer.Option(help="Engine that runs the graph. FastEmbed can load the onnx export as well."),
     ] = "openvino",
     precision: Annotated[
         Literal["float32", "int8"],
@@ -25,7 +26,9 @@ def export_command(
     ] = "float32",
     calibrate: Annotated[
         Path | None,
-        typer.Option(metavar="TEXTS", help="Texts for calibration: one a line (.txt), or objects (.jsonl)."),
+        typer.Option(
+            metavar="TEXTS", help="Texts for calibration: one text a line (.txt), or one object a line (.jsonl)."
+        ),
     ] = None,
     field: TextField = "text",
     calibrate_collection: Annotated[

@@ -44,7 +44,7 @@ def init_command(
 ) -> None:
     """Write twinvec.toml: defaults for the commands in this folder and below, such as the collection.
 
-    Without options, the command asks. A key that has no value stands in the file as a comment.
+    Without options, the command asks. A key without a value is written as a comment.
 
     \b
     twinvec init
@@ -94,5 +94,5 @@ def _text(values: dict[str, str | None]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Return a TOML string, whose escapes are those of JSON; TOML wants one for DEL, too."""
+    """Return a TOML string: a JSON string in which DEL is escaped as well."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

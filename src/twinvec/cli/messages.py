@@ -1,4 +1,4 @@
-"""What a command prints on stderr besides its errors: twinvec's own warnings, but not the messages of libraries.
+"""Messages of a command on stderr: twinvec's own warnings are shown, messages of libraries are hidden.
 
 Libraries print bars while weights are loaded, warnings of deprecated calls, and settings that they guess. ``--debug``
 shows these messages. Errors that a library logs are always shown.
@@ -22,11 +22,11 @@ _QUIET = {
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "TRANSFORMERS_VERBOSITY": "error",
 }
-"""Variables that libraries read when they are imported; a variable that the user has set stays."""
+"""Environment variables that libraries read when they are imported; a value set by the user stays."""
 
 
 def print_own_messages(*, debug: bool) -> None:
-    """Print warnings of twinvec on stderr; with ``debug`` also those of libraries."""
+    """Print warnings of twinvec on stderr; with ``debug``, print warnings of libraries, too."""
     handler = _ToStderr()
     handler.setLevel(logging.WARNING)  # a level for the handler too, because bm25s sets its own logger to DEBUG
     logging.basicConfig(format="twinvec: %(message)s", handlers=[handler])
@@ -43,7 +43,7 @@ def _is_shown(record: logging.LogRecord) -> bool:
 
 
 class _ToStderr(logging.Handler):
-    """Writes to the current ``sys.stderr``, which a progress bar replaces so that lines appear above the bar."""
+    """A stream to the current ``sys.stderr``, which a progress bar replaces to show lines above the bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         is_line = record.name.startswith("twinvec") and not record.exc_info

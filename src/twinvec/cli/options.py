@@ -1,8 +1,9 @@
 """The options that several commands share, each written once, and opening the collection that they name.
 
-The same flag has the same words everywhere. The core has no store for collections; an installed package provides one.
-It declares a function ``open(name, path, *, url, encoder, create)`` in the entry-point group ``twinvec.retrievers``,
-which returns a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``, ``get`` and ``notes``.
+The same flag has the same help text in every command. The core has no store for collections; an installed package
+provides one. It declares a function ``open(name, path, *, url, encoder, create)`` in the entry-point group
+``twinvec.retrievers``, which returns a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``, ``get`` and
+``notes``.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _rank(ctx: typer.Context, name: str | None) -> int:
 
 
 def is_flag(ctx: typer.Context, name: str) -> bool:
-    """Return whether the command line gives a parameter, rather than the environment, the file or the default."""
+    """Return whether a parameter's value comes from the command line (not environment, file or default)."""
     return _rank(ctx, name) == 0
 
 
@@ -160,9 +161,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and 
 
 @contextmanager
 def wrong_usage() -> Iterator[None]:
-    """Turn an error of the block into an error of usage, with exit code 2.
+    """Turn a twinvec error inside the block into a usage error, with exit code 2.
 
-    The block must check the command line only: no file, no model, no collection.
+    The block must only check the command line; it must not open a file, a model or a collection.
     """
     try:
         yield
@@ -223,7 +224,7 @@ class TaskOptions:
     ] = "ndcg@10,mrr@10,map@100,recall@10,recall@100,precision@10"
     rerank: Annotated[
         str | None,
-        typer.Option(metavar="maxsim|MODEL", help="Also rerank the hits of each --ir set, and report the gain."),
+        typer.Option(metavar="maxsim|MODEL", help="Reranker to measure as well: it reranks the hits of each --ir set."),
     ] = None
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 

@@ -1,4 +1,4 @@
-"""The file of defaults: ``twinvec.toml``, or a table of ``pyproject.toml``; what it may hold, and how it is read."""
+"""The file of defaults (``twinvec.toml``, or a table of ``pyproject.toml``): its keys, and reading it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ import typer
 from twinvec.cli.options import AsJson, Model, wrong_usage
 from twinvec.cli.terminal import show, show_json, table
 
-Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Texts: one a line (.txt), or 'text' in .jsonl.")]
+Source = Annotated[
+    Path, typer.Argument(metavar="INPUT", help="One text a line (.txt), or objects with 'text' (.jsonl).")
+]
 _THRESHOLD = 0.7
 _SHOWN_CHARACTERS = 70  # of each text in a table
 

@@ -146,7 +146,7 @@ def tell(line: str) -> None:
 
 
 def complain(*lines: str) -> None:
-    """Print lines to standard error, as ``tell`` prints one to standard output."""
+    """Print lines to standard error, in the way that ``tell`` prints to standard output."""
     for line in lines:
         typer.echo(folded(escaped(line), sys.stderr), err=True)
 

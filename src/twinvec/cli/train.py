@@ -112,7 +112,7 @@ def mine(
     url: StoreUrl = None,
     negatives: Annotated[int, typer.Option(min=1, help="Largest number of negatives for each row.")] = 4,
     first_rank: Annotated[
-        int, typer.Option(min=1, help="Rank of the first hit that may become a negative; ranks skip positives.")
+        int, typer.Option(min=1, help="Rank of the first hit that may become a negative; positives are not counted.")
     ] = 1,
     last_rank: Annotated[int, typer.Option(min=1, help="Rank of the last hit that may become a negative.")] = 50,
     margin: Annotated[

@@ -91,7 +91,10 @@ def find_ranges(model: LoadedEncoder) -> Ranges | None:
     except (KeyError, TypeError, ValueError):
         valid = False
     if not valid:
-        raise ModelIntegrityError(f"{manifest}: the ranges of the vectors are malformed")
+        raise ModelIntegrityError(
+            f"{manifest}: the ranges of the vectors are malformed: expected 'low' and 'high' with {dim} numbers each, "
+            "low at most high; export the model again with texts (twinvec export --calibrate)"
+        )
     return Ranges(low_D, high_D)
 
 

@@ -67,7 +67,10 @@ def cached_graph(name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedG
     file = f"graph{runtime.suffixes[0]}"
     found = _read(home, file) or _made(home, file, name, model)
     if not found.exact:
-        raise EngineError(f"{found.path}: differs from the model by {found.difference:.2g}, expected at most {EXACT}")
+        raise EngineError(
+            f"{found.path}: the result of the converted graph differs from the model by {found.difference:.2g}, and "
+            f"the limit is {EXACT}; another version of {runtime.package} may convert it exactly; torch needs no graph"
+        )
     return found
 
 

@@ -48,7 +48,8 @@ class ProcessesEngine:
 
     Each process calls ``load``, which must be picklable, with its device. Processes on ``"cpu"`` share the cores. A
     TwinvecError of ``load`` is raised here; a process that ends while it loads raises EngineError. A call in a fork of
-    the process that made the engine raises EngineError, too, since both would read the answers of the same pipes.
+    the process that made the engine raises EngineError, too, since both processes would read answers from the same
+    pipes.
     """
 
     def __init__(self, load: LoadEngine, devices: Sequence[str]) -> None:

@@ -1,10 +1,10 @@
-"""Select the engine: the one asked for, or the fastest that is exact.
+"""Select the engine: the engine that the user names, or the fastest exact engine.
 
 On a CPU, ``auto`` takes the exported graph in the model's folder: int8 if it passed its check, else float32; OpenVINO
-before ONNX Runtime. Without an export, it converts the model for OpenVINO, once, into the user's cache. torch computes
-on a GPU, in float16, and in bfloat16 if OpenVINO lacks it. torch also computes if no runtime is installed, if the model
-is too small to be worth a conversion, or if its converted graph is not exact. If torch is not installed, every model is
-converted, for ONNX Runtime if OpenVINO is not installed either.
+before ONNX Runtime. Without an export, it converts the model for OpenVINO, once, into the user's cache. torch is chosen
+for a GPU, for float16, and for bfloat16 if OpenVINO lacks bfloat16. torch also computes if no runtime is installed, if
+the model is too small to be worth a conversion, or if its converted graph is not exact. If torch is not installed,
+every model is converted, for ONNX Runtime if OpenVINO is not installed either.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def has_torch() -> bool:
 
 
 def _torch_purpose(choice: EngineChoice) -> str:
-    """Return the beginning of an error: what needs torch."""
+    """Return the beginning of the error for missing torch: the purpose that needs torch."""
     if choice.engine == "torch":
         return "the torch engine"
     if choice.device not in (None, "cpu"):
@@ -217,8 +217,8 @@ def has_gpu() -> bool:
 def _check_device_name(device: str | None) -> None:
     """Raise ConfigurationError for a name that is not a device name of torch.
 
-    Only an unusual name is checked by torch itself, to which another package may have added devices: importing torch
-    takes seconds.
+    Only an unusual name is checked by torch itself, because importing torch takes seconds. Another package may have
+    added devices to torch.
     """
     if device is None or _USUAL_DEVICES.fullmatch(device):
         return
@@ -240,6 +240,6 @@ def check_device(device: str | None) -> None:
     _check_device_name(string(device, "device"))
     if device.split(":")[0] == "cuda" and not has_gpu():
         raise ConfigurationError(
-            f"device {device!r}: torch finds no GPU of NVIDIA on this machine; leave device out, which takes a GPU "
-            "if torch finds one, or write device='cpu'"
+            f"device {device!r}: torch finds no NVIDIA GPU on this machine; leave device out (a GPU is then used only "
+            "if torch finds one), or write device='cpu'"
         )

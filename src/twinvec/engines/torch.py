@@ -158,7 +158,7 @@ class TorchScoringEngine(_Torch):
 
 
 class _WithoutCudnn:
-    """Switches cuDNN's attention off for the whole process while at least one thread is in the block."""
+    """A ``with`` block that switches cuDNN's attention off for the whole process while any thread is in it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -194,7 +194,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def quick_attention(device: torch.device) -> AbstractContextManager[None]:
-    """Run the block without cuDNN's attention on a GPU; meanwhile, the whole process is without it.
+    """Run the block without cuDNN's attention on a GPU; other threads do without it, too, until the block ends.
 
     cuDNN plans each shape of batch anew in each thread, which takes about 0.1 s, and batches of texts have many shapes.
     torch's other attentions take any shape.
@@ -203,14 +203,14 @@ def quick_attention(device: torch.device) -> AbstractContextManager[None]:
 
 
 def _one_batch(device: torch.device) -> AbstractContextManager[Any]:
-    """Run the block while no other batch is computed on the GPU. A CPU has no such lock."""
+    """Run the block while no other batch is computed on the GPU; on a CPU, batches need not wait."""
     if device.type == "cpu":
         return contextlib.nullcontext()
     return _locks.setdefault(f"{device.type}:{device.index or 0}", threading.Lock())
 
 
 def _token_budget(device: torch.device) -> int:
-    """Return the token budget; that of a GPU is proportional to its memory, at most 262,144 tokens (from 64 GiB on).
+    """Return the token budget; for a GPU, it is proportional to the memory, up to 262,144 tokens (64 GiB or more).
 
     A large GPU computes a small batch sooner than Python launches the next.
     """

@@ -37,7 +37,7 @@ class Unpadded:
         self._padding = config.pad_token_id if config.model_type in OFFSET_POSITIONS else None
 
     def states(self, ids_BT: IntArray, attended_BT: IntArray, types_BT: IntArray | None = None) -> Tensor:
-        """Return token states (B, T, D), zero for padding, of rows with at least one token each.
+        """Return token states (B, T, D), with zeros for padding; each row has at least one token.
 
         ``types_BT`` has the segments of a cross-encoder's pairs; None means all zero.
         """
@@ -66,7 +66,7 @@ class Unpadded:
 
 
 class ComputedStates(nn.Module):
-    """Replaces a classifier's backbone, whose token states have been computed before."""
+    """Replaces the backbone of a classifier after the token states have been computed."""
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
         worst = cosines_BT[send(mask_BT) == 1].min()
         if worst >= _LEAST_COSINE:  # the comparison is false for NaN
             return unpadded
-        logger.info("padding stays: without it, a token's state has cosine %.4f to the state with it", float(worst))
+        logger.info("padding stays: a token's states with and without it have a cosine of only %.4f", float(worst))
     except (ImportError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         logger.info("padding stays: %s", error)
     backbone.set_attn_implementation(before)  # type: ignore[operator]

@@ -34,7 +34,7 @@ REST = 100
 class BeirSet:
     """Documents, the judged queries of one split, and their judgements.
 
-    There are no documents if a collection holds them and the folder does not. A set made by hand is checked as
+    The set has no documents if only a collection holds them, and not the folder. A set made by hand is checked as
     ``load_beir`` checks files.
 
     Raises:
@@ -93,7 +93,7 @@ def _check_id(name: str, what: str, given: object) -> None:
 
 
 def _check_judged(name: str, query: str, judged: object, ids: Container[str]) -> None:
-    """Raise InputError if judgements of a query are malformed, or name a document outside ``ids``, if there are ids."""
+    """Raise InputError if a query's judgements are malformed, or name a document outside (non-empty) ``ids``."""
     place = f"{name}: the judgements of query {query!r}"
     if not isinstance(judged, Mapping):
         raise InputError(f"{place}: expected a mapping of document ids to relevances, got {shown(judged)}")
@@ -146,9 +146,8 @@ def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int =
     """Take one passage out of each of up to ``count`` documents, as a query that must find the rest of its document.
 
     This is the inverse cloze task (Lee, Chang and Toutanova 2019). Passages share more words with their document than
-    people's questions do. They can compare ways of searching these documents, but not measure how well people are
-    served.
-    Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
+    people's questions do. They can compare ways of searching these documents, but cannot measure how well people's
+    questions are answered. Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
     """
     package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
     splitter = package.TextSplitter(PASSAGE)

@@ -58,7 +58,7 @@ class WinogenderSet:
 
 @dataclass(frozen=True)
 class WinogenderResult:
-    """Percentages of occupations that lean to each gender; Pearson's correlation x 100 of lean and share of women."""
+    """Percentages of occupations that lean to each gender; correlation (Pearson, x 100) of lean and share of women."""
 
     favours_female: float
     favours_female_interval: Interval

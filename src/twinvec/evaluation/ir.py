@@ -146,7 +146,7 @@ def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
 
 
 def check_answers_held(collection: Any, data: BeirSet) -> None:
-    """Warn of relevant documents that a ``twinvec_qdrant.Collection`` lacks, because no search can find them.
+    """Warn if a ``twinvec_qdrant.Collection`` lacks relevant documents, because no search can find those.
 
     Raise InputError if the set has no documents of its own, and the collection lacks all relevant documents.
     """
@@ -176,7 +176,7 @@ def run_of_rows(data: BeirSet, scores: Any, rows: Any) -> dict[str, dict[str, fl
 
 
 def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:
-    """Return hits as a run in the same order: a score that is not below the previous score is lowered just below it."""
+    """Return hits as a run in the same order; a score that is not below the previous one is lowered below it."""
     run: dict[str, dict[str, float]] = {}
     for query, hits in found.items():
         scores: dict[str, float] = {}
@@ -189,7 +189,7 @@ def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:
 
 
 def without_own(run: Mapping[str, Mapping[str, float]], data: BeirSet, depth: int) -> dict[str, dict[str, float]]:
-    """Return the best ``depth`` hits of each query without its own document; see the module's docstring."""
+    """Return each query's best ``depth`` hits without the document of the query's id (see the module's docstring)."""
     cut = {}
     for query, hits in run.items():
         own = query if data.qrels.get(query, {}).get(query, 0) <= 0 else None

@@ -43,7 +43,7 @@ _NAMES = {"ndcg": "nDCG", "mrr": "RR", "map": "AP", "recall": "R", "precision": 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Measures of one run: measure -> its value x 100 for each judged query, in order; a query without hits has 0."""
+    """Measures of one run: name -> values x 100, one for each judged query, in order; a query without hits has 0."""
 
     queries: list[str]
     per_query: dict[str, Values]

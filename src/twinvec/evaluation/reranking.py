@@ -61,7 +61,7 @@ def evaluate_stages(
 ) -> dict[str, IrResult]:
     """Measure retrieval and reranking over the same candidates; ``options`` go to the search.
 
-    A query's own document is not among its candidates, as ``twinvec.evaluation.ir`` says.
+    A document with the query's id is no candidate, as in ``twinvec.evaluation.ir``.
     """
     searched = search_all(retriever, data, candidates + 1, **options)
     kept = without_own(as_run(searched), data, candidates)
@@ -76,7 +76,7 @@ def evaluate_stages(
 def rerank_result(
     result: IrResult, reranker: Reranker, *, candidates: int = 100, resamples: int = RESAMPLES, progress: bool = False
 ) -> Reranked:
-    """Rerank the best ``candidates`` hits of a result, as whole documents; the others follow in their order."""
+    """Rerank the best ``candidates`` hits of a result, as whole documents; the other hits follow in their order."""
     texts = {document.id: document.full_text for document in result.data.documents}
     found = {
         query: [Hit(name, texts[name], score) for name, score in hits.items()] for query, hits in result.run.items()
@@ -93,7 +93,7 @@ def rerank_hits(
     resamples: int,
     progress: bool,
 ) -> Reranked:
-    """Rerank the best ``candidates`` hits of each query of ``before``; the others follow in their order."""
+    """Rerank the best ``candidates`` hits of each query of ``before``; the other hits follow in their order."""
     data, measures = before.data, list(before.measured.per_query)
     best = {query: hits[:candidates] for query, hits in found.items()}
     reranked = rerank_all(reranker, data, best, progress=progress)

@@ -130,7 +130,7 @@ def paired_test(
 
 
 def assured_gains(gains_SN: Values) -> Values:
-    """Return for each of S settings its mean gain minus the part that chance explains; -inf for a clear loser.
+    """Return the mean gain of each of S settings minus the part that chance explains; -inf for a clear loser.
 
     The best mean of many settings is mostly luck. The means are therefore corrected for the number of settings, as in
     the test for superior predictive ability (Hansen 2005, after White 2000, "A reality check for data snooping"). The

@@ -195,7 +195,7 @@ def prepare(
     if system == BM25:
         if not (tasks.ir or tasks.questions):
             raise ConfigurationError(
-                "bm25 compares words and has no vectors: it takes part in retrieval only (--ir, --questions)"
+                "bm25 compares words and has no vectors: it can be measured on retrieval only (--ir, --questions)"
             )
         return partial(_evaluate_words, tasks, _find_reranker(tasks, system), options)
     run = _read_run(system, tasks)
@@ -268,7 +268,7 @@ def _evaluate_words(tasks: Tasks, reranker: Reranker | None, options: dict[str, 
 def _read_run(system: str, tasks: Tasks) -> dict[str, dict[str, float]]:
     """Return the hits of a run for the judged queries."""
     if len(tasks.ir) != 1:
-        raise ConfigurationError(f"{system}: a run is of one retrieval set; give --ir exactly once")
+        raise ConfigurationError(f"{system}: a run belongs to one retrieval set; give --ir exactly once")
     ((name, data),) = tasks.ir.items()
     found = read_run(system.removeprefix(RUN))
     run = {query: hits for query, hits in found.items() if query in data.qrels}
@@ -297,7 +297,7 @@ def _evaluate_run(
 
 
 def _named(paths: Iterable[Path], load: Callable[[Path], Any]) -> dict[str, Any]:
-    """Load data under its own name, or under its path if that name is taken."""
+    """Load the data of each path; the key is the name of the data, or the path if the name is taken."""
     found: dict[str, Any] = {}
     for path in paths:
         data = load(path)

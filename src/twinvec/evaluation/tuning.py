@@ -55,7 +55,7 @@ class Tuning:
         gain: Gain of ``expected`` over ``single``: difference, interval, p.
         figures: Setting -> its mean over all queries.
         pseudo: Whether the queries are pseudo-queries.
-        gain_over_plain: Gain of ``expected`` over plain hybrid search; the choice depends on this gain.
+        gain_over_plain: Gain of ``expected`` over plain hybrid search; this gain decides the choice.
         milliseconds: Median time of a search: "plain" for plain hybrid search, "chosen" for the setting.
     """
 

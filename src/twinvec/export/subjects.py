@@ -31,7 +31,7 @@ from twinvec.storage import measure_ranges
 from twinvec.tokens.batching import Batch
 
 QUERY_WORDS = 8
-"""Number of leading words of a text that serve as a query, because users give mostly passages."""
+"""Number of words that a text is cut to when it serves as a query; most of the users' texts are passages."""
 
 _QUERIES = 200
 _PAIR_QUERIES = 20
@@ -47,7 +47,7 @@ class EncoderSubject:
         self._exact_vectors: dict[tuple[str, str], FloatArray] = {}
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """Return one input for each text, every other text cut to a query, and probes, which widen the ranges."""
+        """Return one input for each text, and probes, which widen the ranges; every second text is cut to a query."""
         tokenizer, prompts = self.model.tokenizer, self.model.spec.prompts
         query, document = prompts["query"], prompts["document"]
         inputs = [f"{query}{_beginning(text)}" if row % 2 else f"{document}{text}" for row, text in enumerate(texts)]

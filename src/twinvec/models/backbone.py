@@ -91,7 +91,7 @@ def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec
 
 
 def _max_input_tokens(folder: Path, sentence_config: dict[str, Any], positions: int) -> int:
-    """Return the limit of the Transformer module or the tokenizer, at most the number of ``positions``."""
+    """Return the token limit that the Transformer module or the tokenizer states, at most ``positions``."""
     path, key = folder / "sentence_bert_config.json", "max_seq_length"
     stated = optional_limit(sentence_config, key, path)
     if stated is None:

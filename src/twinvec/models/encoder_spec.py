@@ -2,7 +2,7 @@
 
 ``modules.json`` lists the modules: Transformer, Pooling, then any of Dense and Normalize. A folder without this file is
 a bare backbone, which gets mean pooling, as in sentence-transformers. A folder that lacks the file but has folders of
-modules is an incomplete copy. Other modules, backbones, pooling modes and activations than listed are refused.
+modules is an incomplete copy. Modules, backbones, pooling modes and activations that are not listed here are refused.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ModelSpec(BackboneSpec):
 
     ``pooling`` has the modes in the order of concatenation. ``include_prompt`` says whether a prompt's tokens count in
     pooling. ``head`` has the steps after it, in order. ``prompts`` always has ``query`` and ``document``, perhaps
-    empty. ``truncate_dim`` leading dimensions are kept (None keeps all) of the ``full_dim`` that the head gives.
+    empty. The head returns ``full_dim`` dimensions; the first ``truncate_dim`` of them are kept (None keeps all).
     """
 
     pooling: tuple[str, ...]

@@ -4,7 +4,7 @@ Nothing is unpickled, and no code of a model is run. A hub revision is pinned to
 recorded hash: a constant for the default model, the hub's record, or ``twinvec.json`` in a folder that twinvec wrote.
 
 A download is logged, and its bars (``huggingface_hub``) appear on a terminal after ``MOMENT``. Loading a model from the
-cache also asks the hub for the list of files, and would else flash the bars each time.
+cache also asks the hub for the list of files, and would otherwise show the bars for a moment each time.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
 
 
 def _log_download(repository: str, revision: str | None, hub: dict[str, Any]) -> None:
-    """Log that a repository will be downloaded, unless it is in the cache or the hub will not be asked."""
+    """Log that a repository will be downloaded, unless it is in the cache or no request to the hub is permitted."""
     from huggingface_hub import try_to_load_from_cache
 
     if hub["local_files_only"]:

@@ -1,8 +1,8 @@
 """The space digest: a hash of everything that decides a model's vectors.
 
 The digest covers tensors and canonical settings, not the bytes of files: it stays the same when a model is saved again
-under other file names, tensor prefixes or library versions. It excludes what does not change the vectors: dropout, a
-pooler that pooling does not use, the engine, the precision.
+under other file names, tensor prefixes or library versions. It leaves out everything that does not change the vectors:
+dropout, an unused pooler, the engine, the precision.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SPACE_PROBES = (
     "antidisestablishmentarianism pneumonoultramicroscopic",
     "\u00a0\u200b\ufeff",
 )
-"""Texts of all kinds. Their token ids tell tokenizers apart."""
+"""Texts of all kinds, whose token ids distinguish tokenizers."""
 
 
 def space_digest(spec: ModelSpec, tokenizer: str, network: str) -> str:

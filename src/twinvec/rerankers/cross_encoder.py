@@ -30,7 +30,7 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
     """A cross-encoder in sentence-transformers' CrossEncoder format: one score for each pair of query and text.
 
     Scores equal those of ``CrossEncoder.predict``: the logit through the model's activation (default: the sigmoid).
-    ``engine``, ``device``, ``devices`` and ``precision`` have the meaning that they have for ``Encoder``.
+    ``engine``, ``device``, ``devices`` and ``precision`` are as for ``Encoder``.
 
     Args:
         model: A folder or a hub name, as for ``Encoder``; the model has one label.

@@ -95,7 +95,7 @@ class MaxSimReranker(BatchReranker):
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits of one query, each passage replaced by the best passage by token states.
 
-        Only the first 20 hits with a passage get a new one. Their token states take some 10 ms a text.
+        Only the first 20 hits with a passage get a new passage: computing token states takes some 10 ms a text.
         """
         return with_state_passages(query, hits, self.encoder, self._analyzer)
 

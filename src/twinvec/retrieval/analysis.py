@@ -9,7 +9,7 @@ Version 2 does the same, and
 - folds accents of Latin and Greek letters, so "pokemon" finds "Pokémon". The marks of all other scripts stay: Cyrillic
   й and the vowel signs of the Indic scripts are letters, not accents.
 - adds the parts of an identifier to its terms: "environment variable" finds ``getEnvironmentVariable``.
-- leaves the words out of an English query that only ask: "What is the NASUWT?" has one term (``query_terms``).
+- drops words of an English query that only mark a question: "What is the NASUWT?" has one term (``query_terms``).
 - counts a number or a code in a query, such as "4711" or "HNF4A", as three terms (``query_terms``). Vectors hardly tell
   one code from another, so words decide.
 
@@ -108,7 +108,7 @@ _QUESTION = re.compile(
 
 
 class Word(NamedTuple):
-    """A word of a text, as it is written there, normalised; ``start`` and ``end`` are its place in the text."""
+    """A normalised (unstemmed) word of a text; ``text[start:end]`` is its original spelling."""
 
     text: str
     start: int
@@ -147,8 +147,8 @@ class Analyzer:
     def query_terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each query: from version 2 on, without English words that only ask.
 
-        A query of nothing else keeps them. In a query, "JavaScript" and "iPhone" are names of one term, as in lower
-        case. Numbers and codes occur three times.
+        If a query has no other words, they stay. In a query, "JavaScript" and "iPhone" are names of one term, as in
+        lower case. Numbers and codes occur three times.
         """
         if self.version == 1:
             return self.terms(texts)
@@ -176,7 +176,7 @@ class Analyzer:
         return len(codes) / len(query_terms)
 
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
-        """Yield each term of a text with the place in the text where it stands, start and end in characters."""
+        """Yield each term of a text with its start and end in the text, in characters."""
         words = list(_placed_words(text))
         forms = [self._forms(word.text) for word in words]
         terms = self._stemmed({form for each in forms for form, _, _ in each})
@@ -187,9 +187,10 @@ class Analyzer:
                     yield (terms[form], *((word.start + start, word.start + end) if exact else (word.start, word.end)))
 
     def word_counts(self, written: Mapping[str, int]) -> Counter[str]:
-        """Return in how many texts each word is, in lower case, from what ``written_words`` counted.
+        """Return lowercase word -> number of texts with it, from the counts of ``written_words``.
 
-        Stop words and words with digits are left out. A text with two ways to write a word counts twice.
+        Stop words and words with digits are left out. A text that writes a word in two ways ("May", "may") counts
+        twice.
         """
         counts: Counter[str] = Counter()
         for piece, count in written.items():
@@ -226,13 +227,13 @@ class Analyzer:
         return [form for word in _split(piece) for form, _, _ in self._forms(word)]
 
     def _forms(self, word: str) -> list[tuple[str, int, int]]:
-        """Return the lowercase forms of a word that become terms, each with its place in the word."""
+        """Return the lowercase forms of a word that become terms, each with its start and end in the word."""
         if self.version > 2 and not word.isascii() and _SYLLABLES_APART.search(word):
             return [form for start, end in _scripts(word) for form in self._forms_of_script(word, start, end)]
         return self._forms_of_word(word)
 
     def _forms_of_script(self, word: str, start: int, end: int) -> list[tuple[str, int, int]]:
-        """Return the forms of a part of a word in one script, each with its place in the word."""
+        """Return the forms of a part of a word that is in one script, each with its start and end in the word."""
         if not _SYLLABLES_APART.match(word, start):
             return [(form, start + first, start + last) for form, first, last in self._forms_of_word(word[start:end])]
         if end - start == 1:
@@ -260,12 +261,12 @@ class Analyzer:
 
 
 def written_words(texts: Iterable[str]) -> Counter[str]:
-    """Count in how many texts each word is, as it is written there; ``Analyzer.word_counts`` makes words of that."""
+    """Count the texts that hold each word in its original spelling; ``Analyzer.word_counts`` normalises the words."""
     return Counter(chain.from_iterable(set(_words(text)) for text in texts))
 
 
 def folded(word: str) -> str:
-    """Return a lowercase word with plain Latin and Greek letters in place of accented ones."""
+    """Return a lowercase word in which plain letters replace accented Latin and Greek letters."""
     if word.isascii():
         return word
     return _UNACCENTED.normalize_str(word).translate(_LETTERS)
@@ -288,7 +289,7 @@ def _lowercased(word: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text, in order; where it is not ASCII, pieces of it, which ``_split`` splits into words."""
+    """Return the words of a text in order; a piece that is not ASCII stays whole, and ``_split`` splits it."""
     if text.isascii():
         return text.encode("ascii").translate(_ASCII_WORDS, _ASCII_CONTROLS).decode("ascii").split()
     words: list[str] = []
@@ -320,13 +321,13 @@ def _placed_words(text: str) -> Iterator[Word]:
 
 
 def _scripts(word: str) -> list[tuple[int, int]]:
-    """Return the places of the parts of a word that are all hiragana, all katakana, all Korean, or of other letters."""
+    """Return start and end of each part of a word that is all hiragana, all katakana, all Korean, or other letters."""
     cuts = sorted({0, len(word), *(cut for run in _SYLLABLES_APART.finditer(word) for cut in run.span())})
     return list(pairwise(cuts))
 
 
 def _identifier(word: str) -> tuple[str, list[tuple[int, int]]]:
-    """Return a word in lower case without outer underscores, and the places of its parts if it is an identifier."""
+    """Return a word in lower case without outer underscores, and start and end of its parts if it is an identifier."""
     if (word.isalnum() and word == word.lower()) or (word.isalpha() and (word[1:].islower() or word.isupper())):
         return _lowercased(word), []
     parts = []
@@ -337,13 +338,13 @@ def _identifier(word: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def _without_question(query: str) -> str:
-    """Return an English query without its first words that only ask ("How do I ..."), and without interrogatives."""
+    """Return an English query without a beginning such as "How do I", and without interrogatives."""
     return _INTERROGATIVE.sub(" ", _QUESTION.sub("", query))
 
 
 @cache
 def _known_terms(language: str, version: int) -> dict[str, tuple[str, ...]]:
-    """Return the cache of terms by word, which takes new words until it is full."""
+    """Return the cache, word -> terms; new words are added until it is full."""
     return {}
 
 

@@ -37,7 +37,7 @@ class Passage:
         text: The passage.
         start: Where it begins in the hit's text, in characters.
         end: Where it ends in the hit's text, in characters.
-        matches: Where words of the query stand in the passage: pairs of start and end, in characters, in order.
+        matches: Words of the query in the passage, in order: pairs of start and end, in characters.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Hit:
         scores: The score of every stage by its name ("dense", "sparse", "fused", "maxsim", "cross-encoder", ...).
         payload: The document's own payload. A chunk's hit also has ``source``, ``position`` and ``heading``, unless
             the payload itself has a key of that name.
-        relevance: How likely the hit answers the query, from 0 to 1; None without a calibration.
+        relevance: How likely it is that the hit answers the query, from 0 to 1; None without a calibration.
         passage: The part of the text that answers the query; None if the search was not asked for it.
         hidden: Keys of the payload that a framework leaves out of texts: keys that the document names, and keys that
             the collection has added.
@@ -95,7 +95,7 @@ def body_start(hit: Hit) -> int:
 def pages_of(hit: Hit, start: int, end: int) -> tuple[int, int] | None:
     """Return the first and the last page of ``hit.text[start:end]``; None if the payload has no page.
 
-    The payload's ``page`` is the page on which the text starts, and each form feed in the text begins another one.
+    The payload's ``page`` is the page on which the text starts, and each form feed in the text begins a new page.
     """
     page: Any = hit.payload.get("page")
     if not is_integer(page):
@@ -116,7 +116,7 @@ class Retriever(Protocol):
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Anything that compares a query with the texts of hits and scores the hits again."""
+    """Any object that compares a query with the texts of hits and gives the hits new scores."""
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
         """Return at most ``limit`` new hits, best first, with the score of this stage added."""
@@ -212,7 +212,7 @@ def check_least_relevance(least: float | None) -> None:
 
 
 def relevant(hits: Sequence[Hit], least: float | None) -> list[Hit]:
-    """Return the hits whose relevance is at least ``least``, and those whose relevance is not known."""
+    """Return the hits whose relevance is at least ``least`` or unknown."""
     return [hit for hit in hits if least is None or hit.relevance is None or hit.relevance >= least]
 
 

@@ -52,7 +52,7 @@ SparseVector = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 def document_vector(terms: Sequence[str], average_length: float) -> SparseVector:
     """Return a document's saturated term frequencies: tf / (tf + k1 (1 - b + b length / average)).
 
-    If ``average_length``, in terms, is 0 (unknown), the document counts as one of average length.
+    ``average_length`` is in terms. If it is 0 (unknown), the document counts as one of average length.
     """
     ids, counts = _counted(terms)
     norm = K1 * (1 - B + B * len(terms) / (average_length or len(terms) or 1))

@@ -46,7 +46,7 @@ class Document:
     Attributes:
         id: The caller's name for the document, unique in an index or a collection: a path, a URL, a key.
         text: The text.
-        title: Put before the text, and before each of its chunks, when they are embedded; may be empty.
+        title: Title that is embedded before the text and before each of its chunks; may be empty.
         payload: JSON values of the caller, which filters compare.
         hidden: Keys of the payload that LlamaIndex leaves out of texts; None if the document names none.
     """
@@ -142,7 +142,7 @@ def check_documents(values: Iterable[object]) -> Iterable[object]:
 
 
 def replaced_warning(texts: int, *, would: bool = False) -> str:
-    """Return the warning that texts without ids have replaced stored texts (``would`` replace, in a dry run)."""
+    """Return a warning that texts without ids have replaced stored texts; in a dry run (``would``), that they would."""
     counted = "1 text without an id" if texts == 1 else f"{texts:,} texts without ids"
     done = "would replace" if would else ("replaces" if texts == 1 else "replace")
     return (

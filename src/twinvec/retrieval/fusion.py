@@ -51,7 +51,7 @@ KEYWORDS = 0.1
 """The factor of ``EVIDENCE`` for keyword queries; values from 0.1 to 0.2 give similar results."""
 
 NEAR = 4.0
-"""How many standard deviations of a usual query's dense scores lie between the two landmarks."""
+"""Number of standard deviations of a usual query's dense scores between the two landmarks."""
 
 ONE_TERM = 0.75
 """The factor of the BM25 score for a query of one term, in a collection with landmarks."""

@@ -53,7 +53,8 @@ class MemoryIndex:
         language: Snowball language of the stemmer for BM25.
         fusion: How hybrid search fuses its two stages; see ``twinvec.retrieval.fusion``.
         calibration: Scale of the scores, for the fusion and the relevance of hits. Default: the fusion scales each
-            query's scores by themselves, and hits have a relevance if ``retrieval.relevance`` knows the model.
+            query's scores by themselves, and hits have a relevance only if ``retrieval.relevance`` has landmarks of the
+            model.
 
     Raises:
         ConfigurationError: ``language`` has no stemmer, or ``fusion`` is unknown. Errors of ``add`` are raised, too.
@@ -137,10 +138,10 @@ class MemoryIndex:
         nothing, and a blank document is never found.
 
         With ``feedback``, the query's vector moves towards the vectors of that many first hits, and the index is
-        searched again (Rocchio 1971). The "dense" score of a hit is that of the original query, the "feedback" score
-        that of the moved query.
+        searched again (Rocchio 1971). A hit's "dense" score compares it with the original query, its "feedback" score
+        with the moved query.
 
-        ``passages`` finds the passage of each hit that answers the query, by words, in half a millisecond a hit.
+        With ``passages``, each hit gets its passage that answers the query, found by words in half a millisecond.
 
         Raises:
             TextError: the input gate refuses the query.
@@ -298,7 +299,7 @@ class _Corpus:
 
 
 def _fields(document: Document) -> dict[str, Any]:
-    """Return the fields that filters compare: the payload, and the fields that a collection gives a whole document."""
+    """Return the fields that filters compare: the payload, and the fields that a collection adds to a document."""
     own = {"source": document.id, "position": 0, "heading": document.title}
     if document.title:
         own["title"] = document.title

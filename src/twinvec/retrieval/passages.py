@@ -2,7 +2,7 @@
 
 By words, the best window of a text (``windows``) has the largest sum of weights of the query's distinct terms. A term
 weighs more, the fewer sentences of the hits contain it (as in BM25). By token states, the best window has the largest
-MaxSim to the query, which also finds an answer in other words than the query's.
+MaxSim to the query, which also finds an answer that shares no word with the query.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def has_all_words(query: str, passage: Passage, analyzer: Analyzer) -> bool:
 
 
 def _content_terms(query: str, analyzer: Analyzer) -> frozenset[str]:
-    """Return the terms of a query's content words; all terms if none is a content word."""
+    """Return the terms of a query's content words; all terms if the query has no content word."""
     terms = frozenset(analyzer.query_terms([query])[0])
     if analyzer.language != "english":
         return terms

@@ -1,7 +1,7 @@
 """Relevance: how likely a hit answers the query, from 0 to 1, from the hit's own scores and a calibration.
 
-A cosine says little by itself: what is near for one model is far for another. A ``Calibration`` says where the cosines
-of a collection lie, between two landmarks:
+A cosine says little by itself: the same cosine can mean "near" for one model and "far" for another. A ``Calibration``
+says where the cosines of a collection lie, between two landmarks:
 
 - ``unrelated``: the cosine of a question with the best chunk of a collection that does not answer it.
 - ``near``: the cosine of a sentence with the chunk that it was taken from.
@@ -9,11 +9,11 @@ of a collection lie, between two landmarks:
 The place of a cosine is (cosine - unrelated) / (near - unrelated): 0 at the first landmark, 1 at the second. Words are
 measured by the evidence of a term: the BM25 score, a sum of log-odds weights (Robertson and Zaragoza 2009), divided by
 the number of the query's terms. Relevance is the logistic function of a weighted sum of place and evidence. Its weights
-are those of a logistic regression on sets of questions, each asked of its own set and of the others. The less the model
+come from a logistic regression on sets of questions, each searched in its own set and in the others. The less the model
 has learnt of a collection's language, the more words decide (``share_learnt``).
 
-Relevance depends on no other hit and on no rank, so that it can be compared between queries and collections. A search
-of one stage uses weights of its own, and its relevance means the same.
+Relevance depends on no other hit and on no rank, so it can be compared between queries and collections. A search by
+vectors alone or by words alone has other weights, and the same scale of relevance.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ _LARGEST = 30.0  # limit of log-odds; its logistic function is 1 in all digits t
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The scale of a collection's scores. Without landmarks of its own, the collection takes those of a known model.
+    """The scale of a collection's scores. Missing landmarks are those of the model, if these are known.
 
     Attributes:
-        version: Version of the way of measuring.
-        chunks: Number of chunks that the collection had when it was measured; 0 if it was never measured.
+        version: Version of the method of measuring.
+        chunks: Number of chunks at the last measurement of the collection; 0 if it was never measured.
         unrelated: Landmark 0 of the cosine.
         near: Landmark 1 of the cosine.
         words: Weight of words in a hybrid search (``retrieval.fusion``).
-        unknown_texts: Whether most texts of the collection are of words that the model does not know.
+        unknown_texts: Whether most texts of the collection consist mostly of words that the model does not know.
     """
 
     version: Literal[1] = 1
@@ -73,7 +73,7 @@ class Calibration:
     unknown_texts: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse numbers that are no landmarks."""
+        """Raise ValueError unless ``unrelated`` is below ``near``."""
         if self.unrelated is not None and self.near is not None and not self.unrelated < self.near:
             raise ValueError(f"the landmarks of a calibration are in order, got {self.unrelated} and {self.near}")
 
@@ -83,7 +83,10 @@ class Calibration:
         return None if self.unrelated is None or self.near is None else (self.unrelated, self.near)
 
     def place(self, cosine: Cosine) -> Cosine:
-        """Return where a cosine, or each of several, lies between the landmarks, which must be known."""
+        """Map cosines to the scale of the landmarks: ``unrelated`` is 0, ``near`` is 1.
+
+        Other values may be below 0 or above 1. Both landmarks must be known.
+        """
         assert self.landmarks is not None
         unrelated, near = self.landmarks
         return (cosine - unrelated) / (near - unrelated)
@@ -95,7 +98,7 @@ DEFAULT_SPACE = "3a865ba6c823d33492604578b239256887ca1da75f9dd3910079c46e741248c
 _NAMES = {DEFAULT_SPACE: "default"}
 
 LEAST_MEASURED = 40
-"""Least number of chunks to measure. A smaller collection takes the landmarks of its model, if known."""
+"""Least number of chunks to measure. A smaller collection uses the landmarks of its model, if these are known."""
 
 MODELS = {"default": Calibration(unrelated=0.25, near=0.65)}
 """Landmarks of models, by name: the medians over many collections of ``MANY`` texts or more."""
@@ -121,7 +124,7 @@ def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
 
 
 def known_name(model: str, space: str) -> str:
-    """Return the name that has landmarks here: the model's own, or that of the known model with the same space."""
+    """Return ``model`` if ``MODELS`` has it, else the known model of this space; ``model`` if the space is unknown."""
     return model if model in MODELS else _NAMES.get(space, model)
 
 
@@ -152,15 +155,15 @@ def relevance(
 ) -> float | None:
     """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
 
-    None if nothing is calibrated, or there is no score. If the query, or the texts of the collection, consist mostly of
-    words that the model does not know, the dense scores say nothing, and words decide. Codes in a query and a language
-    that the model has hardly learnt let words decide in part. If the query has
-    one term, it asks for that word: a cosine below the landmark 0 then counts like the landmark.
+    The relevance is None without a calibration or a score, and for a cosine without landmarks. If the query, or the
+    texts of the collection, consist mostly of words that the model does not know, the dense scores say nothing, and
+    words decide. Codes in a query and a language that the model has hardly learnt let words decide in part. A query of
+    one term is a search for this word, so a cosine below landmark 0 then counts like landmark 0.
 
     Args:
         scores: Scores of the hit.
         terms: Number of the query's terms.
-        calibration: That of the collection.
+        calibration: Calibration of the collection.
         unknown: Whether the query consists mostly of words that the model does not know.
         code_share: Share of the query's terms that are numbers or codes.
         learnt: ``share_learnt`` of the collection.
@@ -187,10 +190,10 @@ def relevance(
 
 
 def share_learnt(calibration: Calibration | None, known: Calibration) -> float:
-    """Return how much a model has learnt of the language of a collection, from 0 to 1; 1 if that is not known.
+    """Return how much a model has learnt of the language of a collection, from 0 to 1; 1 if the landmarks are unknown.
 
-    A model finds all texts near each other that are in a language which it has not learnt, so the landmark 0 of such a
-    collection lies above the ``known`` one of the model.
+    All texts in a language that the model has not learnt are near each other. Landmark 0 of such a collection therefore
+    lies above landmark 0 of ``known``.
     """
     if calibration is None or calibration.unrelated is None or known.landmarks is None:
         return 1.0
@@ -227,14 +230,15 @@ def relevance_by_states(before: float | None, maxsim: float, known: Calibration 
 
 
 def _model_of(encoder: object) -> str:
-    """Return the name under which the encoder's model is known; "" if the encoder changes the model's settings.
+    """Return the model's name for a look-up of landmarks; "" if the encoder changes the model's settings.
 
-    Only an ``Encoder`` has overrides. The space of another encoder may cost a call.
+    Only an ``Encoder`` has overrides. Other encoders may have to call their model to compute their space, so they are
+    not asked for it.
     """
     name = "" if getattr(encoder, "overrides", None) else str(getattr(encoder, "name", ""))
     return known_name(name, str(getattr(encoder, "space", ""))) if hasattr(encoder, "overrides") else name
 
 
 def logistic(log_odds: float) -> float:
-    """Return the probability that belongs to log-odds, rounded to four digits."""
+    """Return the probability of log-odds, rounded to four digits."""
     return round(1 / (1 + math.exp(-max(-_LARGEST, min(log_odds, _LARGEST)))), _DIGITS)

@@ -24,7 +24,7 @@ from twinvec.support.progress import progress_bar
 from twinvec.text import check_texts, is_list
 
 OWN_OPTIONS = frozenset({"offset", "min_relevance", "passages"})
-"""Options of ``search`` that ``RetrieveRerank`` handles itself, even if its retriever has none of these."""
+"""Options of ``search`` that ``RetrieveRerank`` handles itself, so that its retriever need not accept them."""
 
 
 @runtime_checkable
@@ -163,7 +163,7 @@ class _Cut(NamedTuple):
 
 
 def without_passages(retriever: object) -> dict[str, Any]:
-    """Return the options that make a retriever leave passages out, since candidates and measurements need none."""
+    """Return the options that make a retriever leave out passages, which candidates and measurements do not need."""
     return {"passages": False} if isinstance(retriever, PassageFinder) else {}
 
 

@@ -241,7 +241,7 @@ def _cut(text: str, block: Block) -> Iterator[Span]:
 
 
 def _short(text: str, unit: Span) -> Iterator[Span]:
-    """Yield a unit; cut a unit that is longer than a window into parts of about equal size, ``_PART`` at most."""
+    """Yield a unit, or, if it is longer than a window, parts of about equal size, ``_PART`` at most."""
     if (columns := _columns(text, unit)) <= LONGEST:
         yield unit
         return
@@ -257,7 +257,7 @@ def _short(text: str, unit: Span) -> Iterator[Span]:
 
 
 def _pieces(text: str, word: Span) -> Iterator[Span]:
-    """Yield a word; cut a word that is longer than a window into pieces, behind punctuation if there is any."""
+    """Yield a word, or, if it is longer than a window, pieces of it, which end behind punctuation if possible."""
     if (columns := _columns(text, word)) <= LONGEST:
         yield word
         return

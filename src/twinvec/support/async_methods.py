@@ -1,8 +1,8 @@
 """Awaitable forms of blocking methods: the same code in a worker thread.
 
 Calls that wait for a server overlap, up to ``MOST_AT_ONCE`` in a process. Of calls that compute, only
-``MOST_COMPUTING`` run at once: more of them would end no sooner, and would keep the event loop from the interpreter's
-lock. One more thread hands calls to the workers, because starting a thread makes its caller wait.
+``MOST_COMPUTING`` run at once: more such calls would not end sooner, and would keep the event loop waiting for the
+interpreter's lock. One more thread hands calls to the workers, because starting a thread makes its caller wait.
 """
 
 from __future__ import annotations

@@ -30,12 +30,12 @@ ADDRESS_FORM = "http://host:port or https://host:port"
 
 
 def shown(value: object) -> str:
-    """Return the ``repr`` of a value for a message; of a long one, its two ends."""
+    """Return the ``repr`` of a value for a message; if it is long, only its two ends."""
     return shortened(repr(value))
 
 
 def shortened(text: str) -> str:
-    """Return a text for a message; of a long one, its two ends."""
+    """Return a text for a message; if it is long, only its two ends."""
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN // 2]}...{text[-_MOST_SHOWN // 4 :]}"
 
 
@@ -54,14 +54,14 @@ def plain_scalar(value: Any) -> Any:
 
 
 def check_choice(value: object, choices: Any, what: str) -> None:
-    """Raise ConfigurationError, which names ``what``, if a value is none of ``choices`` (values, or a ``Literal``)."""
+    """Raise ConfigurationError, which names ``what``, unless a value is in ``choices`` (values, or a ``Literal``)."""
     known: tuple[object, ...] = get_args(choices) or tuple(choices)
     if not isinstance(value, tuple(map(type, known))) or value not in known:
         raise ConfigurationError(f"{what} {value!r} is not one of {', '.join(map(str, known))}")
 
 
 def refuse_unknown(arguments: Mapping[str, object]) -> None:
-    """Raise ConfigurationError, which names them all, if unknown keyword arguments are left over."""
+    """Raise ConfigurationError if unknown keyword arguments are left over; the error names them all."""
     if arguments:
         raise ConfigurationError(f"unknown arguments: {', '.join(sorted(map(str, arguments)))}")
 
@@ -111,7 +111,7 @@ def file_path(value: str | os.PathLike[str], name: str) -> Path:
 
 
 def path_text(value: str | os.PathLike[str], name: str) -> str:
-    """Return a path as it is; raise ConfigurationError for another type, or for a path that no file can have."""
+    """Return a path unchanged; raise ConfigurationError for another type, or for a path that no file can have."""
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(text, str):
         raise ConfigurationError(f"{name} must be a path, got {value!r}")
@@ -178,7 +178,7 @@ def check_output_folder(folder: Path) -> None:
 
 
 def field_fault(error: Mapping[str, Any], known: Mapping[str, str] | None = None) -> str:
-    """Describe a fault that pydantic found, one of its ``errors()``; of values, only a discriminator is quoted.
+    """Describe ``error``, a fault among pydantic's ``errors()``; no value is quoted, except for a discriminator.
 
     ``known`` maps names that resemble an unknown field to the fields that the message suggests.
     """

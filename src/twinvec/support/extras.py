@@ -9,7 +9,7 @@ from typing import Any
 from twinvec.errors import EngineError, MissingExtraError
 
 _INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "PyYAML"}
-"""Package -> name that pip installs it by, where the two differ by more than hyphens."""
+"""Package -> name by which pip installs it, if this name differs by more than hyphens."""
 
 
 def require_training() -> None:

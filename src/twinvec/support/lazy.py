@@ -1,6 +1,6 @@
 """Lazy public names: a package lists its names and imports the module of a name at its first use.
 
-The modules themselves are found, too: type checkers take a module that a package imports names from as its attribute.
+The modules are attributes, too: type checkers regard each module that a package imports names from as an attribute.
 """
 
 from __future__ import annotations

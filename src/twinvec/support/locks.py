@@ -23,7 +23,7 @@ _HELD = "held"
 
 @contextmanager
 def exclusive_lock(lock: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file and remove it afterwards; the system releases the lock of a process that dies.
+    """Hold a lock file during the block, then remove the file. The system releases the lock of a process that dies.
 
     Raise ConfigurationError with the message ``busy`` if another process holds the lock.
     """
@@ -44,7 +44,7 @@ def exclusive_lock(lock: Path, busy: str) -> Iterator[None]:
 class TemporaryFolder:
     """A new folder for temporary files, ``path``, which only this user can read; ``remove`` removes it.
 
-    The process holds a lock in it, so that ``remove_abandoned`` knows what a killed process has left.
+    The process holds a lock file in the folder, so that ``remove_abandoned`` recognises folders of killed processes.
     """
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:

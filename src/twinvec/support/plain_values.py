@@ -31,7 +31,7 @@ def convert_only_where_needed(parameter: Any) -> None:
 
 
 class _Conversion:
-    """The conversion of a parameter; ``own`` makes typer's own conversion."""
+    """The conversion of a parameter; ``own`` is a function that returns typer's own conversion."""
 
     def __init__(self, own: Callable[[], Any]) -> None:
         self._own = own
@@ -40,7 +40,7 @@ class _Conversion:
         return self
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the value in the parameter's type; typer's own conversion says what is wrong with another one."""
+        """Return the value in the parameter's type; if it has another type, typer's own conversion takes over."""
         try:
             return _plain(value, param)
         except (AttributeError, _NotPlainError):  # a later typer may describe its parameters in another way

@@ -1,4 +1,4 @@
-"""Progress of long work, on stderr: a bar if it is a terminal, else a line a minute, as for a log file.
+"""Progress of long work, on stderr: on a terminal a bar; otherwise, as in a log file, a line a minute.
 
 A bar counts items, such as documents. If items differ in size, the bar and the time left follow the work done, in any
 measure that grows with the time that an item takes, such as bytes, tokens or pairs.

@@ -39,7 +39,7 @@ def display(window: float) -> Progress:
 
 
 class _Figures(ProgressColumn):
-    """Items, rate, failures, and the time left; the elapsed time where no time left is known."""
+    """Items, rate, failures, and the time left, or the elapsed time if the time left is unknown."""
 
     def render(self, task: Task) -> Text:
         speed = _speed(task)
@@ -74,7 +74,7 @@ def _items(count: Count) -> str:
 
 
 def _rate(task: Task, speed: float) -> str:
-    """Return the rate of work if its unit has a name, else that of items."""
+    """Return the rate of work if its unit has a name, else the rate of items."""
     count: Count = task.fields["count"]
     if count.work_unit:
         return f"{_number(speed)} {count.work_unit}/s" if speed else ""

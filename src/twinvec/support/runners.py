@@ -1,6 +1,6 @@
 """Runners: classes that run a command outside its process, such as ``--ray`` on a cluster.
 
-A distribution offers one by an entry point in the group ``twinvec.runners``: a class that takes the address. Its
+A distribution offers a runner by an entry point in the group ``twinvec.runners``: a class that takes the address. Its
 ``encode`` does what ``twinvec encode`` does, and its ``helpers`` are those of an ingest (``twinvec_qdrant.Helpers``).
 """
 

@@ -51,7 +51,7 @@ def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None =
 def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArray]:
     """Return batches under the token budget for several workers, which compute at the same time.
 
-    If there are many batches, they are those of ``token_budget_batches``. Few batches are cut so that the last worker
+    Many batches are the same as those of ``token_budget_batches``. Few batches are cut so that the last worker
     ends as early as possible; the cost of a batch is its padded size plus the cost of a call.
     """
     total = int(lengths.sum())
@@ -70,7 +70,7 @@ def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArra
 
 
 def _cuts_of_like_cost(ordered: list[int], budget: int, batches: int) -> list[list[int]]:
-    """Return, in a list, the cuts that make the largest batch smallest; an empty list if it exceeds the budget."""
+    """Return a list of the cuts that make the largest batch smallest, or [] if this batch exceeds the budget."""
     costs = range(max(ordered[0], _LEAST_SHARE), budget + 1)
     at = bisect_left(costs, True, key=lambda cost: len(_cuts(ordered, cost)) - 1 <= batches)
     return [_cuts(ordered, costs[at])] if at < len(costs) else []

@@ -1,4 +1,4 @@
-"""Scripts that a vocabulary only spells: it has their letters, but hardly any longer piece of their words.
+"""Scripts that a vocabulary only spells: it has the letters of a script, but hardly any longer pieces of words.
 
 A model does not know the words of such a script. The English vocabulary of BERT has 27,533 longer pieces of Latin
 words, but 8 of Cyrillic words and none of Hangul. A single Chinese character is a word or a part of a word, so a

@@ -120,7 +120,7 @@ class TextTokenizer:
         return [is_mostly_unknown(text, unknown) for text, (_, unknown) in counts]
 
     def _unknown_characters(self, text: str, encoding: Encoding) -> int:
-        """Return the characters in unknown tokens, without those that ``_spelled_characters`` counts."""
+        """Count the characters in unknown tokens, except for characters that ``_spelled_characters`` counts."""
         places = zip(encoding.ids, encoding.offsets, strict=True)
         unknown = [text[start:end] for each, (start, end) in places if each == self._unknown_id]
         return sum(len(each) - self._spelled_characters(each) for each in unknown)

@@ -38,7 +38,7 @@ def info_nce(
         anchors_BD: One vector for each row.
         candidates_ND: Candidates 0..B-1 are the positives of the anchors, in order; the rest are hard negatives.
         scale: 1 / temperature.
-        similarity: "cosine", or "dot" for the product of the vectors as they are.
+        similarity: "cosine", or "dot" for the dot product of the vectors.
         symmetric: Average with the reverse direction, which picks each positive's anchor among all anchors.
         excluded_BN: True for a pair that must not count as a negative (equal texts, for example); ignored for an
             anchor and its own positive. The reverse direction leaves out the same pairs.

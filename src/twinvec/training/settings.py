@@ -133,7 +133,7 @@ class Source(Section):
     """Lowest and highest score of the file; scores are scaled from this range to 0..1. None leaves scores unchanged:
     they must be from -1 to 1 for cosine_regression, from 0 to 1 for graded."""
     weight: float | None = Field(default=None, gt=0)
-    """Share of the batches that this dataset gets, relative to the others; give all datasets a weight, or none."""
+    """Share of the batches that this dataset gets, relative to other datasets; give all of them a weight, or none."""
     limit: int | None = Field(default=None, ge=1)
     """Use only the first rows of the file, up to this number."""
 
@@ -169,7 +169,7 @@ class Schedule(Section):
 
     epochs: float = Field(default=1.0, gt=0)
     steps: int | None = Field(default=None, ge=1)
-    """Number of steps, in place of epochs."""
+    """Number of steps, instead of epochs."""
     learning_rate: float = Field(default=2e-5, gt=0)
     warmup: float = Field(default=0.1, ge=0)
     """Warm-up steps; a value below 1 is a share of all steps."""

@@ -35,7 +35,7 @@ def test_words_take_part_in_retrieval_only(write, beir):
     assert set(MEASURES) < set(found["ir"]["small"])
     (answers,) = found["questions"].values()
     assert answers["precision@1"] == 100
-    with pytest.raises(ConfigurationError, match="takes part in retrieval only"):
+    with pytest.raises(ConfigurationError, match="can be measured on retrieval only"):
         evaluate("bm25", load_tasks(sts=[write("s.tsv", STS)]))
 
 
@@ -44,7 +44,7 @@ def test_a_run_of_another_tool_is_a_system(write, beir):
     tasks = load_tasks(ir=[beir], measures=["recall@10"])
     found = evaluate(f"run:{run}", tasks, resamples=50)
     assert found.ir["small"].figures == {"recall@10": pytest.approx(50), "queries": 3}
-    with pytest.raises(ConfigurationError, match="a run is of one retrieval set"):
+    with pytest.raises(ConfigurationError, match="a run belongs to one retrieval set"):
         evaluate(f"run:{run}", load_tasks(sts=[write("s.tsv", STS)]))
     strange = write("strange.trec", "q1 Q0 mars 1 2.5 x\n")
     with pytest.raises(InputError, match=r"strange.trec: the document 'mars' is not a document of small"):

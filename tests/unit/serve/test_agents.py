@@ -391,7 +391,11 @@ async def test_in_a_pattern_only_the_star_is_special(shelf):
         ("get_document", {"id": ""}, "id: should have at least 1 character"),
         ("get_document", {"id": "x" * 100_000}, "id: should have at most 4000 characters"),
         ("get_document", {"id": "notes/long.md:41-50"}, "has no line 41: its last line is 40"),
-        ("get_document", {"id": "notes/long.md", "from_line": 5, "to_line": 2}, "2, comes before the first, 5"),
+        (
+            "get_document",
+            {"id": "notes/long.md", "from_line": 5, "to_line": 2},
+            "2, which is before the first line to return, 5",
+        ),
         ("get_documents", {"pattern": "x" * 100_000}, "pattern: should have at most 4000 characters"),
         (
             "search",

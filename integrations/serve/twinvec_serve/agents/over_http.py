@@ -67,7 +67,7 @@ class _Endpoint:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that gives a body which has been read already, and then the messages after the body."""
+    """Return a ``receive`` that repeats a body that was already read, and then passes on further messages."""
     messages: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def received() -> Message:

@@ -33,7 +33,7 @@ _MOST_NAMES = 5
 
 
 class _Server(MCPServer[object]):
-    """Refuses unknown arguments of a tool. The SDK ignores them: a search with a mistyped filter would have no filter.
+    """Refuses unknown arguments of a tool, because the SDK would ignore a mistyped ``filter`` of a search.
 
     An invalid value gets the same message as in an HTTP request. An invalid line of standard input gets an error.
     """

@@ -16,7 +16,7 @@ _HEADING_CHARS = 300
 
 
 class Place(NamedTuple):
-    """The id of a document, and the first and last of its lines that are meant; None for all lines."""
+    """The id of a document, and its first and last requested line; None for all lines."""
 
     id: str
     first: int | None = None
@@ -49,7 +49,7 @@ def passage_of(hit: Hit) -> str:
 
 
 def lines_of(hit: Hit, text: str) -> tuple[int, int] | None:
-    """Return the first and last line of a hit's passage in its document, from 1; None unless it occurs exactly once.
+    """Return the first and last line of a hit's passage in its document, from 1; None unless the passage occurs once.
 
     ``text`` is the stored document: its chunks, each below its heading.
     """

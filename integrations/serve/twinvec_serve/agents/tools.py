@@ -93,14 +93,14 @@ class _Failures:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Note an error of one collection, which ends the ``with`` block."""
+        """End the ``with`` block at an error of this collection, and note the error."""
         try:
             yield
         except (TwinvecError, RequestError) as error:
             self._errors[name] = error
 
     def raise_if_all(self, names: Sequence[str]) -> None:
-        """Raise the first error if every one of these collections has failed."""
+        """Raise the first error if all of these collections have failed."""
         if self._errors and self._errors.keys() >= set(names):
             raise next(iter(self._errors.values()))
 
@@ -343,7 +343,7 @@ def _described(info: dict[str, Any]) -> CollectionInfo:
 
 
 def _keep_better(best: dict[tuple[str, str], tuple[int, CollectionHit]], rank: int, found: CollectionHit) -> None:
-    """Of a document's hits for several phrasings, keep the most relevant one, with the best rank among the hits."""
+    """Keep, for each document, the most relevant hit of all phrasings, with the best rank of the document's hits."""
     key = found.collection, found.hit.id
     first, known = best.get(key, (rank, found))
     is_better = (found.hit.relevance or 0.0) > (known.hit.relevance or 0.0)
@@ -375,7 +375,7 @@ def _text(name: str, document: Document, wanted: Stretch, chars: int, described:
     if first > len(lines):
         raise ToolError(f"{document.id!r} has no line {first}: its last line is {len(lines)}")
     if last < first:
-        raise ToolError(f"the last line to return, {last}, comes before the first, {first}")
+        raise ToolError(f"the last line to return is {last}, which is before the first line to return, {first}")
     asked = lines[first - 1 : last]
     asked[0] = asked[0][char - 1 :]
     whole = "\n".join(asked)

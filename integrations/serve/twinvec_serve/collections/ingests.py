@@ -71,7 +71,7 @@ class Ingests:
     """The ingests and deletions of a server. In one collection, they run one after the other.
 
     Attributes:
-        dropped: Collections that were closed for a drop, as long as calls refer to them.
+        dropped: Open collections that a drop has closed; kept as long as calls refer to them.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Ingests:
         work.done = self.in_turn(opened.name, called)
 
     def begin_beside(self, opened: Collection, work: Work[T], function: Callable[[], T]) -> None:
-        """Begin work during which searches and ingests go on; a collection has at most one such work (``beside``).
+        """Begin work, such as a migration, during which searches and ingests go on; a collection has at most one.
 
         Raise Overloaded if too many collections have such work.
         """
@@ -138,14 +138,16 @@ class Ingests:
             await asyncio.wait([work.done])
 
     async def write(self, opened: Collection, function: Callable[[], T]) -> T:
-        """Call a function that writes, in a thread, after the earlier ingests; the call always runs to its end.
+        """Run a writing function in a thread, after the earlier ingests of the collection.
+
+        The function runs to its end even if the caller is cancelled.
 
         Raise Overloaded if too many ingests of the collection wait.
         """
         return await asyncio.shield(self.in_turn(opened.name, partial(self._called, opened, function)))
 
     def in_turn(self, name: str, work: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
-        """Start work that writes to a collection, after the earlier ingests; the work always runs to its end.
+        """Start a task that writes to a collection after the earlier ingests; ``finish`` waits for its end.
 
         Raise Overloaded if too many ingests of the collection wait.
         """
@@ -239,7 +241,7 @@ class Bridge(Iterator[T]):
 
 
 class _Sized:
-    """The documents of an ingest, with their number if it is known; notes the document that was read last."""
+    """The documents of an ingest, with their number if it is known. Iterating notes the document read last."""
 
     def __init__(self, documents: Iterable[Any], ingest: Ingest) -> None:
         self._documents = documents

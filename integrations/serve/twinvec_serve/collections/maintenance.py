@@ -73,7 +73,7 @@ class Maintenance:
 
         Raise UnknownModel if no such model is served, CollectionNotFoundError if there is no such collection,
         RequestError (409) while another migration of the collection is under way, and Overloaded if too many other
-        collections have one.
+        collections are being migrated.
         """
         served = self._models.served_name(model)
         encoder = self._models.encoder(served)
@@ -99,7 +99,7 @@ class Maintenance:
         return await asyncio.shield(self._collections.ingests.start(self._drop_others(opened)))
 
     async def reindex(self, name: str, **wanted: Any) -> Work[Any]:
-        """Begin to rebuild the indexes of a collection, after the ingests that came before; see ``reindex_as_asked``.
+        """Begin to rebuild the indexes of a collection, after its earlier ingests; see ``reindex_as_asked``.
 
         Raise CollectionNotFoundError if there is no such collection, and Overloaded if too many ingests wait.
         """

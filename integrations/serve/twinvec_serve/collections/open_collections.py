@@ -1,7 +1,7 @@
 """The collections of one store, which stay open while the server runs.
 
-Each collection is opened at its first use, in a thread. All requests share this object: several threads search while
-another ingests. Collections of a Qdrant server (``url``) stay open in the same way.
+Each collection is opened at its first use, in a thread. All requests share an open collection: several threads search
+while another thread ingests. Collections of a Qdrant server (``url``) stay open in the same way.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ _RETRY_SECONDS = 1.0
 class Searched:
     """The result of a search: an answer for each query, and the names of the collections that were searched.
 
-    ``failed`` says why other collections could not be searched. ``roots`` are the sources of each collection, as JSON.
+    ``failed`` has the names of collections that could not be searched, with the reasons. ``roots`` are the sources of
+    each collection, as JSON.
     """
 
     answers: list[Answer]
@@ -162,7 +163,10 @@ class OpenCollections:
         return CollectionNotFoundError(f"no collection {name!r}; there are: {others}")
 
     async def create(self, name: str, model: str | None, settings: Mapping[str, Any]) -> Collection:
-        """Make a collection, and return it open; raise RequestError if the name is taken, and UnknownModel."""
+        """Create a collection and return it open.
+
+        Raise RequestError if the name is taken, and UnknownModel if the server has no such model.
+        """
         encoder = self._models.encoder(model or self._models.default)
         async with self._lock(name):
             if name in self._open or name in await self.names():
@@ -213,13 +217,16 @@ class OpenCollections:
 
     @asynccontextmanager
     async def kept(self, name: str) -> AsyncIterator[None]:
-        """Keep a collection from being dropped, for one call at a time; raise CollectionNotFoundError if missing."""
+        """Keep a collection from being dropped during the block, which one call at a time may enter.
+
+        Raise CollectionNotFoundError if there is no such collection.
+        """
         await self.open(name)
         async with self._keeping(name):
             yield
 
     async def search(self, name: str | None, queries: Sequence[str], asked: Asked) -> Searched:
-        """Search one collection, or all if ``name`` is None, each with its own model.
+        """Search one collection, or, if ``name`` is None, all collections, each with its own model.
 
         Raise Overloaded if too many searches wait, CollectionNotFoundError if the collection does not exist or the
         store has no collections, and the error of the first collection if none could be searched.
@@ -286,13 +293,13 @@ class OpenCollections:
             self._waiting -= 1
 
     async def _give_up(self) -> None:
-        """Close all collections, first those with an ingest: every later use is an error, also for the ingest."""
+        """Close all collections, first those with an ingest. Every later use fails, also by the ingest itself."""
         self.ingests.give_up()
         ordered = sorted(self._open.values(), key=lambda each: not self.ingests.writes_to(each.name))
         await asyncio.gather(*(self.run(_close, each) for each in ordered))  # in a thread for each collection
 
     def _opened(self, name: str) -> Collection:
-        """Open a collection with the served model of its space, or else with the model that it records."""
+        """Open a collection with a served model of its space, or otherwise with the model that it records."""
         encoders = map(self._models.encoder, self._models.names)
         return open_with_one_of(encoders, partial(Collection.open, name, create=False, **self._place))
 

@@ -23,7 +23,7 @@ async def ndjson_pages(
 ) -> AsyncIterator[list[Any]]:
     """Yield the documents of JSON lines as these arrive: a list for each piece of the body.
 
-    A line that is not a JSON object, or is longer than ``most_bytes``, becomes a Failure; the others are ingested.
+    A line that is not a JSON object, or is longer than ``most_bytes``, becomes a Failure; all other lines are ingested.
     """
     lines = _Lines(most_bytes)
     async for piece in stream:
@@ -50,7 +50,7 @@ def plain(value: dict[str, Any]) -> Any:
 
 
 def read_by_command(value: dict[str, Any], _number: int) -> Any:
-    """Return the document or failure of a line; the first line, which describes the source, stays as it is."""
+    """Return the document or failure of a line; return the first line, which describes the source, unchanged."""
     return value if "root" in value else read_line(value)
 
 

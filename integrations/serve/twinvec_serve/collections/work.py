@@ -28,5 +28,5 @@ class Work(Generic[T]):
 
     @property
     def so_far(self) -> dict[str, Any]:
-        """Fields of the last event besides the error, if the work fails."""
+        """Fields that the last event has besides the error if the work fails."""
         return {}

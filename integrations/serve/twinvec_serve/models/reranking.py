@@ -58,7 +58,7 @@ def _by_cross_encoder(reranker: CrossEncoderReranker, pairs: list[Pair]) -> Scor
 
 
 def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder, pairs: list[Pair]) -> Scored:
-    """Return the relevance of pairs. The tokens of a query are counted once, with its first text."""
+    """Return the relevance of pairs. The tokens of a query are added to those of its first text only."""
     by_query: dict[str, list[str]] = {}
     for query, text in pairs:
         by_query.setdefault(query, []).append(text)

@@ -48,7 +48,7 @@ class ServedModels:
 
     @property
     def default(self) -> str:
-        """Name of the embedding model for requests without a model."""
+        """Name of the embedding model for requests that name no model."""
         return self.names[0]
 
     async def start(self) -> None:
@@ -64,7 +64,7 @@ class ServedModels:
         return self._embedding(name).encoder
 
     def served_name(self, model: str) -> str:
-        """Return the name under which a model is served, given this name or the model's own name."""
+        """Return the name under which a model is served; ``model`` is this name or the name of the model itself."""
         served = self._settings.models
         if model in served:
             return model

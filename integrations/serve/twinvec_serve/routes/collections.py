@@ -103,7 +103,7 @@ async def back_up(name: str, request: Request, shared: Served) -> Response:
 async def migrate(name: str, wanted: Migration, request: Request, shared: Served) -> Response:
     """Move a collection to another model of this server, while its searches and ingests go on.
 
-    The migration goes on if the client goes away. If it is interrupted, the next one continues. With ``Accept:
+    The migration goes on if the client goes away. The next migration continues an interrupted one. With ``Accept:
     text/event-stream``, the answer is a stream of events with the progress, then the report or the error.
     """
     if (wanted.model is not None) is wanted.drop_others:

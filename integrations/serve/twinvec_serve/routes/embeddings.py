@@ -1,4 +1,4 @@
-"""The routes of embeddings, as OpenAI has them."""
+"""The routes of embeddings, compatible with OpenAI's API."""
 
 from __future__ import annotations
 

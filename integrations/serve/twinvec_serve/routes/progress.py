@@ -60,7 +60,7 @@ async def work_answer(
 ) -> Response:
     """Return the report as JSON when the work is done, or immediately a stream of events with its progress.
 
-    ``ended`` is set when the request's body has been read; default: it is set.
+    ``ended`` is an event that is set when the request's body has been read; default: the body has been read.
     """
     if EVENTS not in request.headers.get("accept", ""):
         return json_answer(asdict(await asyncio.shield(work.done)))

@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 
 
 async def known_query(request: Request) -> None:
-    """Refuse a request with a query parameter that its route does not have: a dependency of routers."""
+    """Refuse a request with a query parameter that its route does not have. Routers use this as a dependency."""
     known = _names(request.scope["route"].dependant)
     if unknown := sorted(set(request.query_params) - known):
         raise RequestValidationError([{"type": "extra_forbidden", "loc": ("query", each)} for each in unknown])

@@ -1,4 +1,4 @@
-"""The routes of reranking, as Cohere and Jina have them.
+"""The routes of reranking, compatible with the APIs of Cohere and Jina.
 
 One form serves both APIs: the answer has the fields of both, and unknown fields of requests are ignored.
 """

@@ -1,4 +1,4 @@
-"""Checks that a request is for an address that is served, and not from a page of another site.
+"""Checks that a request names an address that this server serves, and does not come from a page of another site.
 
 A page of another site can send requests to a server on the reader's machine; if the site's name is made to point to
 that machine (DNS rebinding), the browser even lets the page read the answers. ``Host`` is the name that the browser

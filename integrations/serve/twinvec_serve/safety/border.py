@@ -29,7 +29,7 @@ The queries of the longest search have 32,000 characters of up to 12 bytes each 
 
 
 class Border:
-    """Refuses requests without a known key (401), and bodies over the limit (413), also those of unknown length."""
+    """Refuses requests without a known key (401), and bodies over the limit (413), also bodies of unknown length."""
 
     def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
         self._app = app
@@ -61,7 +61,7 @@ class Border:
 
 
 class _Counted:
-    """Receives the messages of a request, and fails when the body exceeds the limit."""
+    """Receives the messages of a request; raises an error when the body exceeds the limit."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive = receive

@@ -1,4 +1,4 @@
-"""Backbones of the BERT family as descriptions: token ids, mask and segments in, the last layer's states out.
+"""Descriptions of the BERT family's backbones: from token ids, mask and segments to the last layer's states.
 
 They follow transformers' BERT (Devlin et al. 2019), DistilBERT, RoBERTa, XLM-RoBERTa and MPNet, whose attention adds a
 bias for each distance of two tokens (Song et al. 2020, as in T5). Legend: B texts, T tokens (padded), D dimension,
@@ -115,7 +115,7 @@ class Backbone:
             )
 
     def states(self, ids_BT: Node, mask_BT: Node, types_BT: Node | None = None) -> Node:
-        """Return the states (B, T, D). A row without tokens attends to one padding token: else its states were NaN."""
+        """Return the states (B, T, D). A row without tokens attends to one padding token, to avoid NaN."""
         ops = self._ops
         positions_T = ops.positions(ids_BT)
         attended_BT = ops.maximum(mask_BT, ops.equal(positions_T, ops.constant(np.array(0))))

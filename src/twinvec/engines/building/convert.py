@@ -52,7 +52,7 @@ def _save_onnx(network: Network, path: Path) -> None:
 
 
 class Reference:
-    """The vectors or logits of batches, computed by NumPy: each row alone, without its padding, and only once."""
+    """Vectors or logits computed by NumPy: each row alone, without its padding, and only once."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

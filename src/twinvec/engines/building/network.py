@@ -1,4 +1,4 @@
-"""Whole networks as descriptions: encoders (vectors and states) and cross-encoders (logits).
+"""Descriptions of whole networks: encoders (vectors and states) and cross-encoders (logits).
 
 Inputs and outputs are those of ``engines.tracing``. Legend: B texts, T tokens (padded), D dimension.
 """

@@ -55,7 +55,7 @@ class Operations(Protocol):
         """1 where two int64 nodes are equal, else 0."""
 
     def at_least(self, first: Node, second: Node) -> Node:
-        """1 where the first of two int64 nodes is not less than the second, else 0."""
+        """1 where the first of two int64 nodes is greater than or equal to the second, else 0."""
 
     def to_float(self, node: Node) -> Node: ...
 
@@ -78,7 +78,7 @@ class Operations(Protocol):
         """The values of the first token: (B, D)."""
 
     def reshape(self, node: Node, shape: Sequence[int]) -> Node:
-        """Give a node another shape: 0 keeps an axis, -1 is the size that remains."""
+        """Change the shape of a node: 0 keeps the size of an axis, -1 stands for the size that remains."""
 
     def joined(self, nodes: Sequence[Node]) -> Node:
         """Concatenate the nodes along the last axis."""

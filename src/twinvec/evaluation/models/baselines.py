@@ -2,7 +2,7 @@
 
 ``glove:FILE``   the average of static word vectors, read from a GloVe text file
 ``mean:MODEL``   the mean of an encoder's last token states, without the model's own pooling and head
-``cls:MODEL``    the first of these states
+``cls:MODEL``    the first token state of the encoder's last layer
 
 For BM25 see ``twinvec.evaluation.ir.bm25_index``.
 """
@@ -30,7 +30,7 @@ from twinvec.text import check_texts
 
 
 def load_model(name: str) -> TextModel:
-    """Return the baseline of a name with one of the prefixes above, else ``Encoder(name)``."""
+    """Return the baseline that a name with a prefix such as "glove:" stands for; for other names, ``Encoder(name)``."""
     match _parts(name):
         case "glove", path:
             return average_of_words(path)

@@ -234,13 +234,13 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _searched(first: SystemResults, second: SystemResults) -> list[tuple[str, IrResult, IrResult]]:
-    """Return (name, result of the first, result of the second) for each set of retrieval or questions."""
+    """Return (name, first system's result, second system's result) for each set of retrieval or questions."""
     one, two = {**first.ir, **first.questions}, {**second.ir, **second.questions}
     return [(name, one[name], two[name]) for name in one if name in two]
 
 
 def _rows(header: Sequence[str], rows: Any, *, texts: int) -> Iterator[str]:
-    """Yield a table; its columns after the first ``texts`` are numbers, aligned right."""
+    """Yield the lines of a table; all columns but the first ``texts`` hold numbers, aligned right."""
     yield "| " + " | ".join(map(_escaped, header)) + " |"
     yield "|" + " --- |" * texts + " ---: |" * (len(header) - texts)
     for row in rows:

@@ -95,7 +95,7 @@ def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
 
 
 def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
-    """Draw quality against bytes, a panel for each set; each storage variant is a numbered point."""
+    """Draw quality against bytes per vector: a panel for each set, a numbered point for each storage variant."""
     figure, grid = _canvas(9.5, 3.8 * len(sets), rows=len(sets))
     for axes, (name, kept) in zip(grid, sets.items(), strict=True):
         measure = next(iter(kept[0].figures))

@@ -3,19 +3,19 @@
 A filter is a mapping, as in JSON. All of its entries must hold:
 
     filter     {KEY: WANTED, ...}
-               {"and": [FILTER, ...]}            all of them
-               {"or": [FILTER, ...]}             at least one of them
-               {"not": FILTER}                   not this one
+               {"and": [FILTER, ...]}            all filters hold
+               {"or": [FILTER, ...]}             at least one filter holds
+               {"not": FILTER}                   the filter does not hold
     WANTED     VALUE                             equal
                [VALUE, ...]                      any of
                {OPERATOR: ARGUMENT, ...}         all operators
     VALUE      text, number, boolean, date or datetime
 
     operator                  holds if
-    eq, ne                    equal; not equal
-    in, not_in (or nin)       any of a list of values; none of them
+    eq, ne                    the value is equal; it is not equal
+    in, not_in (or nin)       the value is in the list; it is not in the list
     gt, gte, lt, lte          the number or the date is within the bound
-    exists                    true: the key has a value other than null and the empty list; false: it has none
+    exists                    true: the key has a value (not null, not an empty list); false: it has no value
     null                      true: the value is null; false: it is not
     text                      the text has all of these words, in any order
     phrase                    the text has these words one after another
@@ -24,8 +24,8 @@ A filter is a mapping, as in JSON. All of its entries must hold:
 is allowed: ``in`` and ``or`` then match no document, ``not_in`` and ``and`` match every document.
 
 Keys: ``author.name`` is the key ``name`` of the mapping ``author``, or of a mapping in the list ``author``;
-``author[].name`` is only the latter. A key has at most five parts; one that has a dot itself stands in double quotes:
-``"author.name"``. ``id`` is the document's own id, and ``.id`` the key ``id`` of the payload.
+``author[].name`` is only the key in a list. A key has at most five parts; a part that has a dot is written in double
+quotes: ``"author.name"``. ``id`` is the document's own id, and ``.id`` the key ``id`` of the payload.
 
 Values:
 

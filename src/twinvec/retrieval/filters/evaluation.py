@@ -38,7 +38,7 @@ def matches(conditions: Iterable[Condition], identity: str, payload: Mapping[str
 
 
 def matches_all(conditions: Iterable[Condition]) -> bool:
-    """Return whether the conditions are true for every document: there are none, or empty lists make them true."""
+    """Return whether the conditions hold for every document: there are no conditions, or only true ones."""
     return all(_known(each) is True for each in conditions)
 
 
@@ -125,7 +125,7 @@ def _during(test: During, text: str) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number as stores compare it, or None if the value is not one."""
+    """Return a number in the form that stores compare; None for a value that is not a number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

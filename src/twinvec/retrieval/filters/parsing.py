@@ -78,7 +78,7 @@ def _entry(key: object, wanted: object, depth: int) -> list[Condition]:
 
 
 def _combines(key: str, wanted: object) -> bool:
-    """Return whether a key named ``and``, ``or`` or ``not`` combines filters; else it is a payload key."""
+    """Return whether a key named ``and``, ``or`` or ``not`` combines filters; if not, it is a key of the payload."""
     if key.startswith("$"):
         return key in ("$and", "$or", "$not")
     if key not in ("and", "or", "not"):

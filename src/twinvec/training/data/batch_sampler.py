@@ -22,7 +22,10 @@ _TEXTS = ("anchors", "positives")
 def dataset_weights(
     sizes: Sequence[int], *, power: float = 1.0, cap: int | None = None, given: Sequence[float] | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return the share of each dataset, in proportion to ``given``, else to min(size, ``cap``) ** ``power``."""
+    """Return the share of each dataset; the shares sum to 1.
+
+    They are proportional to ``given``, or to min(size, ``cap``) ** ``power`` if ``given`` is None.
+    """
     counted = np.minimum(sizes, cap) if cap is not None else np.array(sizes)
     weights = np.array(given, dtype=np.float64) if given is not None else counted.astype(np.float64) ** power
     if len(weights) != len(sizes) or not np.isfinite(weights).all() or (weights <= 0).any():

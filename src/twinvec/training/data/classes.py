@@ -49,4 +49,4 @@ def _doubts(classes: Mapping[str, int]) -> Iterator[str]:
         yield f"some labels are numbers and some are words, such as {numbers[0]!r} and {words[0]!r}; each is a class"
     rows = sum(classes.values())
     if len(classes) * _LEAST_ROWS > rows:
-        yield f"{len(classes):,} classes are many for {rows:,} rows; does the column 'label' hold something else?"
+        yield f"{len(classes):,} classes are many for {rows:,} rows; check that the column 'label' holds the classes"

@@ -1,4 +1,4 @@
-"""The hash by which training finds equal texts."""
+"""The hash of texts: training treats texts with the same hash as equal."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def embedding(
 
 
 class _Lookup(torch.autograd.Function):
-    """Looks up rows of a table. The backward pass makes a dense gradient if there is none, then adds a sparse one."""
+    """Looks up rows of a table. The backward pass adds a sparse gradient, to zeros if the table has none yet."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:

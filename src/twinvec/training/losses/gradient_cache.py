@@ -36,7 +36,7 @@ def embed_in_two_passes(
     token_budget: int,
     kept_tokens: int,
 ) -> Tensor:
-    """Return ``objective`` of the vectors of all columns, (M, D) in order; backward adds the model's gradients.
+    """Return ``objective`` of the vectors of all columns, (M, D); its ``backward`` adds the model's gradients.
 
     ``model`` maps features to a dict with ``sentence_embedding``, (rows, D). ``token_budget`` limits the padded size of
     a chunk, and ``kept_tokens`` the padded tokens whose activations are held until the backward pass.

@@ -31,7 +31,7 @@ _KEPT_BYTES = 16  # estimate: bytes of activations for each token and output of 
 
 
 class VectorLoss(nn.Module):
-    """An objective with its settings. With ``whole_batch`` it compares rows, and needs the rows of all processes."""
+    """An objective with its settings. If ``whole_batch``, it compares rows, and needs the rows of all processes."""
 
     whole_batch = False
 
@@ -41,7 +41,7 @@ class VectorLoss(nn.Module):
 
 
 class InfoNCELoss(VectorLoss):
-    """``info_nce``, computed in tiles; columns after the second hold hard negatives, which all anchors share."""
+    """``info_nce``, computed in tiles; columns after the second hold hard negatives, candidates for all anchors."""
 
     whole_batch = True
 
@@ -134,7 +134,7 @@ class EmbeddingLoss(nn.Module):
         kept_tokens: Padded tokens whose activations are held for the backward pass; other tokens are computed twice.
             A smaller number saves memory, a larger one time. Default: 6,144 on a CPU, on CUDA as many as half of the
             memory is estimated to hold, 16,384 elsewhere.
-        truncate: Function from the model's vectors to the vectors that it serves. Default: no change.
+        truncate: Function from the model's vectors to the vectors that the model serves. Default: no change.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class PairScoreLoss(nn.Module):
         self._notice = TruncationNotice(model)
 
     def forward(self, inputs: Sequence[Sequence[str]], labels: Tensor, **reading: str | None) -> Tensor:
-        """Return the loss over two columns of texts and labels from 0 to 1; ``reading``: options of ``preprocess``."""
+        """Return the loss over two columns of texts and labels from 0 to 1; ``reading`` is passed to ``preprocess``."""
         pairs: list[tuple[str, str]] = list(zip(*inputs, strict=True))
         features = self.model.preprocess(pairs, **reading)
         self._notice.warn_if_truncated(pairs, features, "")

@@ -161,6 +161,6 @@ def _reverse(scores_RC: Tensor, positives_B: Tensor, at: _Tile, margin: float | 
 
 
 def _fill_but_own(scores_RC: Tensor, left_out_RC: Tensor, at: _Tile) -> None:
-    """Write minus infinity to the pairs left out, in place, except to an anchor and its own positive."""
+    """Write minus infinity, in place, to the pairs left out, but not to the pair of an anchor and its own positive."""
     left_out_RC.diagonal(at.rows.start - at.columns.start)[:] = False
     scores_RC.masked_fill_(left_out_RC, float("-inf"))

@@ -1,10 +1,10 @@
 """Hard negatives: texts that any retriever finds for an anchor and that are not positives of the anchor.
 
-Negatives come from a range of ranks, without the known positives of the anchor. If the positive of a row is not among
-the hits, because the collection splits documents in another way, then hits with mostly the same words are left out too.
-Two options leave out more: a margin by which negatives must score below the positive (Moreira et al. 2024), and a
-cross-encoder that must reject negatives (RocketQA, Qu et al. 2021). Memory holds hashes of the pairs and one window of
-anchors.
+Negatives come from a range of ranks, without the known positives of the anchor. A collection may split documents in
+another way, so that a row's positive is not among the hits. Hits that share most words with the positive are then left
+out too. Two options leave out more: a margin by which negatives must score below the positive (Moreira et al. 2024),
+and a cross-encoder that must reject negatives (RocketQA, Qu et al. 2021). Memory holds hashes of the pairs and one
+window of anchors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class PairScorer(Protocol):
-    """A model that scores pairs (query, text), such as a ``CrossEncoderReranker``, to denoise negatives."""
+    """A model that scores pairs (query, text) to find false negatives, such as a ``CrossEncoderReranker``."""
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Any:
         """Return (n,) scores for n pairs (query, text)."""
@@ -162,7 +162,7 @@ def mine_negatives(
 
 
 def reserve_output(job: MiningJob) -> None:
-    """Begin the partial file of ``job.output``, so that no other job uses it while this job prepares its search.
+    """Begin the partial file of ``job.output`` before the search is prepared, so that no other job uses this output.
 
     The errors are those of ``mine_file``.
     """
@@ -214,7 +214,7 @@ class _Candidates:
         self._scores = [hit.scores["dense"] if dense else hit.score for hit in hits]
 
     def of_positive(self, positive: str) -> float | None:
-        """Return the positive's score, else the best score of a hit that lies within it or contains it, else None."""
+        """Return the score of the positive, else of the best hit that lies within it or contains it, else None."""
         wanted = normalised(positive)
         found = list(zip(self._variants, self._scores, strict=True))
         same = [score for texts, score in found if wanted in texts]
@@ -251,9 +251,11 @@ def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, abo
 
 
 def _warn(report: MiningReport, job: MiningJob, *, searched_positives: bool) -> None:
-    """Warn if many positives were not found, so that rows may have no or false negatives, or if no row has a negative.
+    """Warn if many positives were not found, or if no row has a negative.
 
-    ``searched_positives``: the candidates are the positives of the file, not documents of a collection.
+    Rows whose positive was not found may lack negatives, or have false negatives.
+
+    ``searched_positives`` says that the candidates are the positives of the file, not documents of a collection.
     """
     options = job.options
     many = report.unfound > _FEW * report.rows

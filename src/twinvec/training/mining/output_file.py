@@ -21,7 +21,7 @@ from twinvec.support.checks import check_free, check_output_file, check_overwrit
 from twinvec.support.locks import exclusive_lock
 
 _DIGITS = 16
-"""Digits of a digest in the names of files with vectors."""
+"""Number of hexadecimal digits of the digest in the name of a file of vectors."""
 
 
 class JobFile:
@@ -30,7 +30,7 @@ class JobFile:
     Args:
         output: The file that the job writes.
         job: Digest of the inputs and settings of the job.
-        other: What another job's partial file belongs to, for the error about such a file.
+        other: Words for another job (such as "other pairs"), for the error about its partial file.
         doing: The activity of a run, such as "mining into it", for the error that another process does the same.
 
     Raises:
@@ -101,7 +101,7 @@ class JobFile:
             self.partial.replace(kept)
 
     def take(self, kept: Path) -> None:
-        """Begin with the pieces in ``kept``, the partial file of an earlier run, if it belongs to this job."""
+        """Begin with the pieces in ``kept``, an earlier run's partial file, if ``kept`` belongs to this job."""
         if kept.is_file() and _first_line(kept) == self._header:
             atomic_write(self.partial, kept.read_bytes())
 

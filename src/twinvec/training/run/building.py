@@ -180,7 +180,7 @@ def _build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[s
 
 
 def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
-    """Return a cross-encoder with one output unchanged; give the backbone of any other model a new classifier."""
+    """Return a cross-encoder: with one output, the model unchanged; otherwise, its backbone with a new classifier."""
     with _naming_the_field():
         folder = find_model(config.model).path
         described = read_object(read_modules(folder)[0][1] / "config.json")

@@ -26,7 +26,7 @@ _TRAINS_ON = ("cpu", "cuda", "mps", "xpu")
 
 
 class FieldError(ConfigurationError):
-    """A field does not fit the data or the model. The message names the field; the command adds the file's name."""
+    """A field does not fit the data or the model. The message names the field; the command adds the file."""
 
 
 class TrainConfig(settings.Section):
@@ -236,7 +236,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
 
 
 def _fault(error: Any) -> str:
-    """Return the fault of a field, after the name of the field. A fault of several fields names them in its text."""
+    """Return a message: the name of a field and its fault. The fault of several fields names them itself."""
     place = [part for part in error["loc"] if part != "[key]"]
     if place[:1] == ["objective"]:
         del place[1:2]  # the objective's name, which pydantic puts into the location
@@ -273,7 +273,7 @@ def _known_fields(section: str) -> dict[str, str]:
 
 
 def _resolved_model(name: str, root: Path, where: str) -> str:
-    """Return the path of a folder, or a hub name unchanged; raise ConfigurationError for the path of no folder."""
+    """Return the path of a folder, or a hub name unchanged; raise ConfigurationError if a path leads to no folder."""
     try:
         if (root / name).is_dir():
             return str(root / name)

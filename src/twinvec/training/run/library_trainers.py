@@ -106,7 +106,10 @@ class TrainerOverrides:
         self.add_callback(self._watcher)
 
     def start_counts(self: Any, checkpoint: Path | None) -> None:
-        """Start ``seconds`` and ``rows_drawn`` at the values of a checkpoint; earlier versions recorded none."""
+        """Continue ``seconds`` and ``rows_drawn`` from a checkpoint, or start both at 0 without one.
+
+        If an older version wrote the checkpoint, ``seconds`` starts at 0 and ``rows_drawn`` is None.
+        """
         before: dict[str, Any] = {}
         if checkpoint is not None and (unlogged := checkpoint / _UNLOGGED.format(0)).is_file():
             before = json.loads(unlogged.read_text())
@@ -120,7 +123,7 @@ class TrainerOverrides:
 
     @property
     def rows_drawn(self: Any) -> int | None:
-        """Number of rows of all batches of the run; None if it began with a version that did not count them."""
+        """Number of rows of all batches of the run; None if the run began with a version that did not count rows."""
         drawn: int | None = self._watcher.rows_drawn
         return drawn
 
@@ -158,7 +161,7 @@ class TrainerOverrides:
         return scores
 
     def _gains_nothing(self: Any, state: TrainerState) -> bool:
-        """Return whether ``patience`` measurements follow the best one in the log, which a resumed run restores."""
+        """Return whether the log has ``patience`` measurements after the best one; a resumed run restores the log."""
         metric = self.args.metric_for_best_model
         scores = [entry[metric] for entry in state.log_history if metric in entry]
         return bool(self._patience and scores) and len(scores) - 1 - scores.index(max(scores)) >= self._patience

@@ -30,7 +30,7 @@ _LEAST_ROOM = 2**20  # a disk with fewer free bytes counts as full
 _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
 """Files that a run may leave without a record if it is killed at its start."""
 _PLACE = re.compile(r"model|data\.\d+\.path|evaluation\.(pairs|sts)")
-"""Fields that hold a path: the content of the file identifies a run, not the path."""
+"""Fields that hold a path. A run is identified by the content of these files, not by their paths."""
 _SHOWN_CHANGES = 5
 _SHOWN_VALUE = 80  # most characters of a value in an error
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
@@ -115,7 +115,7 @@ class RunFolder:
 
     @contextmanager
     def with_room(self) -> Iterator[None]:
-        """Raise ConfigurationError in place of an error whose cause is a full disk."""
+        """In the block, replace an error that a full disk has caused by ConfigurationError."""
         try:
             yield
         except Exception as error:
@@ -170,7 +170,7 @@ class RunFolder:
 
 
 def _changed_files(stored: Any, files: dict[str, str], config: TrainConfig) -> list[str]:
-    """Return the files whose digests differ from the record of a run; earlier versions recorded none."""
+    """Return the files whose digests differ from a run's record; none if the record is of an older version."""
     if not isinstance(stored, dict):
         return []
     changed = [name for name in {**stored, **files} if stored.get(name) != files.get(name)]

@@ -215,7 +215,7 @@ def _require_negatives(sources: list[Rows], where: str, *, equal_texts_are_left_
 
 
 def _require_both_labels(sources: list[Rows], objective: str) -> None:
-    """Raise FieldError if all pairs are positive, so that all vectors would become equal, or all negative."""
+    """Raise FieldError if all pairs are positive (training would make all vectors equal), or all are negative."""
     labels: set[int] = set()
     for rows in sources:
         for start in range(0, len(rows), _ROWS_AT_ONCE):

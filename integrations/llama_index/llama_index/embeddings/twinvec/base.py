@@ -1,6 +1,6 @@
 """TwinvecEmbedding: a twinvec encoder as LlamaIndex's ``BaseEmbedding``.
 
-The class also has the arguments of ``HuggingFaceEmbedding``, which give the same vectors; others are refused.
+The class accepts arguments of ``HuggingFaceEmbedding`` and returns the same vectors; it refuses other arguments.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class TwinvecEmbedding(BaseEmbedding):
         return self._noted(await super().aget_agg_embedding_from_queries(queries, agg_fn))
 
     def _noted(self, vector: list[float]) -> list[float]:
-        """Note the vector's space for a store's check: a vector of several queries is not that of one text."""
+        """Note the space of a vector of several queries, so that a store can check it, and return the vector."""
         note_origin(np.asarray([vector], dtype=np.float32), self._encoder)
         return vector
 

@@ -37,7 +37,7 @@ class TwinvecRerank(BaseNodePostprocessor):
         device: ``"cpu"``, ``"cuda"``, ... (default: a GPU if torch has one).
         keep_retrieval_score: Keep the earlier score as ``retrieval_score`` in the metadata of the copy. Texts to embed,
             and texts for a language model, do not contain it.
-        encoder_name: Model that computes the token states for "maxsim"; it should be the one that embedded the nodes.
+        encoder_name: Model that computes the token states for "maxsim"; it should be the model that embedded the nodes.
         encoder: An open encoder, instead of ``encoder_name``.
         reranker: An open reranker, instead of ``model``.
 

@@ -87,13 +87,13 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         client: An open ``QdrantClient``. Without path, url and client, the collection is in memory.
         api_key: Key for ``url`` (default: the environment variable ``QDRANT_API_KEY``).
         collection: An open collection without chunking, instead of the other arguments.
-        grpc: This and the following arguments are those of ``Collection.open``.
+        grpc: This and the arguments up to ``async_client`` are those of ``Collection.open``.
         payload_indexes: Indexes of metadata keys for filters (default: every key gets one).
         check_vectors: Check that the vectors of queries and nodes come from the collection's model. For a
             ``TwinvecEmbedding``, the check costs nothing; for other embeddings, the collection's model embeds the text
             again. False skips the check, for example for a hosted model, or if a query has the vector of another text.
         enable_hybrid: False refuses hybrid queries.
-        qdrant: Further arguments are those of ``QdrantVectorStore``: aclient, shard_number, replication_factor, ...
+        qdrant: Arguments of ``QdrantVectorStore``: aclient, shard_number, replication_factor, ...
 
     Raises:
         ConfigurationError: arguments contradict one another or the collection, or cannot be honoured.
@@ -459,7 +459,7 @@ def _candidates(limit: int, factor: float | None, count: int | None) -> int:
 
 
 def _limit(query: VectorStoreQuery) -> int:
-    """Return how many nodes to find; sparse queries may have ``sparse_top_k``, and hybrid queries ``hybrid_top_k``."""
+    """Return the number of nodes to find: ``sparse_top_k`` or ``hybrid_top_k`` in such a mode, if given."""
     if query.mode in _HYBRID:
         return query.hybrid_top_k or query.similarity_top_k
     return (query.sparse_top_k if query.mode in _SPARSE else None) or query.similarity_top_k
