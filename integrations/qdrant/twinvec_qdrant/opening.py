@@ -192,7 +192,8 @@ def check_wanted(description: Description, wanted: RequestedSettings, location: 
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(
-            f"{location}: {kept}, which cannot change: leave late_interaction out, or ingest into a new collection"
+            f"{location}: the collection {kept}, and this setting cannot change; leave late_interaction out, or ingest "
+            "into a new collection"
         )
     if wanted.encoder is not None:
         check_space(description, wanted.encoder, location)

@@ -63,7 +63,7 @@ def adopt_command(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Name of the copy; copies to the same server without --to-path and --to-url. Default: the same name.",
+            help="Name of the copy. Default: the same name. Without --to-path and --to-url, the server stays the same.",
         ),
     ] = None,
     document_prompt: Annotated[

@@ -91,14 +91,15 @@ def ingest_command(
         bool, _reading_option("--no-gitignore", help="Also read files that a .gitignore in the folder excludes.")
     ] = False,
     id_column: Annotated[
-        str | None, _reading_option(metavar="COLUMN", help="Column of a record's id (.jsonl, .csv, .tsv). Default: id.")
+        str | None,
+        _reading_option(metavar="COLUMN", help="Column (in .jsonl, field) with each document's id. Default: id."),
     ] = None,
     text_column: Annotated[
         list[str] | None,
-        _reading_option(metavar="COLUMN", help="Column of a record's text. Default: text. Repeatable."),
+        _reading_option(metavar="COLUMN", help="Column with each document's text. Default: text. Repeatable."),
     ] = None,
     title_column: Annotated[
-        str | None, _reading_option(metavar="COLUMN", help="Column of a record's title. Default: title.")
+        str | None, _reading_option(metavar="COLUMN", help="Column with each document's title. Default: title.")
     ] = None,
     whole: Annotated[bool, typer.Option("--no-chunking", help="New collection: keep documents whole.")] = False,
     chunk_tokens: Annotated[

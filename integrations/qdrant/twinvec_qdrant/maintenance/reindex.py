@@ -85,8 +85,8 @@ def _cutting(now: ChunkSettings, wanted: ChunkSettings | None, location: str) ->
         return now
     if replace(wanted, surroundings=now.surroundings).sizes() != now.sizes():
         raise ConfigurationError(
-            f"{location}: holds {now}, not {wanted}; only code, pages and surroundings can change: for others, ingest "
-            "into a new collection"
+            f"{location}: the chunk settings are {now}, requested were {wanted}; only code, pages and surroundings can "
+            "change: for another setting, ingest into a new collection"
         )
     return wanted.decided(now)
 

@@ -2,13 +2,14 @@
 
 This finds acknowledged points that the store has lost, chunks without a vector of the collection's model, and chunks
 whose text, document or position is not as written. Vectors are not compared, because this would take as long as
-encoding again; an embedded store keeps checksums of its files instead. A document that has chunks, but neither a record
-nor an intent, has lost its record; its chunks are not stray.
+encoding again; an embedded store keeps checksums of its files instead. A chunk is stray if no record lists it and no
+intent covers it. A document that has chunks, but neither a record nor an intent, has lost its record; its chunks do not
+count as stray.
 
 Chunks that were saved from damaged files may lack vectors. A repair encodes these first (``heal``).
 
-Other writers may be at work, and the chunks of a running ingest are not stray. Chunks are therefore read before intents
-and records, and read again if they seem missing or stray.
+Other writers may run meanwhile. Verification therefore reads chunks first, then intents and records, and reads
+suspicious chunks a second time.
 """
 
 from __future__ import annotations

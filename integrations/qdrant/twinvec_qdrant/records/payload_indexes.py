@@ -80,7 +80,10 @@ class SeenKey:
 
 
 class PayloadIndexing:
-    """Makes the indexes for one writer's documents; ``preferred`` has a type by key, chosen if a value fits."""
+    """Makes the indexes for one writer's documents.
+
+    ``preferred`` maps a key to an index type, which is used if at least one value of the key fits it.
+    """
 
     def __init__(self, backend: Backend, settings: PayloadIndexes, preferred: Mapping[str, str] | None = None) -> None:
         self._backend = backend

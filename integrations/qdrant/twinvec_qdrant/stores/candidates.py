@@ -17,8 +17,8 @@ Found = dict[str, dict[str, Scored]]
 class Search:
     """One search: a query for each stage, by the stage's name.
 
-    The best points of each stage are candidates, and get a score of every stage. Points whose ids are in ``known`` are
-    left out.
+    The best points of each stage are the candidates. Each candidate gets a score from every stage. Points whose ids
+    are in ``known`` are left out.
     """
 
     stages: Mapping[str, Query]

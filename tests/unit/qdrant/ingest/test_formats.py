@@ -339,7 +339,7 @@ def test_a_binary_file_with_the_name_of_a_letter_fails(tmp_path):
     (tmp_path / "b.eml").write_bytes(b"From: a@example.org\n\nTea\0")
     (tmp_path / "c.eml").write_bytes(b"%PDF-1.4\n")
     reasons = [each.reason.partition(" (")[0].partition(":")[0] for each in read_source(tmp_path)]
-    assert reasons == ["compressed with gzip; decompress it, and ingest what it holds", "a binary file", "not a letter"]
+    assert reasons == ["compressed with gzip; decompress it, and ingest its content", "a binary file", "not a letter"]
 
 
 def test_escape_sequences_of_terminals_are_no_text_of_pages_and_letters(tmp_path):
@@ -475,7 +475,7 @@ def test_a_notebook_that_is_cut_off_is_not_read_as_text(tmp_path):
     path.write_bytes(path.read_bytes()[:-30])
     found = read(path)
     assert isinstance(found, Failure)
-    assert found.reason.startswith("damaged: a notebook is one JSON object: ")
+    assert found.reason.startswith("damaged notebook: not valid JSON (")
     assert found.reason.endswith("; get the file again")
 
 

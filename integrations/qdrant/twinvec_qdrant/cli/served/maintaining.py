@@ -1,4 +1,4 @@
-"""Maintenance for the commands: of a collection that they open, or of one that a process serves."""
+"""Maintenance commands: they work on a collection that they open, or on a collection that another process serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mail: a letter (.eml, RFC 5322) -> its subject, its body, and who wrote it to whom and when."""
+"""E-mail: a message (.eml, RFC 5322) -> its subject, body, sender, recipients and date."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADERS = ("from", "to", "date", "message-id")
 
 
 class Letter(NamedTuple):
-    """A letter: subject, body, whether the body is Markdown, and the payload."""
+    """An e-mail: subject, body, whether the body is Markdown, and the payload."""
 
     subject: str
     body: str
@@ -34,14 +34,14 @@ class Letter(NamedTuple):
 
 
 def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
-    """Return a letter, with ``from``, ``to``, ``cc``, ``date`` (ISO 8601) and ``attachments`` (names) as payload.
+    """Return an e-mail, with ``from``, ``to``, ``cc``, ``date`` (ISO 8601) and ``attachments`` (names) as payload.
 
-    The body is the plain text, or else the HTML, which is converted and needs the extra ``documents``. By version 5 of
-    the reading, a blank plain text counts as none.
+    The body is the plain text. If there is no plain text, the body is converted from HTML, which needs the extra
+    ``documents``. From reading version 5 on, a blank plain text counts as missing.
 
     Raises:
-        DocumentError: not a letter, or a broken one.
-        MissingExtraError: the letter has only HTML, and markitdown is missing.
+        DocumentError: the data are not an e-mail, or a damaged one.
+        MissingExtraError: the e-mail has only HTML, and markitdown is missing.
     """
     if version > 4:
         check_not_compressed(data)

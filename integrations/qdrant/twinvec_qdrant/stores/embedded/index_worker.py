@@ -2,9 +2,9 @@
 
     python index_worker.py FOLDER SETTINGS PARENT
 
-The engine holds the interpreter lock while it builds, so it works in this process, on a copy of the files. SETTINGS is
-the JSON of ``IndexSettings``, ``with_index`` and ``erase``, PARENT the id of the waiting process. Importing nothing of
-twinvec makes the start quick.
+The engine holds the interpreter lock while it builds, so a process of its own builds, on a copy of the files. SETTINGS
+is the JSON of ``IndexSettings``, ``with_index`` and ``erase``, PARENT the id of the waiting process. Importing nothing
+of twinvec makes the start quick.
 
 The engine keeps what is deleted or replaced in two places. Its segments keep it until they are built anew, which the
 engine does only if much of a segment is outdated. Its log keeps the latest operations, with their texts. With

@@ -19,7 +19,7 @@ WRITE_ROOM = 32 * 2**20
 """Free bytes that a write needs: the engine's log and files grow by more than a page of vectors."""
 
 OPEN_ROOM = 4 * 2**20
-"""Free bytes for opening, when the engine replaces small files, for writing checksums at a close, and for a delete."""
+"""Free bytes that each of these needs: opening (the engine replaces small files), a close (checksums), a delete."""
 
 _OPEN_FILES = 16
 """Number of files that the engine, the locks and a close may make."""

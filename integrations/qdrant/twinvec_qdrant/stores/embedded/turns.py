@@ -1,6 +1,6 @@
 """Turns: which process has an embedded collection open, and which one writes.
 
-    lock           held by the process that has the engine open: its turn
+    lock           held by the process that has the engine open; this process has the turn
     owner          id of the process that has the turn, with a line break while it opens or closes the engine; empty
                    between turns
     turns/users    shared by all processes that have the collection open, with or without a turn; the last one removes
@@ -114,9 +114,9 @@ class Turns:
 
     @contextmanager
     def held(self, wait_seconds: float) -> Iterator[bool]:
-        """Keep the turn from others without writing; yield whether the last turn ended by ``give``.
+        """Hold the turn without writing a file; yield whether the last turn ended by ``give``.
 
-        The process that has the turn notices this one only if a ticket can be written.
+        The process that has the turn notices that this process waits only if a ticket can be written.
         """
         patience = _Patience(self._owner, wait_seconds)
         ticket = self._new_ticket()
@@ -297,7 +297,7 @@ class Turns:
 
 
 class _Patience:
-    """The wait for a turn, of at most ``seconds`` since the file ``owner`` has changed.
+    """The wait for a turn: it ends at most ``seconds`` after the last change of the file ``owner``.
 
     The limit is ``_TIMES_AS_LONG`` times as long while another process opens or closes the engine.
     """

@@ -1,8 +1,8 @@
 """A collection on a Qdrant server or cluster, or in any ``QdrantClient`` of the caller.
 
-``retrying`` sends and retries requests and words their errors, and ``limits`` fits requests to the server's limits. The
-methods of the backend are in ``structure``, ``writing``, ``reading`` and ``search_batch``. Qdrant's collection metadata
-(server 1.16 and later) hold the description.
+``retrying`` sends and retries requests and raises twinvec's errors, and ``limits`` fits requests to the server's
+limits. The methods of the backend are in ``structure``, ``writing``, ``reading`` and ``search_batch``. Qdrant's
+collection metadata (server 1.16 and later) hold the description.
 """
 
 from __future__ import annotations

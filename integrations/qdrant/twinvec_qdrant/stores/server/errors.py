@@ -37,7 +37,7 @@ _CODES = {
     grpc.StatusCode.UNAVAILABLE: 503,
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
-"""HTTP status code for each status code of gRPC; 500 for all that are missing here."""
+"""HTTP status code for each gRPC status code; all other gRPC codes become 500."""
 
 _FOREIGN = "the answer is not from Qdrant: check host, port and path (Qdrant's REST port is 6333, its gRPC port 6334)"
 _TLS_NEEDED = "the server expects TLS at this port: write https:// instead of http://"

@@ -72,7 +72,7 @@ class Limits:
         return _least(size, self._share(self.reads))
 
     def permits_ids(self, count: int) -> bool:
-        """Return whether one search may name this many ids, and return this many points."""
+        """Return whether one search may name this many ids and find this many points."""
         return count <= min(most for most in (self.results, self.values, count) if most is not None)
 
     @property
