@@ -62,7 +62,7 @@ class RequestedSettings:
 def open_in(
     store: Store, name: str, wanted: RequestedSettings, *, create: bool
 ) -> tuple[Backend, Description, SpaceEncoder | None, BM25Weights]:
-    """Open or create the collection as ``Collection.open`` does; the encoder is None if it is to be loaded later."""
+    """Open or create the collection as ``Collection.open`` does; an encoder None is loaded later."""
     opened: Store | Backend = store
     try:
         metadata = store.peek()
@@ -98,7 +98,7 @@ def open_in(
 
 
 def _decided(backend: Backend, description: Description, wanted: ChunkSettings | None) -> Description:
-    """Record chunk settings that the caller decides and the collection has left open; return the description."""
+    """Record chunk settings that the collection has left undecided and the caller gives; return the description."""
     chunking = description.chunking if wanted is None else description.chunking.decided(wanted)
     if chunking != description.chunking:
         backend.write_metadata({"chunking": chunking.as_dict()})

@@ -3,7 +3,7 @@
 The index of vectors is a graph (HNSW, Malkov and Yashunin 2016). With quantisation, a search walks the graph on small
 copies of the vectors, and ranks more candidates than requested by the full vectors. An exact search uses neither.
 
-The indexes of payload keys make filters fast. ``records.payload_indexes`` says when they are made.
+The indexes of payload keys make filters fast. ``records.payload_indexes`` describes when indexes are made.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class IndexSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> IndexSettings:
-        """Build the settings from what ``as_dict`` returned.
+        """Build the settings from the result of ``as_dict``.
 
         Raises:
             ConfigurationError: an unknown field, or a value out of range.
@@ -126,7 +126,7 @@ class ClusterSettings:
             be set for a new collection.
         replication_factor: Copies of each shard, on different nodes; default: 1.
         write_consistency_factor: Copies that must store a write before it is acknowledged; default: 1.
-        on_disk: Whether vectors and payloads stay on the disk, and are cached in memory as far as it has room.
+        on_disk: Whether vectors and payloads stay on the disk; the free memory serves as a cache.
         read_consistency: Copies that a read compares: a number of copies, the "majority" of answers, a "quorum" of
             nodes, or "all"; default: one copy.
         tenant_shards: The large tenants of a new collection with a ``tenant_key``, on a server in cluster mode. Each
@@ -235,7 +235,7 @@ class PayloadIndexes:
 
     @classmethod
     def of(cls, value: PayloadIndexes | Mapping[str, Any] | Literal[False]) -> PayloadIndexes:
-        """Build the settings from a mapping of keys to types; False, and False for the key "*", mean no other keys."""
+        """Build the settings from a mapping of keys to types. False means no keys; "*": False means no other keys."""
         if isinstance(value, PayloadIndexes):
             return value
         if value is False:
@@ -328,5 +328,5 @@ class ChunkSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ChunkSettings:
-        """Build the settings from what ``as_dict`` returned."""
+        """Build the settings from the result of ``as_dict``."""
         return cls(**values)

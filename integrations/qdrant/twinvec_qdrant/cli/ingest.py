@@ -217,7 +217,7 @@ def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, An
     if serving is not None and not serving.is_this_process:
         raise ConfigurationError(
             f"--ray cannot write to {place.path or DEFAULT_PATH}, because it is served by {serving}; leave --ray out "
-            "to send that process the documents, or stop it first"
+            "to send the documents to that process, or stop that process first"
         )
     reached = {"name": place.name, "url": place.url, "wait_seconds": place.wait}
     with ray_runner(ray).helpers({**reached, **grpc_options(place.url, place.grpc_port)}) as helpers:

@@ -94,7 +94,7 @@ class Helpers(Protocol):
 
 
 class LedIngestion(Ingestion):
-    """An ingest in which helpers cut, encode and commit documents; the other arguments are those of ``Ingestion``."""
+    """An ingest in which ``helpers`` cut, encode and commit documents; see ``Ingestion`` for the other arguments."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class LedIngestion(Ingestion):
 
 
 class PartIngestion(Ingestion):
-    """Writes one part of an ingest; the other arguments are those of ``Ingestion``."""
+    """Writes one part of an ingest; see ``Ingestion`` for the other arguments."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ def led_ingestion(
     refreshed: Callable[[], tuple[Description, SpaceEncoder]],
     helpers: Helpers,
 ) -> Ingestion:
-    """Return the kind of ingest with helpers that fits the store; the other arguments are those of ``Ingestion``."""
+    """Return the kind of ingest with helpers that fits the store; see ``Ingestion`` for the other arguments."""
     if not catalog.backend.exclusive:
         return LedIngestion(catalog, description, encoder, report, refreshed, helpers)
 

@@ -10,7 +10,7 @@ replaces the index by one of keywords.
 
 On a server, another writer may index numbers just when this one sees the first dates. A writer that sees dates in a key
 therefore first records the key in a point, and then reads which indexes exist. A writer that has indexed numbers then
-reads these points. Whichever of the two is later finds what the other has done.
+reads these points. The later one of the two writers therefore finds the work of the other.
 """
 
 from __future__ import annotations

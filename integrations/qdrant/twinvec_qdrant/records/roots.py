@@ -156,7 +156,7 @@ class Roots:
         return replace(_membership(result, wanted.name), added="" if before else wanted.name)
 
     def _again(self, known: StoredRoot, wanted: StoredRoot, *, named: bool) -> StoredRoot:
-        """Return a stored root with the location, options and descriptions that it has from now on."""
+        """Return a stored root, updated with the location, options and descriptions of ``wanted``."""
         if not named and _is_elsewhere(known, wanted) and known.is_here():
             raise ConfigurationError(
                 f"{self._backend.location}: its source {wanted.name!r} is {known.location}; to add "

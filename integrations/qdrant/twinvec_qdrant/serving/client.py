@@ -235,7 +235,7 @@ class ServerClient:
 
 
 class Content:
-    """The content of an answer, which is read as it comes.
+    """The content of an answer, read as it arrives.
 
     ``errors`` raises ``StoreUnavailableError`` if the connection fails meanwhile.
     """

@@ -86,8 +86,9 @@ def _check_format(data: bytes, suffix: str) -> None:
     if beginning and not data.removeprefix(BOM_UTF8).lstrip().startswith(beginning):
         raise DocumentError(f"not of the format that its name ({suffix}) says; save it again, or rename it")
     if beginning == _ZIP and not is_zipfile(BytesIO(data)):
-        raise DocumentError(f"damaged: a {suffix} file is a zip archive, and the end of this archive is missing; get the
-        file again")
+        raise DocumentError(
+            f"damaged: a {suffix} file is a zip archive, and the end of this archive is missing; get the file again"
+        )
     if beginning == _ZIP:
         check_archive(data, suffix)
     if suffix == ".msg":

@@ -36,7 +36,7 @@ class FoundFile(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A file or folder to read. ``place``, its relative path, ends in "/" for a folder; it is "" for the walked folder."""
+    """A file or folder to read; ``place`` is its relative path: "deep/" for a folder, "" for the walked folder."""
 
     path: Path
     place: str
