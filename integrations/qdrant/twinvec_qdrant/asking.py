@@ -133,7 +133,7 @@ def search_as_asked(
 
     Raises:
         ConfigurationError: a relevance is required (``least``), and the collection is not calibrated.
-        TwinvecError: as for ``Collection.search``.
+        TwinvecError: see ``Collection.search``.
     """
     setting, reranker = _setting(opened, asked)
     if load_first and setting.mode != "sparse":
@@ -278,7 +278,7 @@ def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = 
         nearest: Whether to look for the nearest ids; this reads all ids of the collection.
 
     Raises:
-        TextError: as for ``Collection.get``.
+        TextError: see ``Collection.get``.
     """
     ids = check_ids(ids)
     found = opened.get(ids)
@@ -307,9 +307,9 @@ def delete_documents(
         The number of ``deleted`` documents, the ids of the ``documents`` found, and the ``missing`` ids.
 
     Raises:
-        TextError: as for ``Collection.get``.
+        TextError: see ``Collection.get``.
         FilterError: the filter is invalid, or every document satisfies it.
-        ConfigurationError: as for ``Collection.find``.
+        ConfigurationError: see ``Collection.find``.
     """
     from twinvec.retrieval.filters import matches_all, parse_filter  # late: a search by a server does not need it
 
@@ -344,7 +344,7 @@ def reindex_as_asked(
         settings: ``payload_indexes`` and ``cluster`` of ``Collection.reindex``.
 
     Raises:
-        ConfigurationError: as for ``Collection.reindex``.
+        ConfigurationError: see ``Collection.reindex``.
     """
     from twinvec_qdrant.ingest.cutting.code import installed_languages
 

@@ -366,7 +366,7 @@ class Collection:
         """Return the best hits for a text, best first.
 
         Args:
-            query: The text; a blank one finds nothing. Misspelt words are corrected.
+            query: The text; a blank text finds nothing. Misspelt words are corrected.
             limit: Largest number of hits to return.
             mode: Compare vectors ("dense"), words ("sparse", BM25), or both and fuse them ("hybrid").
             filter: Conditions on the documents' payloads; see ``twinvec.retrieval.filters``.
@@ -377,8 +377,8 @@ class Collection:
             feedback: Move the query's vector towards the vectors of this many first hits, and search again (Rocchio
                 1971). This costs two more requests to a server. The score "dense" of a hit is still that of the
                 original query; the score "feedback" is that of the moved vector.
-            words: Further phrasings of the query in key words, for BM25; blank ones are ignored. The query weighs twice
-                as much as the mean of these phrasings.
+            words: Further phrasings of the query in key words, for BM25; blank texts are ignored. The query weighs
+                twice as much as the mean of these phrasings.
             answers: Made-up answers to the query, which are encoded as documents and compared by their vectors (HyDE,
                 Gao et al. 2022). The query weighs twice as much as the mean of the answers.
             passages: Whether hits get the passage that answers the query; False saves about half a millisecond a hit.
@@ -456,7 +456,7 @@ class Collection:
 
         Args:
             vector: Shape (dim,).
-            words: Text whose BM25 scores are fused with those of the vector; its spelling is corrected.
+            words: Text whose BM25 scores are fused with the scores of the vector; its spelling is corrected.
             exact: Compare every stored vector instead of using the index, for example to measure the index's recall.
             space: Space of the vector (``encoder.space``); default: the space of the encoder given to ``open`` or
                 ``migrate``, else of the collection's model. After a migration, vectors of the former model can still
@@ -493,7 +493,7 @@ class Collection:
             query: A text or a vector.
             candidates: Nearest chunks to choose from.
             diversity: Weight of diversity, from 0 (only the cosine with the query counts) to 1 (only diversity counts).
-            space: Space of the vector, as for ``search_vector``.
+            space: Space of the vector; see ``search_vector``.
         """
         if isinstance(query, str):
             check_text(query, "query")
@@ -507,7 +507,7 @@ class Collection:
         """Add to each hit the passage that answers the query, after a search with ``passages=False``.
 
         Raises:
-            TextError: as for ``search``.
+            TextError: see ``search``.
         """
         checked = check_hits(hits, "hits")
         return self._run(self._serving.with_passages(check_text(query, "query"), checked))
@@ -563,7 +563,7 @@ class Collection:
         """Return the descriptions of these documents' sources (``describe``), by document id; a document may lack one.
 
         Raises:
-            TextError: as for ``get``.
+            TextError: see ``get``.
         """
         return Roots(self._backend).descriptions(check_ids(ids))
 
@@ -595,7 +595,7 @@ class Collection:
         """Remove the documents with these ids, and return the number of removed ones; needs no tenant.
 
         Raises:
-            TextError: as for ``get``; nothing was removed.
+            TextError: see ``get``; nothing was removed.
         """
         ids = list(dict.fromkeys(check_ids(ids)))
         with self._backend.writing:
@@ -632,7 +632,7 @@ class Collection:
         return self._backend.count([CHUNKS])
 
     def info(self) -> dict[str, Any]:
-        """Return what the collection holds, its model and its settings; loads no model.
+        """Return the contents, the model and the settings of the collection; load no model.
 
         If there are "unfinished_documents", an ingest is running or was interrupted, and "points" also counts chunks
         that no search finds.
@@ -729,7 +729,7 @@ class Collection:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.
             cluster: How a server keeps the collection from now on. If the replication factor changes, the cluster makes
                 or removes copies of every shard while it serves.
-            payload_indexes: New payload indexes, as for ``open``; all others are removed. If ``index`` is None, the
+            payload_indexes: New payload indexes; see ``open``. All others are removed. If ``index`` is None, the
                 vectors stay as they are. Default: the present settings, also for keys of documents that an older
                 version of twinvec has written.
             chunking: The present settings with other ``code``, ``pages`` or ``surroundings``. The next ingest cuts

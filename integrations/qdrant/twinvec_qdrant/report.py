@@ -251,7 +251,7 @@ class AdoptReport:
     lowest_cosine: float | None = None
 
     def skip(self, point: str, reason: str) -> None:
-        """Count one more point that stays as it is."""
+        """Count one more point that is skipped."""
         self.skipped += 1
         if len(self.skips) < _MOST_SKIPS:
             self.skips.append((point, reason))

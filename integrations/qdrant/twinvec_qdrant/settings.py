@@ -1,4 +1,4 @@
-"""The settings of a collection: how documents are cut into chunks, what is indexed, and how a server keeps it.
+"""The settings of a collection: for cutting documents into chunks, for indexes, and for its storage on a server.
 
 The index of vectors is a graph (HNSW, Malkov and Yashunin 2016). With quantisation, a search walks the graph on small
 copies of the vectors, and ranks more candidates than requested by the full vectors. An exact search uses neither.
@@ -304,7 +304,7 @@ class ChunkSettings:
         return f"chunks {size}" + (f" that overlap by {self.overlap}" if self.overlap else "") + around
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as a JSON object, without undecided ones."""
+        """Return the settings as a JSON object, without undecided settings."""
         decided = {} if self.code is None else {"code": list(self.code)}
         return {**self.sizes(), **decided, **({} if self.pages is None else {"pages": self.pages})}
 
@@ -319,7 +319,7 @@ class ChunkSettings:
         return self.sizes() == other.sizes() and len(code) <= 1 and len(pages) <= 1
 
     def decided(self, other: ChunkSettings) -> ChunkSettings:
-        """Return these settings; undecided ones are taken from ``other``."""
+        """Return these settings; each undecided setting is taken from ``other``."""
         return replace(
             self,
             code=other.code if self.code is None else self.code,

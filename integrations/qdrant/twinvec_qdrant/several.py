@@ -75,7 +75,7 @@ def search_collections(
     ``Collection.search`` and ``Collection.open``.
 
     Args:
-        query: The text; a blank one finds nothing.
+        query: The text; a blank text finds nothing.
         limit: Largest number of hits to return, of all collections together.
         names: The collections to search. Default: all collections of twinvec in the store.
 

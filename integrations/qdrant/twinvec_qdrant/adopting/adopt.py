@@ -100,7 +100,7 @@ def adopt_collection(
     Raises:
         CollectionNotFoundError: the collection does not exist.
         SpaceMismatchError: the model does not give the stored vectors; nothing was written.
-        ConfigurationError: the layout is wrong, the collection cannot be adopted in place, a setting is not that of
+        ConfigurationError: the layout is wrong, the collection cannot be adopted in place, a setting differs from
             the earlier adoption, or arguments contradict one another; nothing was written.
         StoreError: the store failed; the next call continues.
     """

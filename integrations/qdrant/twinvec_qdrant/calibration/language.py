@@ -55,7 +55,7 @@ def languages_of(texts: Iterable[str]) -> list[str]:
 
     The most frequent language is returned alone if more than half of the texts are in it, or if it is English.
     Otherwise, every language of at least a tenth of the texts is returned, or English if there is none. Only languages
-    that have questions are recognised; a text in another language may be taken for one in a similar language.
+    that have questions are recognised; a text in another language may be taken for a text in a similar language.
     """
     languages = Counter(_identifier().classify(text[:_CHARACTERS_READ])[0] for text in texts)
     known = [(language, count) for language, count in languages.most_common() if language in QUESTIONS]

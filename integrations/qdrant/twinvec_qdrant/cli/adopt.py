@@ -69,7 +69,7 @@ def adopt_command(
     document_prompt: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Prompt that documents were encoded with; '' for none. Default: the model's."
+            metavar="TEXT", help="Prompt that documents were encoded with; '' for none. Default: the model's prompt."
         ),
     ] = None,
     text_key: Annotated[

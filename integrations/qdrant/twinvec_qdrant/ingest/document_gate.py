@@ -151,7 +151,7 @@ def total_work(documents: object) -> int | None:
 
 
 def _size(value: object) -> int:
-    """Return the length of a document's text plus a constant, for every form in which documents are given."""
+    """Return the length of a document's text plus a constant, for a document of any accepted form."""
     if isinstance(value, Mapping):
         text = value.get("text")
     elif isinstance(value, tuple):

@@ -107,7 +107,7 @@ def _as_json(value: object) -> object:
 
 
 def _check_plain(block: str) -> None:
-    """Raise a YAMLError at the first alias of a block, or where its values are nested too deeply."""
+    """Raise a YAMLError at the first alias of a block, or if its values are nested too deeply."""
     import yaml
 
     depth = 0

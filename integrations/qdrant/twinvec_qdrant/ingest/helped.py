@@ -187,7 +187,7 @@ class LedIngestion(Ingestion):
             return [replace(again, changed=half) for half in (uncommitted[:middle], uncommitted[middle:])]
         if uncommitted and again.losses >= _HALVED + _MOST_LOSSES:
             for each in uncommitted:
-                self._planner.refused(each.document.id, "every process that worked on it died", each.work)
+                self._planner.refused(each.document.id, "every process that worked on the document died", each.work)
             return []
         return [again] if uncommitted else []
 

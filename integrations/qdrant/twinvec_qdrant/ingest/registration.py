@@ -42,7 +42,7 @@ def registered(
 
     Raises:
         DocumentError: the source's folder or file cannot be read.
-        ConfigurationError: ``describe`` is not a mapping or is given without a source, or as for ``Roots.register``.
+        ConfigurationError: ``describe`` is not a mapping or is given without a source, or ``Roots.register`` raises it.
         TextError: a path or text in ``describe`` is not a string, or holds a lone surrogate.
     """
     if not isinstance(describe, Mapping):

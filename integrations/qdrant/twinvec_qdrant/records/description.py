@@ -1,7 +1,7 @@
 """A collection's description as it is stored, and the checks that an encoder fits the collection.
 
 The space (``twinvec.models.space``) identifies the model. The probes are texts with the vectors that the model gave
-them. They reveal changed vectors that the space cannot reveal: those of another library version, precision or export.
+them. They reveal changes that the space cannot reveal: vectors of another library version, precision or export.
 """
 
 from __future__ import annotations

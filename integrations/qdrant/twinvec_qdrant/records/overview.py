@@ -1,4 +1,4 @@
-"""The overview of a collection that ``Collection.info`` returns: what it holds, its model and its settings."""
+"""The overview of a collection that ``Collection.info`` returns: its contents, its model and its settings."""
 
 from __future__ import annotations
 

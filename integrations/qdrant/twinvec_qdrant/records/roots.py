@@ -80,9 +80,9 @@ class Roots:
         return self._read()[0]
 
     def joined(self, other: Point) -> Point:
-        """Return the roots' point of another collection that is copied here, with this collection's own roots added.
+        """Return the roots' point of another collection, which is copied here, with this collection's own roots added.
 
-        Without its own roots, their documents would count as documents of the first root, and be pruned with it.
+        If its own roots were lost, their documents would count as documents of the first root, and be pruned with it.
         """
         coming = [StoredRoot.of_fields(each) for each in other.payload["roots"]]
         named = {each.name: each for each in coming}
@@ -111,7 +111,7 @@ class Roots:
             self._change(lambda roots: {each: root for each, root in roots.items() if each != name})
 
     def descriptions(self, sources: Iterable[str]) -> dict[str, str]:
-        """Return the descriptions of these documents' roots, by document id, without empty ones."""
+        """Return the descriptions of these documents' roots, by document id, without empty descriptions."""
         roots = self.all()
         found = {source: root.description(source) for source in sources if (root := owner(roots, source))}
         return {source: text for source, text in found.items() if text}

@@ -349,7 +349,7 @@ def _connected(host: str, port: int | None, tls: Any) -> HTTPConnection:
 
 
 def _key() -> str | None:
-    """Return the key with the most rights; the process refuses what it does not permit."""
+    """Return the key with the most rights; the process refuses requests that the key does not permit."""
     for name in (WRITE_VARIABLE, READ_VARIABLE):
         if key := os.environ.get(name):
             return key

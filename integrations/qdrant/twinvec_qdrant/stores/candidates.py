@@ -27,7 +27,7 @@ class Search:
 
 @dataclass(slots=True)
 class Candidates:
-    """What stores return for several searches.
+    """The results of several searches in a store.
 
     Attributes:
         found: For each search, the scores of its candidates by stage. A stage may lack candidates that it scores 0.

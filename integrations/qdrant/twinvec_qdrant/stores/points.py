@@ -1,4 +1,4 @@
-"""Points, queries and scored points as stores take and return them, and slices of points for one request."""
+"""Points, queries and scored points for all stores, and slices of points for one request."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def maintenance_of(place: CollectionPlace) -> Iterator[OwnMaintenance | ServedMa
     """Open the collection that the options name; a process that serves the store is asked instead.
 
     Raises:
-        TwinvecError: as for ``Collection.open``, or the process does not answer.
+        TwinvecError: see ``Collection.open``; or the process does not answer.
     """
     if (client := client_of(place)) is not None:
         with client:

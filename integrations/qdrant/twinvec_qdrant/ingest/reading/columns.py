@@ -72,7 +72,7 @@ USUAL_COLUMNS = RecordColumns()
 
 def _found(record: Mapping[str, Any], column: str) -> Any:
     if column not in record:
-        raise DocumentError(f"no {column!r} among {sorted(map(str, record))}")
+        raise DocumentError(f"the record has no {column!r}; it has {sorted(map(str, record))}")
     return record[column]
 
 

@@ -118,7 +118,9 @@ def read_bytes(path: Path, limit: int) -> bytes:
     with path.open("rb") as file:
         before = os.fstat(file.fileno())
         if before.st_size > limit:
-            raise DocumentError(f"{before.st_size:,} bytes, more than the limit of {limit:,}; split it first")
+            raise DocumentError(
+                f"the file has {before.st_size:,} bytes, more than the limit of {limit:,}; split it first"
+            )
         data = file.read(before.st_size + 1)  # reading ``limit`` bytes would allocate as many for every small file
         after = os.fstat(file.fileno())
     if not is_unchanged(before, after) or len(data) != after.st_size:

@@ -49,7 +49,7 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
         message = message_from_bytes(data, policy=policy.default)
         assert isinstance(message, EmailMessage)
         if not any(name in message for name in _HEADERS):
-            raise DocumentError("not a letter: no From, To, Date or Message-ID at its beginning")
+            raise DocumentError("not an e-mail: it does not begin with headers such as From, To, Date or Message-ID")
         part = message.get_body(("plain", "html"))
         body = "" if part is None else _text_of(part, version)
         if version > 4 and not body.strip() and (html := message.get_body(("html",))) is not None:
@@ -59,7 +59,7 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
     except TwinvecError:
         raise
     except Exception as error:  # the parser raises many types for odd letters
-        raise DocumentError(f"a broken letter: {one_line(error)}") from error
+        raise DocumentError(f"damaged e-mail: {one_line(error)}") from error
     if not is_html and version > 4:
         body = without_escapes(body)
     if is_html and body.strip():

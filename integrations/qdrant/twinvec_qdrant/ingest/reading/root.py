@@ -41,7 +41,7 @@ RECORD_SUFFIXES = frozenset({RECORDS_SUFFIX, *TABLE_SUFFIXES})
 
 _LINES = (RECORDS_SUFFIX, NEWER_RECORDS_SUFFIX)
 _WILD = frozenset("*?[")
-_LOST = "every process that read it died"
+_LOST = "every process that read the file died"
 
 
 class Reading(Iterator[Document | Failure]):

@@ -159,7 +159,7 @@ def _places(header: Sequence[str], columns: RecordColumns) -> tuple[int | None, 
         if name in header:
             return header.index(name)
         if name.casefold() not in by_name:
-            raise DocumentError(f"no column {name!r} among {', '.join(map(repr, header))}")
+            raise DocumentError(f"the table has no column {name!r}; it has {', '.join(map(repr, header))}")
         return by_name[name.casefold()]
 
     identity = by_name.get("id", by_name.get("_id")) if columns.id is None else given(columns.id)
@@ -198,7 +198,7 @@ def _read_row(row: list[str], number: int, layout: _Layout, where: tuple[str, in
 def _document(row: list[str], number: int, layout: _Layout, prefix: str, numbered: str) -> Document:
     """Return the document of a row; ``prefix`` comes before its id, and ``numbered`` before its number."""
     if len(row) > len(layout.header):
-        raise DocumentError(f"{len(row)} cells, but the header names {len(layout.header)} columns")
+        raise DocumentError(f"the row has {len(row)} cells, but the header names {len(layout.header)} columns")
     cells = {place: cell for place, cell in enumerate(row) if cell.strip()}
     if layout.id is not None and layout.id not in cells:
         raise DocumentError(f"no value in the column {layout.header[layout.id]!r}, which holds the id")

@@ -39,7 +39,7 @@ REMEDY = (
     "restore a backup (twinvec restore), or repair the collection (twinvec verify --repair) and then ingest its "
     "documents again"
 )
-"""What to do about a damaged collection."""
+"""Advice for a damaged collection, at the end of errors."""
 
 
 class CollectionFolder:

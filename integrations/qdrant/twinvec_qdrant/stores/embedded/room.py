@@ -28,7 +28,7 @@ MAKE_ROOM = (
     "remove other files, or a collection that nobody needs (twinvec drop, or DELETE /v1/collections/NAME of twinvec "
     "serve; both work on a full disk)"
 )
-"""What to do about a full disk."""
+"""Advice for a full disk, at the end of errors."""
 
 _REPLAY = 4
 """Bytes that the engine may write for each byte of its log when it reads the log again after a kill."""

@@ -172,7 +172,7 @@ class Turns:
     def take(self, wait_seconds: float, check: Callable[[], None] = lambda: None, *, needs_room: bool = True) -> bool:
         """Take the turn; return whether the last turn ended by ``give``, or raise ``StoreBusyError``.
 
-        Processes take their turns in the order in which they came. Each one waits ``wait_seconds`` for every process
+        Processes take their turns in the order of their arrival. Each one waits ``wait_seconds`` for every process
         that has the turn before it, and longer while that process opens or closes the engine: see ``opened`` and
         ``closing``. The wait ends when ``check`` raises. See ``enter`` for ``needs_room``.
         """

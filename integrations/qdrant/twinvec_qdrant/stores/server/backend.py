@@ -54,7 +54,7 @@ class ServerBackend(Searching, Writing):
         return self.run(steps) if self._awaited is None else await run_awaiting(steps, self._awaited.perform)
 
     def close(self) -> None:
-        """Close the connections, except those of the caller's clients."""
+        """Close the connections, except the connections of the caller's clients."""
         self.requests.end()
         if self._awaited is not None:
             self._awaited.close()

@@ -1,4 +1,4 @@
-"""Errors of the client of a server: what they mean, and twinvec's error for each.
+"""Errors of a server's client: their meaning, and twinvec's error for each.
 
 REST and gRPC report the same refusals: ``Refusal`` holds an HTTP status code and the server's own sentence for both.
 """

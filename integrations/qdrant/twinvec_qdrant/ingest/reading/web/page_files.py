@@ -58,16 +58,18 @@ def page_of_archive(data: bytes, version: int) -> tuple[bytes, str]:
     message = message_from_bytes(data, policy=policy.default)
     assert isinstance(message, EmailMessage)
     if "content-type" not in message:
-        raise DocumentError("not a web archive: no Content-Type at its beginning; save the page again")
+        raise DocumentError(
+            "not a web archive: it does not begin with headers such as Content-Type; save the page again"
+        )
     try:
         part = message.get_body(("html",))
         raw = None if part is None else part.get_payload(decode=True)
         address = "" if part is None else str(part["content-location"] or message["snapshot-content-location"] or "")
     except Exception as error:  # as in ``mail``
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DocumentError(f"a broken web archive: {reason}; save the page again") from error
+        raise DocumentError(f"damaged web archive: {reason}; save the page again") from error
     if part is None or not isinstance(raw, bytes):
-        raise DocumentError("a web archive without a page; save the page again")
+        raise DocumentError("the web archive has no page; save the page again")
     return _in_utf8(raw, part, version), "".join(address.split())
 
 

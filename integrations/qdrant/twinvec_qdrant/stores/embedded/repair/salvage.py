@@ -97,7 +97,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
 
 
 def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], damage: Damage) -> None:
-    """Copy a segment without these parts; settings of a ``new`` segment replace damaged ones."""
+    """Copy a segment without these parts; settings of a ``new`` segment replace damaged settings."""
     shutil.copytree(segment, copy)
     (copy / "payload_storage").mkdir(exist_ok=True)
 

@@ -185,7 +185,7 @@ def _request(
 
 
 def _client_vector(vector: FloatArray | SparseVector) -> Any:
-    """Return the vector of a query as the client takes it."""
+    """Return the vector of a query in the client's form."""
     if isinstance(vector, tuple):
         return client_sparse(vector)
     return numbers(list(vector)) if vector.ndim == 2 else numbers([vector])[0]
@@ -198,7 +198,7 @@ def _cost(request: models.QueryRequest | models.Prefetch) -> int:
 
 
 def _compared(request: models.QueryRequest | models.Prefetch) -> int:
-    """Return what the server counts for the vectors of a query."""
+    """Return the cost that the server's rate limit counts for the vectors of a query."""
     vector = request.query.nearest if isinstance(request.query, models.NearestQuery) else None
     if isinstance(vector, models.SparseVector):
         return max(1, math.ceil(len(vector.indices) / _TERMS))
