@@ -105,7 +105,7 @@ class Answer(NamedTuple):
 
     ``reranked`` is None without a reranker. ``unknown`` says whether the query consists mostly of words that the model
     does not know. ``named`` has the id of the document that the query names, if it names one; after a search of several
-    collections, it has such an id for each of them.
+    collections, it has one id for each of these collections.
     """
 
     query: str
@@ -194,7 +194,7 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
 
 
 def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, ...]:
-    """Return the id of the document that a query names, in a tuple, which is empty if it names none."""
+    """Return a tuple with the id of the document that a query names; () if it names no document."""
     from twinvec_qdrant.ingest.reading.files import NAMED_SUFFIXES
 
     if not named_ids(text, (), ()):

@@ -228,7 +228,7 @@ class PayloadIndexes:
         return ", ".join([*given, "others by themselves" if self.automatic else "no others"])
 
     def as_value(self) -> dict[str, str | Literal[False]] | Literal[False]:
-        """Return the value that ``of`` takes, as JSON."""
+        """Return the settings as JSON, in the form that ``of`` accepts."""
         if not self.automatic and not self.types:
             return False
         return {**self.types, **({} if self.automatic else {OTHER_KEYS: False})}

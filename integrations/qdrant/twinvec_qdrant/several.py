@@ -1,6 +1,6 @@
 """Search several collections of a store, and merge their hits into one list.
 
-Hits of different collections are compared by their relevance, which means the same everywhere. Scores are
+Hits of different collections are compared by their relevance, which means the same in all collections. Scores are
 comparable within one collection only. If a collection is not calibrated, hits are merged by rank: the best hit of each
 collection comes first, then the second hits.
 """

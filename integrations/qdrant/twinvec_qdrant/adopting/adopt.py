@@ -162,7 +162,9 @@ def _check_shape(source: ForeignCollection) -> None:
     shape, location = source.shape, source.backend.location
     distance = shape.dense[source.vector].distance
     if distance != "Cosine":
-        raise ConfigurationError(f"{location}: compares vectors by {distance}, but twinvec by Cosine; {ELSEWHERE}")
+        raise ConfigurationError(
+            f"{location}: the collection compares vectors by {distance}, but twinvec by Cosine; {ELSEWHERE}"
+        )
     if shape.by_shard_key:
         raise ConfigurationError(f"{location}: its writers choose the shards by shard keys; {ELSEWHERE}")
     if SPARSE in (*shape.sparse, *shape.dense):

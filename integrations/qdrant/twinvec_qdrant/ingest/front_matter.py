@@ -102,7 +102,7 @@ def _loader() -> Any:
 
 
 def _as_json(value: object) -> object:
-    """Return the JSON form of a value: a sorted list for a set (the same in every process), a string for others."""
+    """Return the JSON form of a value: a sorted list for a set (the same in every process), a string otherwise."""
     return sorted(map(str, value)) if isinstance(value, set) else str(value)
 
 

@@ -1,7 +1,7 @@
 """The protocols of a store, and two helpers that work with every store.
 
 A backend holds the points of one collection; it knows nothing of documents, models or commits. ``stores/embedded`` and
-``stores/server`` implement the protocols, and ``tests/congruence/test_backends.py`` holds both to the same behaviour:
+``stores/server`` implement the protocols, and ``tests/congruence/test_backends.py`` checks that both behave the same:
 
 - Writes take effect in order: after a crash, a later write never exists without the earlier ones.
 - Points may lack vectors. Searches and document frequencies ignore such points; ``retrieve`` and ``scroll`` do not.

@@ -37,7 +37,7 @@ class OwnMaintenance:
     def migrate(
         self, to: str, *, ir: Path | None, progress: bool, **options: Any
     ) -> tuple[MigrationReport, JudgedCheck | None]:
-        """Migrate to a model; ``ir`` is a folder of judged queries, and the check that they make is returned too."""
+        """Migrate to a model; return the report, and the check by the judged queries in the folder ``ir``."""
         from twinvec.encoder import Encoder
 
         check = None if ir is None else _judged(self._opened, ir)

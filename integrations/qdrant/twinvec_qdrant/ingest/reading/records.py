@@ -35,7 +35,7 @@ def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -
         where = f"{printable(name)}:{number}" if name else f"line {number}"
         try:
             if len(line) > _MAX_LINE_BYTES:
-                raise DocumentError(f"a line of more than {_MAX_LINE_BYTES:,} bytes")
+                raise DocumentError(f"the line has more than {_MAX_LINE_BYTES:,} bytes")
             text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode()
             if text.strip():
                 yield Read(_document(parse_record(text), number - 1, prefix, columns), len(line))

@@ -1,8 +1,8 @@
 """The engine of one embedded collection, which several processes use in turns.
 
-One process at a time has the engine open: this is its turn (``turns``). When another process waits, this one closes the
-engine as soon as it is idle or has used it for a while, and opens it again for its next call. Between two calls, the
-store is consistent: if the process is killed then, the next writer can go on.
+One process at a time has the engine open: this is its turn (``turns``). When another process waits, the first process
+closes the engine as soon as it is idle or has used the engine for a while, and opens it again for its next call.
+Between two calls, the store is consistent: if the process is killed then, the next writer can go on.
 """
 
 from __future__ import annotations

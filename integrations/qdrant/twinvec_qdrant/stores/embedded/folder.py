@@ -86,7 +86,7 @@ class CollectionFolder:
             raise StoreCorruptError(message) from error
 
     def check_description(self, *, ours: bool = False) -> None:
-        """Raise ``StoreCorruptError`` if the description differs from that in the checksums.
+        """Raise ``StoreCorruptError`` if the description differs from the copy in the checksums.
 
         Unless this process has the turn (``ours``), another process may open, change and close the collection
         meanwhile; the files are therefore read up to three times.

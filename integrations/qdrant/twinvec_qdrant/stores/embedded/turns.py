@@ -59,7 +59,7 @@ class Turns:
         self._users: IO[bytes] | None = None
 
     def enter(self, *, needs_room: bool = True) -> None:
-        """Count this process among the users of the collection, whose folder is created if missing.
+        """Count this process among the users of the collection; create the folder of the locks if it is missing.
 
         Without ``needs_room``, a full disk is no error: the process is then not counted.
         """

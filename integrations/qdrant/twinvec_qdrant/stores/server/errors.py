@@ -224,7 +224,7 @@ def _unindexed_words(path: str, types: str) -> str:
 
 
 def _sentence(content: bytes) -> tuple[str, bool]:
-    """Return the error text of an answer, and whether the answer looks like one of Qdrant's."""
+    """Return the error text of an answer, and whether the answer looks like an answer of Qdrant."""
     text = content.decode(errors="replace").strip()
     with suppress(ValueError):
         answer: Any = loads(content)
