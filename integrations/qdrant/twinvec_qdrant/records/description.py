@@ -294,7 +294,7 @@ def check_space(description: Description, encoder: SpaceEncoder, location: str) 
 
 
 def check_probes(description: Generation, encoder: SpaceEncoder, location: str) -> None:
-    """Raise ``SpaceMismatchError`` if the encoder's vectors of the probes differ from the stored ones."""
+    """Raise ``SpaceMismatchError`` if the encoder's vectors of the probes differ from the stored vectors."""
     texts = [probe.text for probe in description.probes]
     now_PD = _probe_vectors(encoder, texts)
     then_PD = np.array([probe.vector for probe in description.probes], dtype=np.float32)

@@ -178,7 +178,7 @@ class Roots:
             if prune and not named and self._backend.holds([RECORDS]):
                 raise ConfigurationError(
                     f"{self._backend.location}: its documents were ingested without a source, so prune may remove "
-                    f"documents that are not from {wanted.name!r}; if all are from it, give its name once: "
+                    f"documents that are not from {wanted.name!r}; if all are from that source, give its name once: "
                     f"--source {wanted.name!r} (source=...)"
                 )
             return replace(wanted, first=True)
@@ -221,7 +221,7 @@ def _is_elsewhere(known: StoredRoot, wanted: StoredRoot) -> bool:
 
 
 def _has_other_patterns(known: StoredRoot, wanted: StoredRoot) -> bool:
-    """Return whether the include patterns differ from the stored ones, unless both are lists of single files."""
+    """Return whether the include patterns differ from the stored patterns, unless both are lists of single files."""
     before, now = (each.options.get("include", ()) for each in (known, wanted))
     return bool(now) and list(before) != list(now) and not (_are_files(before) and _are_files(now))
 

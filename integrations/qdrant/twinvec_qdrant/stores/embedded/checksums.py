@@ -4,7 +4,7 @@
     checksums.open.json   the list of the last close, while a process has the engine open, or after its kill
 
 The engine often opens files that have been cut, zeroed or removed without an error, and then finds only part of the
-data. Before the engine opens a collection, twinvec therefore reads the small files, and the large ones whose size or
+data. Before the engine opens a collection, twinvec therefore reads the small files, and the large files whose size or
 time has changed; ``verify`` reads all. After a kill, files may differ from the list, and only missing files count as
 damaged.
 """
