@@ -190,7 +190,8 @@ def _check_metadata(metadata: Mapping[str, Any], description: Description, locat
     taken = sorted(metadata.keys() & description.new_collection().metadata.keys())
     if taken and not metadata.keys() <= {"average_length", "analysis"}:
         raise ConfigurationError(
-            f"{location}: its metadata have {', '.join(map(repr, taken))}, which twinvec itself needs; {ELSEWHERE}"
+            f"{location}: its metadata have {', '.join(map(repr, taken))}, which twinvec needs for its own metadata; "
+            f"{ELSEWHERE}"
         )
 
 
