@@ -30,7 +30,7 @@ MOST_HITS = 10_000
 """Largest number of hits of a search with ``Asked.everything``."""
 
 Passages = Literal["auto", "words", "states"]
-"""How passages are found."""
+"""Ways to find passages; see ``Asked.passages``."""
 
 _PAGE = 100  # hits that a search with ``Asked.everything`` reads at a time
 _SUGGESTED = 10  # largest number of missing ids for which the nearest existing ids are looked up
@@ -41,10 +41,10 @@ class Asked:
     """Options of a search; fields that are not listed here are arguments of ``Collection.search``.
 
     Attributes:
-        mode: Default: the collection's tuned mode if ``rerank`` is None too, else hybrid.
+        mode: Search mode. Default: the collection's tuned mode if ``rerank`` is None too, else hybrid.
         rerank: "none", "maxsim", the name of a cross-encoder's model, or a reranker. Default: the collection's tuned
             reranker if ``mode`` is None too, else none.
-        candidates: Hits to rerank.
+        candidates: Number of hits to rerank.
         chunks: Return every chunk instead of the best one of each document.
         least: Smallest relevance of a hit.
         everything: Return all hits whose relevance is at least ``least``, instead of the best ``limit`` hits.
@@ -85,14 +85,14 @@ class FoundHit:
     collection: str = ""
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the hit as ``twinvec search --json`` prints it."""
+        """Return the hit in the form that ``twinvec search --json`` prints."""
         named = {"page": self.hit.page, "described": self.described, "collection": self.collection}
         hit = {name: value for name, value in asdict(self.hit).items() if name != "hidden"}
         return hit | {name: value for name, value in named.items() if value not in (None, "")}
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any], *, chunks: bool) -> FoundHit:
-        """Return the hit that ``as_fields`` wrote; ``chunks`` is ``Asked.chunks`` of its search."""
+        """Build the hit from the result of ``as_fields``; ``chunks`` is ``Asked.chunks`` of its search."""
         hit = {name: value for name, value in fields.items() if name in Hit.__slots__}
         if passage := hit.get("passage"):
             hit["passage"] = Passage(**{**passage, "matches": tuple(tuple(each) for each in passage["matches"])})
@@ -105,7 +105,7 @@ class Answer(NamedTuple):
 
     ``reranked`` is None without a reranker. ``unknown`` says whether the query consists mostly of words that the model
     does not know. ``named`` has the id of the document that the query names, if it names one; after a search of several
-    collections, it has such an id for each of them.
+    collections, it has one id for each of these collections.
     """
 
     query: str
@@ -133,7 +133,7 @@ def search_as_asked(
 
     Raises:
         ConfigurationError: a relevance is required (``least``), and the collection is not calibrated.
-        TwinvecError: as for ``Collection.search``.
+        TwinvecError: see ``Collection.search``.
     """
     setting, reranker = _setting(opened, asked)
     if load_first and setting.mode != "sparse":
@@ -194,7 +194,7 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
 
 
 def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, ...]:
-    """Return the id of the document that a query names, in a tuple, which is empty if it names none."""
+    """Return a tuple with the id of the document that a query names; () if it names no document."""
     from twinvec_qdrant.ingest.reading.files import NAMED_SUFFIXES
 
     if not named_ids(text, (), ()):
@@ -206,7 +206,7 @@ def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, .
 
 
 def _with_passages(text: str, hits: list[Hit], opened: Collection, how: Passages) -> list[Hit]:
-    """Return the hits, with passages chosen by token states if ``how`` asks for them (see ``Asked.passages``)."""
+    """Return the hits, with passages chosen by token states if ``how`` requires them (see ``Asked.passages``)."""
     from twinvec.retrieval.passages import has_all_words, with_state_passages
 
     best = hits[0].passage if hits else None
@@ -261,7 +261,7 @@ def _relevant(hits: list[Hit], least: float | None, opened: Collection) -> list[
 
 
 def _source(hit: Hit, chunks: bool) -> str:
-    """Return the id of a hit's document; the id of a chunk is this id and its position, such as "guide.md#3"."""
+    """Return the id of a hit's document; a chunk's id adds its position in the document, as in "guide.md#3"."""
     source, _, position = hit.id.rpartition("#")
     is_chunk = chunks and position.isdecimal() and hit.payload.get("source") != hit.id
     return source if is_chunk else hit.id
@@ -278,7 +278,7 @@ def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = 
         nearest: Whether to look for the nearest ids; this reads all ids of the collection.
 
     Raises:
-        TextError: as for ``Collection.get``.
+        TextError: see ``Collection.get``.
     """
     ids = check_ids(ids)
     found = opened.get(ids)
@@ -307,9 +307,9 @@ def delete_documents(
         The number of ``deleted`` documents, the ids of the ``documents`` found, and the ``missing`` ids.
 
     Raises:
-        TextError: as for ``Collection.get``.
+        TextError: see ``Collection.get``.
         FilterError: the filter is invalid, or every document satisfies it.
-        ConfigurationError: as for ``Collection.find``.
+        ConfigurationError: see ``Collection.find``.
     """
     # imported here, because a search by a server does not need it
     from twinvec.retrieval.filters import matches_all, parse_filter
@@ -334,7 +334,7 @@ def reindex_as_asked(
     surroundings: int | None = None,
     **settings: Any,
 ) -> IndexReport:
-    """Do what ``Collection.reindex`` does, with its present settings where none are given.
+    """Rebuild the indexes, as ``Collection.reindex`` does; settings that are not given stay as they are.
 
     Args:
         opened: The collection.
@@ -345,7 +345,7 @@ def reindex_as_asked(
         settings: ``payload_indexes`` and ``cluster`` of ``Collection.reindex``.
 
     Raises:
-        ConfigurationError: as for ``Collection.reindex``.
+        ConfigurationError: see ``Collection.reindex``.
     """
     from twinvec_qdrant.ingest.cutting.code import installed_languages
 

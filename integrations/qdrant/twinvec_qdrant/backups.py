@@ -71,7 +71,7 @@ def restore_collection(
     Args:
         source: The folder of the backup.
         path: Folder of the embedded store; default: ``./.twinvec``.
-        name: Name of the restored collection; default: that of the collection in the backup.
+        name: Name of the restored collection; default: the collection's name in the backup.
         overwrite: Replace an existing collection of this name.
         wait_seconds: How long to wait until no other process has the collection open.
 

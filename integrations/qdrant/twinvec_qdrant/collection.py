@@ -142,8 +142,8 @@ class Collection:
             late_interaction: For a new collection, whether to store the token states of every chunk for ``maxsim``: two
                 bytes a number, 768 bytes a token with the default model.
             create: Whether to create the collection if it does not exist.
-            language: For a new collection, the Snowball language of BM25's stemmer. An existing collection keeps its
-                own if this is "english".
+            language: For a new collection, the Snowball language of BM25's stemmer. With "english", an existing
+                collection keeps its own language.
             api_key: Key for ``url``; default: the environment variable ``QDRANT_API_KEY``, or the content of the file
                 that ``QDRANT_API_KEY_FILE`` names.
             wait_seconds: Longest wait of a call: for each process that uses the embedded store first, or for a server's
@@ -158,7 +158,7 @@ class Collection:
                 "integer", "datetime", "text", "geo", "uuid", or False for none. Any other key gets an index when a
                 document first has it, unless ``"*"`` is False in the mapping, or the argument is False. An index makes
                 filters fast, and never changes what they find. Default: the collection's setting.
-            repair: Save what can be read of an embedded collection if its files are damaged. Call
+            repair: Save the readable parts of an embedded collection if its files are damaged. Call
                 ``verify(repair=True)`` next: until then, the collection only opens with ``repair``.
 
         Raises:
@@ -279,9 +279,9 @@ class Collection:
                 root's folder or file; documents without a root belong to the first source. The first named source
                 takes over all documents that were ingested without a source, so ``prune`` then also removes those that
                 are not in ``documents``; a warning says how many.
-            describe: Your descriptions of the source: under "" of the whole, under a folder's path of the folder.
-            helpers: Other processes that parse the files of a ``Root`` and encode, and with a server also write; see
-                ``twinvec_ray``.
+            describe: Your descriptions by path: of the whole source under "", of a folder under the folder's path.
+            helpers: Other processes that parse the files of a ``Root`` and encode texts; with a server, they also write
+                documents. See ``twinvec_ray``.
 
         Raises:
             DocumentError: ``documents`` is not an iterable, or is empty and ``prune`` would remove all documents.
@@ -368,21 +368,21 @@ class Collection:
         """Return the best hits for a text, best first.
 
         Args:
-            query: The text; a blank one finds nothing. Misspelt words are corrected.
+            query: The text; a blank text finds nothing. Misspelt words are corrected.
             limit: Largest number of hits to return.
             mode: Compare vectors ("dense"), words ("sparse", BM25), or both and fuse them ("hybrid").
             filter: Conditions on the documents' payloads; see ``twinvec.retrieval.filters``.
             group: Return the best chunk of each document, with the document's id; False returns all chunks, with ids
                 such as "guide.md#3".
-            offset: Best hits to skip: those of the previous pages.
+            offset: Number of best hits to skip: the hits of the previous pages.
             weights: Weights of vectors and words in the fusion.
-            feedback: Move the query's vector towards those of this many first hits, and search again (Rocchio 1971).
-                This costs two more requests to a server. The score "dense" of a hit is still that of the original
-                query; the score "feedback" is that of the moved vector.
-            words: Further phrasings of the query in key words, for BM25; blank ones are ignored. The query weighs twice
-                as much as the mean of these phrasings.
+            feedback: Move the query's vector towards the vectors of this many first hits, and search again (Rocchio
+                1971). This costs two more requests to a server. The score "dense" of a hit is still that of the
+                original query; the score "feedback" is that of the moved vector.
+            words: Further phrasings of the query in key words, for BM25; blank texts are ignored. The query weighs
+                twice as much as the mean of these phrasings.
             answers: Made-up answers to the query, which are encoded as documents and compared by their vectors (HyDE,
-                Gao et al. 2022). The query weighs twice as much as their mean.
+                Gao et al. 2022). The query weighs twice as much as the mean of the answers.
             passages: Whether hits get the passage that answers the query; False saves about half a millisecond a hit.
             min_relevance: Leave out hits whose relevance is lower, from 0 to 1; see ``Hit``.
             syntax: Whether ``"exact phrase"`` must occur in a chunk, and ``-word`` must not; see
@@ -458,7 +458,7 @@ class Collection:
 
         Args:
             vector: Shape (dim,).
-            words: Text whose BM25 scores are fused with those of the vector; its spelling is corrected.
+            words: Text whose BM25 scores are fused with the scores of the vector; its spelling is corrected.
             exact: Compare every stored vector instead of using the index, for example to measure the index's recall.
             space: Space of the vector (``encoder.space``); default: the space of the encoder given to ``open`` or
                 ``migrate``, else of the collection's model. After a migration, vectors of the former model can still
@@ -495,7 +495,7 @@ class Collection:
             query: A text or a vector.
             candidates: Nearest chunks to choose from.
             diversity: Weight of diversity, from 0 (only the cosine with the query counts) to 1 (only diversity counts).
-            space: Space of the vector, as for ``search_vector``.
+            space: Space of the vector; see ``search_vector``.
         """
         if isinstance(query, str):
             check_text(query, "query")
@@ -509,7 +509,7 @@ class Collection:
         """Add to each hit the passage that answers the query, after a search with ``passages=False``.
 
         Raises:
-            TextError: as for ``search``.
+            TextError: see ``search``.
         """
         checked = check_hits(hits, "hits")
         return self._run(self._serving.with_passages(check_text(query, "query"), checked))
@@ -539,9 +539,9 @@ class Collection:
         return StoredMaxSim(self._backend, served, encoder, mix=mix, analyzer=self.analyzer)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
-        """Return the documents with these ids, in the order of ``ids``; missing ones are left out, no tenant is needed.
+        """Return the documents with these ids, in the order of ``ids``, without missing documents; needs no tenant.
 
-        The text of a document is what was embedded: its chunks, joined by blank lines.
+        The text of a document is the embedded text: its chunks, joined by blank lines.
 
         Raises:
             TextError: ``ids`` is a single string, or an id is not a string or holds a lone surrogate.
@@ -562,10 +562,10 @@ class Collection:
         return list(Roots(self._backend).all().values())
 
     def described(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return the descriptions of these documents' sources (``describe``), by document id; some may have none.
+        """Return the descriptions of these documents' sources (``describe``), by document id; a document may lack one.
 
         Raises:
-            TextError: as for ``get``.
+            TextError: see ``get``.
         """
         return Roots(self._backend).descriptions(check_ids(ids))
 
@@ -597,7 +597,7 @@ class Collection:
         """Remove the documents with these ids, and return the number of removed ones; needs no tenant.
 
         Raises:
-            TextError: as for ``get``; nothing was removed.
+            TextError: see ``get``; nothing was removed.
         """
         ids = list(dict.fromkeys(check_ids(ids)))
         with self._backend.writing:
@@ -634,7 +634,7 @@ class Collection:
         return self._backend.count([CHUNKS])
 
     def info(self) -> dict[str, Any]:
-        """Return what the collection holds, its model and its settings; loads no model.
+        """Return the contents, the model and the settings of the collection; load no model.
 
         If there are "unfinished_documents", an ingest is running or was interrupted, and "points" also counts chunks
         that no search finds.
@@ -688,8 +688,8 @@ class Collection:
             chunks_per_second: Largest number of chunks to encode per second.
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             allow_truncation: Migrate even if the new model truncates chunks that the present one reads whole.
-            on_progress: Called with the step ("measuring" or "migrating"), and with how many of how many chunks are
-                done.
+            on_progress: Called with the step ("measuring" or "migrating"), its number of finished chunks, and its total
+                number of chunks.
 
         Raises:
             ConfigurationError: the collection has this model under this name already; a migration to a third model is
@@ -725,17 +725,17 @@ class Collection:
         An embedded collection needs free disk space of about twice its size. If the vectors are indexed anew, texts are
         also analysed for BM25 by the newest version; other open objects of the collection follow at their next ingest.
         Texts that were deleted or replaced are then erased from the files of an embedded collection. The next ingest
-        reads files by the newest version.
+        reads files by the newest reading version.
 
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.
             cluster: How a server keeps the collection from now on. If the replication factor changes, the cluster makes
                 or removes copies of every shard while it serves.
-            payload_indexes: New payload indexes, as for ``open``; all others are removed. If ``index`` is None, the
+            payload_indexes: New payload indexes; see ``open``. All others are removed. If ``index`` is None, the
                 vectors stay as they are. Default: the present settings, also for keys of documents that an older
                 version of twinvec has written.
-            chunking: The present settings with other ``code``, ``pages`` or ``surroundings``. The next ingest cuts the
-                documents again whose chunks change. Without other arguments, the vectors stay as they are.
+            chunking: The present settings with other ``code``, ``pages`` or ``surroundings``. The next ingest cuts
+                documents again if their chunks change. Without other arguments, the vectors stay as they are.
 
         Raises:
             ConfigurationError: a setting is unknown, out of range, or for new collections only; or a key has values

@@ -121,11 +121,14 @@ def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int | None) -
     tokens = token_encoder(encoder)
     for page in pages(texts, _TEXTS):
         for text, states_TD in zip(page, tokens.encode_tokens(page, prompt="document"), strict=True):
-            is_matrix = states_TD.ndim == 2 and len(states_TD) and states_TD.shape[1] == dim
-            if not is_matrix or not np.isfinite(states_TD).all():
+            if states_TD.ndim != 2 or not len(states_TD) or states_TD.shape[1] != dim:
                 raise BadVectorError(
                     f"the encoder gave token states of shape {states_TD.shape} for {text[:60]!r}, expected "
-                    f"(tokens, {dim}) and finite"
+                    f"(tokens, {dim})"
+                )
+            if not np.isfinite(states_TD).all():
+                raise BadVectorError(
+                    f"the token states of {text[:60]!r} hold NaN or infinite numbers, expected finite numbers"
                 )
             if states_TD.size > MAX_NUMBERS:
                 raise BadVectorError(

@@ -36,7 +36,7 @@ def list_collections(
     grpc: bool = False,
     grpc_port: int = GRPC_PORT,
 ) -> list[CollectionEntry]:
-    """List a store's collections by name, without opening them; arguments and errors are as for ``Collection.open``."""
+    """List the collections of a store, without opening them; arguments and errors are those of ``Collection.open``."""
     with closing(store_at(StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))) as store:
         found = sorted(store.descriptions().items())
     return [CollectionEntry(name, each.get("model"), each.get("dim")) for name, each in found]

@@ -62,7 +62,7 @@ class RequestedSettings:
 def open_in(
     store: Store, name: str, wanted: RequestedSettings, *, create: bool
 ) -> tuple[Backend, Description, SpaceEncoder | None, BM25Weights]:
-    """Open or create the collection as ``Collection.open`` does; the encoder is None if it is to be loaded later."""
+    """Open or create the collection as ``Collection.open`` does; an encoder None is loaded later."""
     opened: Store | Backend = store
     try:
         metadata = store.peek()
@@ -98,7 +98,7 @@ def open_in(
 
 
 def _decided(backend: Backend, description: Description, wanted: ChunkSettings | None) -> Description:
-    """Record chunk settings that the caller decides and the collection has left open; return the description."""
+    """Record chunk settings that the collection has left undecided and the caller gives; return the description."""
     chunking = description.chunking if wanted is None else description.chunking.decided(wanted)
     if chunking != description.chunking:
         backend.write_metadata({"chunking": chunking.as_dict()})
@@ -192,7 +192,8 @@ def check_wanted(description: Description, wanted: RequestedSettings, location: 
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(
-            f"{location}: {kept}, which cannot change: leave late_interaction out, or ingest into a new collection"
+            f"{location}: the collection {kept}, and this setting cannot change; leave late_interaction out, or ingest "
+            "into a new collection"
         )
     if wanted.encoder is not None:
         check_space(description, wanted.encoder, location)

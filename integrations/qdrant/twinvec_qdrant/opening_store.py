@@ -27,7 +27,7 @@ _UNNAMED = "-"  # the name in an embedded store that is opened for all its colle
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Where a store is and how it is reached; the fields are arguments of ``Collection.open``."""
+    """The address of a store and the way to reach it; the fields are arguments of ``Collection.open``."""
 
     path: str | Path | None = None
     url: str | None = None
@@ -41,14 +41,14 @@ class StorePlace:
 
 
 def find_store(name: str, place: StorePlace) -> Store:
-    """Return the store of the collection ``name``; errors are as for ``Collection.open``."""
+    """Return the store of the collection ``name``; errors are those of ``Collection.open``."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
     return store_at(place, name)
 
 
 def store_at(place: StorePlace, name: str = "") -> Store:
-    """Return the store, for one collection or without ``name`` for all; errors are as for ``Collection.open``."""
+    """Return the store for the collection ``name``, or for all collections; errors are those of ``Collection.open``."""
     _check(place)
     if place.url is not None:
         from twinvec_qdrant.stores.server.store import connect

@@ -1,4 +1,4 @@
-"""Reports of what an ingest, a verification, a migration, a reindexing, a push or a backup did."""
+"""Reports on an ingest, a verification, a migration, a reindexing, a push, an adoption or a backup."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def all_failed(report: IngestReport) -> IngestError:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What ``Collection.verify`` found.
+    """Result of ``Collection.verify``.
 
     Attributes:
         sources: Committed sources.
@@ -164,7 +164,7 @@ class VerifyReport:
 
 @dataclass(slots=True)
 class RepairReport(VerifyReport):
-    """What ``Collection.verify`` found in a collection that was opened with ``repair`` and had damaged files.
+    """Result of ``Collection.verify`` for a collection that was opened with ``repair`` and had damaged files.
 
     Attributes:
         damaged: Files that differ from what was written; empty if the engine alone found the damage.
@@ -185,7 +185,7 @@ class RepairReport(VerifyReport):
 
 @dataclass(slots=True)
 class MigrationReport:
-    """What a migration did.
+    """Result of a migration.
 
     Attributes:
         model: Name of the new model.
@@ -212,8 +212,8 @@ class IndexReport:
         recall: Share of the exact ten nearest chunks that searches find, for sampled vectors; None without chunks,
             or if the server forbids exact search.
         payload_indexes: Type of the index of every payload key that has one.
-        erased: Whether the files of an embedded collection now hold nothing of what was deleted or replaced before;
-            False where the vectors were not indexed anew, and on a server.
+        erased: Whether deleted and replaced texts are now erased from the files of an embedded collection; False if
+            the vectors were not indexed anew, and on a server.
     """
 
     settings: str
@@ -226,12 +226,12 @@ class IndexReport:
 
 @dataclass(slots=True)
 class PushReport:
-    """What a push did; all but ``chunks`` count documents.
+    """Counts of a push; all but ``chunks`` count documents.
 
     Attributes:
         copied: Written to the other store.
-        unchanged: There already, in the same version.
-        deleted: Removed there, because they are not in this collection (``prune``).
+        unchanged: Already in the other store, in the same version.
+        deleted: Removed from the other store, because this collection lacks them (``prune``).
         missed: Not copied: another writer changed them meanwhile, or they lack chunks or records (see ``verify``).
         chunks: Chunks written.
     """
@@ -245,7 +245,7 @@ class PushReport:
 
 @dataclass(slots=True)
 class AdoptReport:
-    """What an adoption did; the counts are of points.
+    """Result of an adoption; counts are numbers of points.
 
     Attributes:
         layout: Name of the framework.
@@ -268,7 +268,7 @@ class AdoptReport:
     lowest_cosine: float | None = None
 
     def skip(self, point: str, reason: str) -> None:
-        """Count one more point that stays as it is."""
+        """Count one more point that is skipped."""
         self.skipped += 1
         if len(self.skips) < _MOST_SKIPS:
             self.skips.append((point, reason))
@@ -276,12 +276,12 @@ class AdoptReport:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """Which collection a backup holds, from when, and how many points.
+    """Description of a backup: its collection, its time, and its numbers of points.
 
     Attributes:
         collection: Name of the collection.
-        time: When it was copied, in UTC (ISO 8601).
-        points: How many chunks, records (one for each document) and notes it holds.
+        time: Time of the copy, in UTC (ISO 8601).
+        points: Number of chunks, records (one for each document) and notes.
     """
 
     collection: str

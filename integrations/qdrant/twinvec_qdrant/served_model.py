@@ -1,4 +1,4 @@
-"""Serving: which model an open collection searches with, while migrations may change it.
+"""Serving: the model with which an open collection searches, while migrations may change it.
 
 An open collection serves one ``ServedModel``, which is immutable and replaced as a whole. Each search reads the name of
 the collection's model with its first request (``records.schema.model_id``). If the name has changed, or if the search
@@ -107,7 +107,7 @@ class Serving:
         """Read the description and serve its model, for a writer; return the description and the model's encoder.
 
         Raise ``SpaceMismatchError`` if the model cannot be loaded. With ``for_vectors``, the caller ingests vectors:
-        raise it also if the caller's encoder, or without one the encoder served so far, has another space.
+        raise it also if the encoder of these vectors (the caller's, or else the one served so far) has another space.
         """
         with self._changing:  # the lock keeps other switches from happening between read and use
             callers = self._given or self.current.encoder
@@ -283,7 +283,7 @@ class Serving:
         raise StoreError(f"{self._backend.location}: its model changed {_ROUNDS} times during one search; search again")
 
     def _following(self, served: ServedModel, named: str | None) -> Steps[ServedModel | None]:
-        """Return the model that has replaced ``served``, or None if none has or if it cannot be loaded.
+        """Return the model that has replaced ``served``; None if ``served`` is current or its successor cannot load.
 
         ``named`` is the name in the store's point, or None after a search that failed. Without ``named``, a model that
         cannot be loaded raises ``SpaceMismatchError``.
@@ -309,7 +309,7 @@ class Serving:
             return None
 
     def _announce(self, named: str) -> None:
-        """Remember when the point first named this model; after a killed migration, it may name it for ever."""
+        """Remember when the point first named this model; after a killed migration, the point may name it for ever."""
         since = self._announced[1] if self._announced[0] == named else time.monotonic()
         pause = _SWITCH_PAUSE_SECONDS if time.monotonic() - since > _SWITCH_SECONDS else 0.0
         self._announced = named, since, time.monotonic() + pause

@@ -1,9 +1,9 @@
-"""The settings of a collection: how documents are cut into chunks, what is indexed, and how a server keeps it.
+"""The settings of a collection: for cutting documents into chunks, for indexes, and for its storage on a server.
 
 The index of vectors is a graph (HNSW, Malkov and Yashunin 2016). With quantisation, a search walks the graph on small
 copies of the vectors, and ranks more candidates than requested by the full vectors. An exact search uses neither.
 
-The indexes of payload keys make filters fast. ``records.payload_indexes`` says when they are made.
+The indexes of payload keys make filters fast. ``records.payload_indexes`` describes when indexes are made.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class IndexSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> IndexSettings:
-        """Build the settings from what ``as_dict`` returned.
+        """Build the settings from the result of ``as_dict``.
 
         Raises:
             ConfigurationError: an unknown field, or a value out of range.
@@ -126,7 +126,7 @@ class ClusterSettings:
             be set for a new collection.
         replication_factor: Copies of each shard, on different nodes; default: 1.
         write_consistency_factor: Copies that must store a write before it is acknowledged; default: 1.
-        on_disk: Whether vectors and payloads stay on the disk, and are cached in memory as far as it has room.
+        on_disk: Whether vectors and payloads stay on the disk; the free memory serves as a cache.
         read_consistency: Copies that a read compares: a number of copies, the "majority" of answers, a "quorum" of
             nodes, or "all"; default: one copy.
         tenant_shards: The large tenants of a new collection with a ``tenant_key``, on a server in cluster mode. Each
@@ -228,14 +228,14 @@ class PayloadIndexes:
         return ", ".join([*given, "others by themselves" if self.automatic else "no others"])
 
     def as_value(self) -> dict[str, str | Literal[False]] | Literal[False]:
-        """Return the value that ``of`` takes, as JSON."""
+        """Return the settings as JSON, in the form that ``of`` accepts."""
         if not self.automatic and not self.types:
             return False
         return {**self.types, **({} if self.automatic else {OTHER_KEYS: False})}
 
     @classmethod
     def of(cls, value: PayloadIndexes | Mapping[str, Any] | Literal[False]) -> PayloadIndexes:
-        """Build the settings from a mapping of keys to types; False, and False for the key "*", mean no other keys."""
+        """Build the settings from a mapping of keys to types. False means no keys; "*": False means no other keys."""
         if isinstance(value, PayloadIndexes):
             return value
         if value is False:
@@ -304,7 +304,7 @@ class ChunkSettings:
         return f"chunks {size}" + (f" that overlap by {self.overlap}" if self.overlap else "") + around
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as a JSON object, without undecided ones."""
+        """Return the settings as a JSON object, without undecided settings."""
         decided = {} if self.code is None else {"code": list(self.code)}
         return {**self.sizes(), **decided, **({} if self.pages is None else {"pages": self.pages})}
 
@@ -320,7 +320,7 @@ class ChunkSettings:
         return self.sizes() == other.sizes() and len(code) <= 1 and len(pages) <= 1
 
     def decided(self, other: ChunkSettings) -> ChunkSettings:
-        """Return these settings; undecided ones are taken from ``other``."""
+        """Return these settings; each undecided setting is taken from ``other``."""
         return replace(
             self,
             code=other.code if self.code is None else self.code,
@@ -329,5 +329,5 @@ class ChunkSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ChunkSettings:
-        """Build the settings from what ``as_dict`` returned."""
+        """Build the settings from the result of ``as_dict``."""
         return cls(**values)

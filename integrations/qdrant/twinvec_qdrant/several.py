@@ -1,6 +1,6 @@
 """Search several collections of a store, and merge their hits into one list.
 
-Hits of different collections are compared by their relevance, which means the same everywhere. Scores are
+Hits of different collections are compared by their relevance, which means the same in all collections. Scores are
 comparable within one collection only. If a collection is not calibrated, hits are merged by rank: the best hit of each
 collection comes first, then the second hits.
 """
@@ -69,19 +69,19 @@ def search_collections(
     grpc: bool = False,
     grpc_port: int = GRPC_PORT,
 ) -> CollectionHits:
-    """Search all collections of a store, each with its own model; a model that several share is loaded once.
+    """Search all collections of a store, each with its own model; a shared model is loaded once.
 
     A collection that cannot be searched does not stop the others. Arguments that are not listed here are those of
     ``Collection.search`` and ``Collection.open``.
 
     Args:
-        query: The text; a blank one finds nothing.
+        query: The text; a blank text finds nothing.
         limit: Largest number of hits to return, of all collections together.
         names: The collections to search. Default: all collections of twinvec in the store.
 
     Raises:
         CollectionNotFoundError: the store has no collection.
-        TwinvecError: none of the collections could be searched; the error is that of the first one.
+        TwinvecError: none of the collections could be searched; the error of the first collection is raised.
     """
     check_limit(limit)
     store: dict[str, Any] = {"url": url, "client": client, "api_key": api_key, "wait_seconds": wait_seconds}
@@ -148,7 +148,7 @@ def open_with_one_of(encoders: Iterable[SpaceEncoder], opened: Callable[..., Col
 def collections_of(
     entries: Sequence[CollectionEntry], names: Sequence[str] | None = None, *, server: str = "", path: object = None
 ) -> list[CollectionEntry]:
-    """Return the collections to search: the named ones, or all; on a ``server``, all that twinvec can read.
+    """Return the named collections, or all; on a ``server``, all that twinvec can read.
 
     Raises:
         CollectionNotFoundError: the store has no collections.

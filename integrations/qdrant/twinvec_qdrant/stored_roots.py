@@ -1,6 +1,6 @@
-"""What a collection stores about its roots: the folders, files or records that its documents were read from.
+"""The stored form of a collection's roots: the folders, files or records that its documents were read from.
 
-``records.roots`` reads and writes it.
+``records.roots`` reads and writes this form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEPARATOR = ":"
 
 @dataclass(frozen=True, slots=True)
 class StoredRoot:
-    """What a collection stores about one root.
+    """The stored form of one root.
 
     Attributes:
         name: Its name, which no other root of the collection has.
@@ -37,17 +37,17 @@ class StoredRoot:
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the root that ``as_fields`` wrote; fields of newer versions are ignored."""
+        """Build the root from the result of ``as_fields``; ignore fields of newer versions."""
         return cls(**{name: fields[name] for name in cls.__slots__ if name in fields})
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the root as plain JSON, without what is empty."""
+        """Return the root as plain JSON, without empty fields."""
         values = {name: getattr(self, name) for name in self.__slots__}
         return {name: dict(each) if isinstance(each, Mapping) else each for name, each in values.items() if each}
 
     @property
     def prefix(self) -> str:
-        """Beginning of the ids of the root's documents."""
+        """Prefix of the ids of the root's documents."""
         return "" if self.first else self.name + SEPARATOR
 
     def is_local(self) -> bool:

@@ -107,7 +107,7 @@ def test_a_file_that_every_worker_dies_of_fails_alone(deaths, server, folder):
     report = read(server, "always", folder)
     assert len(list(deaths.glob("always-*"))) == len(list(deaths.glob("new-*"))) == 4
     reasons = dict(report.failures)
-    assert {reasons.pop("19.html"), reasons.pop("21-new.html")} == {"every process that read it died"}
+    assert {reasons.pop("19.html"), reasons.pop("21-new.html")} == {"every process that read the file died"}
     assert reasons == dict(before.failures)
     assert (report.unchanged, report.deleted, report.failed) == (before.new - 1, 0, before.failed + 2)
     check(server, "always", "always-alone")  # the older version of the first one stays
@@ -118,7 +118,7 @@ def test_a_folder_of_a_store_is_filled_too(deaths, folder, tmp_path):
     (folder / "21-new.html").write_text("<p>deadly: embedded</p>")
     place = {"path": tmp_path / "store", "encoder": ray_ingests.encoder()}
     report = ingest(Root(str(folder)), "docs", **place)
-    assert ("21-new.html", "every process that read it died") in report.failures
+    assert ("21-new.html", "every process that read the file died") in report.failures
     assert (report.new, report.failed) == (FILES + 20, 2)
     with Collection.open("docs", **place) as collection:
         assert collection.verify().sound

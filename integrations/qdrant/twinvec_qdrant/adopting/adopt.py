@@ -67,14 +67,14 @@ def adopt_collection(
     grpc: bool = False,
     grpc_port: int = GRPC_PORT,
 ) -> AdoptReport:
-    """Make a collection of LangChain's or LlamaIndex's ``QdrantVectorStore`` one of twinvec; no document is encoded.
+    """Turn a collection of LangChain's or LlamaIndex's ``QdrantVectorStore`` into one of twinvec; encode no document.
 
     The model encodes the texts of a sample, and must give the stored vectors. Every point becomes a document with the
     point's id. The point keeps its id, vectors and payload, and gets fields of twinvec, a sparse vector and a record;
     the framework's class can go on reading and writing the collection. After a kill, the next call continues. A later
     call adopts points that the framework's application has written since, and removes documents that it has deleted.
 
-    With ``into``, the documents are copied into that collection with their vectors, and this one stays as it is.
+    With ``into``, the documents are copied with their vectors into the collection ``into``, and nothing else changes.
 
     Args:
         name: Name of the collection.
@@ -84,23 +84,23 @@ def adopt_collection(
         url: Address of the Qdrant server.
         client: A ``QdrantClient`` of the caller, which stays open.
         local_path: Folder of a ``QdrantClient(path=...)``, instead of a server.
-        api_key: As for ``Collection.open``, like ``wait_seconds``, ``grpc`` and ``grpc_port``.
+        api_key: The argument of ``Collection.open``; so are ``wait_seconds``, ``grpc`` and ``grpc_port``.
         into: Collection that gets the documents; it has the same model, and no chunking.
         text_key: Payload key of the texts; default: "page_content" for LangChain, "text" for LlamaIndex' old nodes.
         metadata_key: LangChain's payload key of the metadata; default: "metadata".
-        vector_name: Name of the dense vectors; default: as the framework's class finds them.
+        vector_name: Name of the dense vectors; default: the name that the framework's class uses.
         chunking: How later ingests cut documents; adopted documents stay as they are. Default: no chunking, as
             the vector stores of the frameworks' adapters require.
         language: Snowball language of BM25's stemmer. With "english", a collection that was adopted before keeps its
             own language, and so does ``into``.
-        payload_indexes: As for ``Collection.open``.
+        payload_indexes: The argument of ``Collection.open``.
         dry_run: Check and count; write nothing.
         progress: Show progress: a bar on a terminal, a line a minute elsewhere.
 
     Raises:
         CollectionNotFoundError: the collection does not exist.
         SpaceMismatchError: the model does not give the stored vectors; nothing was written.
-        ConfigurationError: the layout is wrong, the collection cannot be adopted in place, a setting is not that of
+        ConfigurationError: the layout is wrong, the collection cannot be adopted in place, a setting differs from
             the earlier adoption, or arguments contradict one another; nothing was written.
         StoreError: the store failed; the next call continues.
     """
@@ -132,7 +132,7 @@ def adopt_collection(
 def _adopt_in_place(
     source: ForeignCollection, wanted: RequestedSettings, report: AdoptReport, *, dry_run: bool, progress: bool
 ) -> None:
-    """Check and adopt the collection; continue an interrupted adoption, or adopt what is new since an earlier one."""
+    """Check and adopt the collection; continue an interrupted adoption, or adopt points newer than an earlier one."""
     backend, metadata = source.backend, source.shape.metadata
     finished, begun = "twinvec" in metadata and not metadata.get(ADOPTION), bool(metadata.get(ADOPTION))
     if finished or begun:
@@ -162,7 +162,9 @@ def _check_shape(source: ForeignCollection) -> None:
     shape, location = source.shape, source.backend.location
     distance = shape.dense[source.vector].distance
     if distance != "Cosine":
-        raise ConfigurationError(f"{location}: compares vectors by {distance}, but twinvec by Cosine; {ELSEWHERE}")
+        raise ConfigurationError(
+            f"{location}: the collection compares vectors by {distance}, but twinvec by Cosine; {ELSEWHERE}"
+        )
     if shape.by_shard_key:
         raise ConfigurationError(f"{location}: its writers choose the shards by shard keys; {ELSEWHERE}")
     if SPARSE in (*shape.sparse, *shape.dense):
@@ -188,7 +190,8 @@ def _check_metadata(metadata: Mapping[str, Any], description: Description, locat
     taken = sorted(metadata.keys() & description.new_collection().metadata.keys())
     if taken and not metadata.keys() <= {"average_length", "analysis"}:
         raise ConfigurationError(
-            f"{location}: its metadata have {', '.join(map(repr, taken))}, which twinvec needs for its own; {ELSEWHERE}"
+            f"{location}: its metadata have {', '.join(map(repr, taken))}, which twinvec needs for its own metadata; "
+            f"{ELSEWHERE}"
         )
 
 
@@ -224,7 +227,7 @@ def _copy_into(
 
     This is for a collection that cannot be adopted in place: on an older server, in the folder of qdrant-client's local
     mode, with another distance, or with payload keys that twinvec needs. Ids stay the same. The copy is an ingest of
-    documents with vectors, so the next call continues it and copies what is new.
+    documents with vectors, so the next call continues it and copies new documents.
     """
     backend, layout = source.backend, source.layout
     with progress_bar("Copying", backend.count([]), "points", shown=progress) as advance:

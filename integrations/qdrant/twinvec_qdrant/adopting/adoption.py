@@ -106,7 +106,7 @@ class Adoption:
             backend.flush()
 
     def count(self, *, progress: bool) -> None:
-        """Count what ``run`` would do; write nothing."""
+        """Count the points that ``run`` would adopt or skip; write nothing."""
         bare, wanted = self._bare([FOREIGN] if self._finished else []), self._wanted()
         with progress_bar("Counting", self._backend.count(wanted), "points", shown=progress) as advance:
             for page in pages(self._backend.scroll(wanted), _PAGE):

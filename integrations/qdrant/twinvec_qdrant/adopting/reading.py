@@ -36,7 +36,7 @@ ADOPTED = "adopted "
 """Prefix of the revision of an adopted point."""
 
 ELSEWHERE = "copy its documents into a new collection (into=, twinvec adopt --to-collection)"
-"""What to do with a collection that cannot be adopted in place."""
+"""Advice for a collection that cannot be adopted in place, at the end of errors."""
 
 _NODE = "_node_content"
 _READ_BY_US = frozenset(

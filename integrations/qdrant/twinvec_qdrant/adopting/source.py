@@ -1,4 +1,4 @@
-"""A framework's collection: where it is, which of its vectors are adopted, and whether a model has given these vectors.
+"""A framework's collection: its store, the vectors to adopt, and the check that a model has given these vectors.
 
 A sample of the points shows whether the model fits. Frameworks encode a document with the model's prompt for documents
 or without it, and a node with its metadata or without. If the model gives the stored vectors with another prompt, they
@@ -127,7 +127,7 @@ class ForeignCollection:
     ) -> tuple[dict[str, list[Document]], str]:
         """Return the documents of each readable point, one for each layout, by the point's id.
 
-        Also return why the first unreadable point cannot be read; "" if all can.
+        Also return why the first unreadable point cannot be read; "" if every point is readable.
         """
         documents: dict[str, list[Document]] = {}
         why = ""

@@ -65,7 +65,7 @@ def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, o
 
     A collection that is too small keeps its calibration, unless it was measured for another language. A collection of
     an older version keeps its calibration too, until ``reindex`` or ``migrate`` renews it. One write records the new
-    calibration, so a kill or an error leaves the last one.
+    calibration, so a kill or an error leaves the last calibration.
     """
     try:
         if only_if_due and not is_due(stored_description(backend), backend.count([CHUNKS])):
@@ -140,7 +140,7 @@ def _near(backend: Backend, now: Description, taken: Sequence[Excerpt], queries_
 
 
 def _excerpt_vectors(encoder: SpaceEncoder, taken: Sequence[Excerpt]) -> tuple[FloatArray, FloatArray]:
-    """Return the vectors of excerpts as queries, and those of the rests of their chunks."""
+    """Return the vectors of excerpts, encoded as queries, and the vectors of the rests of their chunks."""
     if not taken:
         empty = np.empty((0, encoder.dim), dtype=np.float32)
         return empty, empty
@@ -206,7 +206,7 @@ def _own_words(
     """Return the BM25 score of each excerpt with the rest of its chunk, by the chunk's id.
 
     Only the store knows the document frequencies, and it scores whole chunks. The weights of the query are therefore
-    reduced by what the chunk has lost.
+    reduced by the words that the chunk has lost.
     """
     rests = analyzer.terms([excerpt.rest_text for excerpt, _ in queries])
     wholes = {

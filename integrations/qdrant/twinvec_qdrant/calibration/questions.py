@@ -2,7 +2,7 @@
 
 The median of their best cosines shows how similar unrelated texts are to the collection. It is a median, so the
 collection may answer some of the questions. The first questions are as varied as all of them, because a small
-collection uses only these. The questions of the other languages are translations of the first English ones.
+collection uses only these. The questions of the other languages are translations of the first English questions.
 """
 
 QUESTIONS = {

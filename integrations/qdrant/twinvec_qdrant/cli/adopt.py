@@ -63,13 +63,13 @@ def adopt_command(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Name of the copy; copies to the same server without --to-path and --to-url. Default: the same name.",
+            help="Name of the copy. Default: the same name. Without --to-path and --to-url, on the same server.",
         ),
     ] = None,
     document_prompt: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Prompt that documents were encoded with; '' for none. Default: the model's."
+            metavar="TEXT", help="Prompt that documents were encoded with; '' for none. Default: the model's prompt."
         ),
     ] = None,
     text_key: Annotated[
@@ -93,10 +93,10 @@ def adopt_command(
 ) -> None:
     """Adopt a collection of LangChain's or LlamaIndex's own Qdrant class, without encoding its documents again.
 
-    First, a sample of vectors is compared with the model's. Then every point becomes a document of twinvec: it keeps
-    its id, its vectors and its payload, and gets BM25 weights and a record. The framework's application can go on
-    reading and writing. Interrupted adoptions resume at the next run. Run the command again to adopt what the
-    application has written since. The exit code is 3 if some points could not be adopted.
+    First, a sample of the stored vectors is compared with new vectors of the model. Then every point becomes a document
+    of twinvec: it keeps its id, its vectors and its payload, and gets BM25 weights and a record. The framework's
+    application can go on reading and writing. Interrupted adoptions resume at the next run. Run the command again to
+    adopt the documents that the application has written since. The exit code is 3 if some points could not be adopted.
 
     \b
     twinvec adopt --url http://host:6333 -c docs --layout langchain --model NAME
@@ -141,7 +141,7 @@ def adopt_command(
 
 @contextmanager
 def _target(place: CollectionPlace, *, dry_run: bool, **settings: Any) -> Iterator[Collection]:
-    """Open or create the collection for the documents; drop a created one again if nothing could be stored."""
+    """Open or create the collection for the documents; drop a new collection again if nothing could be stored."""
     try:
         target, made = open_from_options(place, **settings), False
     except CollectionNotFoundError:

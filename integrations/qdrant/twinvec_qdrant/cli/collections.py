@@ -109,7 +109,7 @@ def collections_command(
 
 
 def _why_none(folder: Path | str) -> str:
-    """Return what to add about a folder without collections: it does not exist, or ``QdrantClient`` has filled it."""
+    """Return the reason why a folder has no collections: it does not exist, or ``QdrantClient`` has filled it."""
     from twinvec_qdrant.stores.embedded.store import local_mode_hint
 
     return local_mode_hint(folder) if Path(folder).is_dir() else ", which does not exist"

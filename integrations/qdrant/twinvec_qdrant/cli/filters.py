@@ -23,7 +23,7 @@ def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
     """Parse the values of --filter, and join them into one filter.
 
     ``["lang=en", "lang=de", "year>=2020"]`` gives ``{"lang": ["en", "de"], "year": {"gte": 2020}}``. A condition that
-    begins with ``{`` is a filter in JSON. What the language of filters does not allow is wrong usage.
+    begins with ``{`` is a filter in JSON. A condition that the filter language does not allow is a usage error.
     """
     wanted: dict[str, Any] = {}
     others: list[dict[str, Any]] = []

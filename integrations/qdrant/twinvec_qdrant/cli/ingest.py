@@ -95,14 +95,15 @@ def ingest_command(
         bool, _reading_option("--no-gitignore", help="Also read files that a .gitignore in the folder excludes.")
     ] = False,
     id_column: Annotated[
-        str | None, _reading_option(metavar="COLUMN", help="Column of a record's id (.jsonl, .csv, .tsv). Default: id.")
+        str | None,
+        _reading_option(metavar="COLUMN", help="Column (in .jsonl, field) with each document's id. Default: id."),
     ] = None,
     text_column: Annotated[
         list[str] | None,
-        _reading_option(metavar="COLUMN", help="Column of a record's text. Default: text. Repeatable."),
+        _reading_option(metavar="COLUMN", help="Column with each document's text. Default: text. Repeatable."),
     ] = None,
     title_column: Annotated[
-        str | None, _reading_option(metavar="COLUMN", help="Column of a record's title. Default: title.")
+        str | None, _reading_option(metavar="COLUMN", help="Column with each document's title. Default: title.")
     ] = None,
     whole: Annotated[bool, typer.Option("--no-chunking", help="New collection: keep documents whole.")] = False,
     chunk_tokens: Annotated[
@@ -221,7 +222,7 @@ def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, An
     if serving is not None and not serving.is_this_process:
         raise ConfigurationError(
             f"--ray cannot write to {place.path or DEFAULT_PATH}, because it is served by {serving}; leave --ray out "
-            "to send that process the documents, or stop it first"
+            "to send the documents to that process, or stop that process first"
         )
     reached = {"name": place.name, "url": place.url, "wait_seconds": place.wait}
     with ray_runner(ray).helpers({**reached, **grpc_options(place.url, place.grpc_port)}) as helpers:

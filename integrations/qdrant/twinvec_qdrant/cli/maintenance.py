@@ -232,7 +232,8 @@ def push_command(
         bool, typer.Option("--prune", help="Delete documents of the copy that the collection no longer holds.")
     ] = False,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Let --prune delete all documents if the collection is empty.")
+        bool,
+        typer.Option("--allow-empty", help="Let --prune delete all documents of the copy if the collection is empty."),
     ] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,

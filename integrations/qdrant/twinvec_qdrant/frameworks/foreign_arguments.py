@@ -184,7 +184,7 @@ def text_ids(keys: Iterable[Any]) -> list[Any]:
 
 
 def takes_foreign(kind: type, expected: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a store's constructor to accept any keyword argument; it gets unknown ones as the mapping ``qdrant``.
+    """Decorate a store's constructor to accept any keyword argument; it gets unknown arguments as ``qdrant``.
 
     Its first two arguments are a model of the type ``kind``, which errors call ``expected``, and the collection's name.
     Arguments in the order of ``QdrantVectorStore`` raise an error that shows the right order.

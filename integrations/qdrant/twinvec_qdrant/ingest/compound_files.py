@@ -42,7 +42,7 @@ def workbook_stream(data: bytes) -> bytes:
         memory, begin, size = file.locate_named_stream(name)
         if memory:
             return _LINK.sub(_NO_RECORD, memory[begin : begin + size])
-    raise DocumentError("holds no workbook; if it has a password, save it without one")
+    raise DocumentError("the file holds no workbook; if it has a password, save it without a password")
 
 
 def _check_small_stream(file: Any, name: str) -> None:
@@ -78,4 +78,4 @@ def check_message(data: bytes) -> None:
 
 
 def _too_large() -> DocumentError:
-    return DocumentError("damaged file: it states sizes that exceed its own; get the file again")
+    return DocumentError("damaged file: it states sizes larger than the file; get the file again")

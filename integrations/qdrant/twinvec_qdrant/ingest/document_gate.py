@@ -29,7 +29,7 @@ class DocumentGate:
     each document that came before in the same version. ``ways`` returns the settings for cutting one document.
 
     Attributes:
-        seen: Id -> version of each document so far, the hash of all that decides its chunks; "" if it is invalid.
+        seen: Id -> version of each document so far: the hash of all that decides its chunks; "" if it is invalid.
         tenants: The tenants that the documents name.
         hidden: Prefix of ids -> number of failures that may hide documents with such ids.
         unnamed: The ids that were made for texts without an id.
@@ -117,7 +117,7 @@ class DocumentGate:
         return replace(document, id=source, payload=payload)
 
     def _refuse(self, source: str, reason: str, below: str | None) -> None:
-        """Report a failure; it may hide documents whose ids begin with ``below``, or no documents if that is None."""
+        """Report a failure; it may hide documents whose ids begin with ``below`` (None: no document)."""
         self.seen.setdefault(source, "")
         if below is not None:
             self.hidden[below] += 1
@@ -151,7 +151,7 @@ def total_work(documents: object) -> int | None:
 
 
 def _size(value: object) -> int:
-    """Return the length of a document's text plus a constant, for every form in which documents are given."""
+    """Return the length of a document's text plus a constant, for a document of any accepted form."""
     if isinstance(value, Mapping):
         text = value.get("text")
     elif isinstance(value, tuple):

@@ -103,12 +103,12 @@ def _loader() -> Any:
 
 
 def _as_json(value: object) -> object:
-    """Return the JSON form of a value: a sorted list for a set (the same in every process), a string for others."""
+    """Return the JSON form of a value: a sorted list for a set (the same in every process), a string otherwise."""
     return sorted(map(str, value)) if isinstance(value, set) else str(value)
 
 
 def _check_plain(block: str) -> None:
-    """Raise a YAMLError at the first alias of a block, or where its values are nested too deeply."""
+    """Raise a YAMLError at the first alias of a block, or if its values are nested too deeply."""
     import yaml
 
     depth = 0

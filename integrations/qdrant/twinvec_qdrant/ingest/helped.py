@@ -97,7 +97,7 @@ class Helpers(Protocol):
 
 
 class LedIngestion(Ingestion):
-    """An ingest in which helpers cut, encode and commit documents; the other arguments are those of ``Ingestion``."""
+    """An ingest in which ``helpers`` cut, encode and commit documents; see ``Ingestion`` for the other arguments."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class LedIngestion(Ingestion):
             return [replace(again, changed=half) for half in (uncommitted[:middle], uncommitted[middle:])]
         if uncommitted and again.losses >= _HALVED + _MOST_LOSSES:
             for each in uncommitted:
-                self._planner.refused(each.document.id, "every process that worked on it died", each.work)
+                self._planner.refused(each.document.id, "every process that worked on the document died", each.work)
             return []
         return [again] if uncommitted else []
 
@@ -206,7 +206,7 @@ class LedIngestion(Ingestion):
 
 
 class PartIngestion(Ingestion):
-    """Writes one part of an ingest; the other arguments are those of ``Ingestion``."""
+    """Writes one part of an ingest; see ``Ingestion`` for the other arguments."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ def led_ingestion(
     refreshed: Callable[[], tuple[Description, SpaceEncoder]],
     helpers: Helpers,
 ) -> Ingestion:
-    """Return the kind of ingest with helpers that fits the store; the other arguments are those of ``Ingestion``."""
+    """Return the kind of ingest with helpers that fits the store; see ``Ingestion`` for the other arguments."""
     if not catalog.backend.exclusive:
         return LedIngestion(catalog, description, encoder, report, refreshed, helpers)
 

@@ -356,7 +356,7 @@ def _not_pruned(kept: Sequence[str], hidden: Mapping[str, int]) -> str:
 
 
 def _checked(given: Mapping[str, Sequence[float]], description: Description) -> dict[str, FloatArray]:
-    """Return the caller's vectors by id; raise ``BadVectorError``, or ``ConfigurationError`` if it takes no vectors."""
+    """Return the caller's vectors by id; raise ``BadVectorError``, or ``ConfigurationError`` if none are allowed."""
     if given and description.chunking.enabled:
         raise ConfigurationError(
             "vectors are for whole documents, but the collection cuts documents into chunks: leave vectors out"

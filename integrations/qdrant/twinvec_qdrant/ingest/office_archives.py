@@ -71,12 +71,14 @@ def check_parts(data: bytes, suffix: str) -> None:
     except _BROKEN:
         return
     if not any(name.lower().startswith(_MAIN[suffix]) for name in names):
-        raise DocumentError(f"damaged, or no {suffix} file: the archive has none of its parts; get the file again")
+        raise DocumentError(
+            f"damaged, or not a {suffix} file: the archive has none of the usual parts; get the file again"
+        )
 
 
 def _check_sum(items: Iterable[ZipInfo], limit: int, what: str) -> None:
     if sum(each.file_size for each in items) > limit:
-        raise DocumentError(f"unpacks to more than the limit of {limit:,} bytes{what}; split the file")
+        raise DocumentError(f"the file unpacks to more than the limit of {limit:,} bytes{what}; split the file")
 
 
 def _check_part(archive: ZipFile, item: ZipInfo, *, is_streamed: bool) -> None:

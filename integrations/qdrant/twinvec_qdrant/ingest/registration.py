@@ -42,7 +42,7 @@ def registered(
 
     Raises:
         DocumentError: the source's folder or file cannot be read.
-        ConfigurationError: ``describe`` is not a mapping or is given without a source, or as for ``Roots.register``.
+        ConfigurationError: ``describe`` is not a mapping or is given without a source, or ``Roots.register`` raises it.
         TextError: a path or text in ``describe`` is not a string, or holds a lone surrogate.
     """
     if not isinstance(describe, Mapping):
@@ -110,5 +110,5 @@ def stored_root(root: Root, name: str | None, describe: Mapping[str, str]) -> St
 
 
 def root_at(stored: StoredRoot) -> Root | None:
-    """Return the root of a stored source, to be read again, or None if its path is not known."""
+    """Return the root from which a stored source can be read again, or None if its path is unknown."""
     return None if stored.location is None else Root.from_dict({**stored.options, "path": stored.location})

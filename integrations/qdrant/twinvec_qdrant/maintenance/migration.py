@@ -290,7 +290,10 @@ def encoded_chunks(
     names: Sequence[str] | None = None,
     on_texts: Callable[[int], None] | None = None,
 ) -> list[Point]:
-    """Return stored chunks with only their vectors of ``model``; see ``document_vectors`` for the other arguments."""
+    """Encode stored chunks; return for each a point with its id and its vectors for ``model``, without payload.
+
+    See ``document_vectors`` for ``names`` and ``on_texts``.
+    """
     vectors_ND = document_vectors(encoder, [embedded_text(each.payload) for each in chunks], names, on_texts)
     states = token_states(encoder, [each.payload["text"] for each in chunks], model.states_dim)
     return [

@@ -199,7 +199,7 @@ class _Push:
         gone = [source for source in self._to.sources() if source not in sources]
         if gone and not sources and not allow_empty:
             raise DocumentError(
-                f"{self._source.location}: holds no documents, and pruning would remove all {len(gone):,} of "
+                f"{self._source.location}: holds no documents, and pruning would remove all {len(gone):,} documents of "
                 f"{self._target.location}; to allow that, give allow_empty=True (--allow-empty)"
             )
         lost = self._lost(gone)

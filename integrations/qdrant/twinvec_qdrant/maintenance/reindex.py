@@ -2,7 +2,7 @@
 
 The index of the vectors is measured by the share of the exact nearest chunks that it finds. The payload indexes follow
 the settings and all stored payloads, which are read. If the index of the vectors is rebuilt, an older analysis of words
-is renewed too, and the next ingest reads files in the newest way.
+is renewed too, and the next ingest reads files by the newest reading version.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def _cutting(now: ChunkSettings, wanted: ChunkSettings | None, location: str) ->
         return now
     if replace(wanted, surroundings=now.surroundings).sizes() != now.sizes():
         raise ConfigurationError(
-            f"{location}: holds {now}, not {wanted}; only code, pages and surroundings can change: for others, ingest "
-            "into a new collection"
+            f"{location}: the chunk settings are {now}, requested were {wanted}; only code, pages and surroundings can "
+            "change: for another setting, ingest into a new collection"
         )
     return wanted.decided(now)
 
@@ -94,7 +94,7 @@ def _cutting(now: ChunkSettings, wanted: ChunkSettings | None, location: str) ->
 def _recall(backend: Backend, vector: str, settings: IndexSettings) -> float | None:
     """Return the share of the exact nearest chunks that the index finds, for a sample of the stored vectors.
 
-    Return None for a collection without chunks, and where the server forbids exact search.
+    Return None if the collection has no chunks, or the server forbids exact search.
     """
     ids = [point.id for point in islice(backend.scroll([CHUNKS], ["kind"]), _SAMPLE)]  # random, since ids are hashes
     sample = [point.dense for point in backend.retrieve(ids, [], vector).values() if point.dense is not None]
@@ -112,7 +112,7 @@ def _recall(backend: Backend, vector: str, settings: IndexSettings) -> float | N
 
 
 def index_payload(backend: Backend, settings: PayloadIndexes, tenant_key: str | None) -> None:
-    """Make the payload indexes that the settings ask for, and remove all others except those of twinvec's own fields.
+    """Make the payload indexes that the settings request, and remove all others except those of twinvec's own fields.
 
     Raise ``ConfigurationError``, before any change, if documents have values that a requested index would hide.
     """

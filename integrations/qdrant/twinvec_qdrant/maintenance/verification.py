@@ -1,14 +1,15 @@
 """Verification: compare what the records promise with what the store holds.
 
 This finds acknowledged points that the store has lost, chunks without a vector of the collection's model, and chunks
-whose text, document or position is not as written. Vectors are not compared, because this would take as long as
-encoding again; an embedded store keeps checksums of its files instead. A document that has chunks, but neither a record
-nor an intent, has lost its record; its chunks are not stray.
+whose text, document or position differs from what was written. Vectors are not compared, because this would take as
+long as encoding again; an embedded store keeps checksums of its files instead. A chunk is stray if no record lists it
+and no intent covers it. A document that has chunks, but neither a record nor an intent, has lost its record; its chunks
+do not count as stray.
 
 Chunks that were saved from damaged files may lack vectors. A repair encodes these first (``heal``).
 
-Other writers may be at work, and the chunks of a running ingest are not stray. Chunks are therefore read before intents
-and records, and read again if they seem missing or stray.
+Other writers may run meanwhile. Verification therefore reads chunks first, then intents and records, and reads
+suspicious chunks a second time.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class _Compared:
 
     Attributes:
         records: All records.
-        changed: Ids of the chunks that are not as written.
+        changed: Ids of the chunks that differ from what was written.
         stray: Revision of each stray chunk, by its id.
         incomplete: Commits that mark the documents with missing or changed chunks.
         forgotten: Commits that mark the documents without a record.

@@ -135,7 +135,7 @@ def write_questions(
             belongs to another job, or the collection has many tenants and ``keep_rank`` is not 0.
         InputError: the collection has no chunk to ask about, or no question is left.
         ModelError: most of the first answers hold no question.
-        Exception: whatever ``ask`` raises.
+        Exception: ``ask`` has raised this error.
     """
     check_methods(collection, ("sample", "search_many"), "collection", "a collection, as Collection.open returns it")
     check_methods(ask, ("__call__",), "ask", "a function that takes a prompt")

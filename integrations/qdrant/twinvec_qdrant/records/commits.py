@@ -214,9 +214,9 @@ class Catalog:
 
     @contextmanager
     def _intent(self, sources: list[str], revisions: Iterable[str], *, removing: bool = False) -> Iterator[None]:
-        """Write an intent for these sources and revisions, and remove it at the end; after an error, it stays.
+        """Write an intent for these sources and revisions, and remove it at the end; after an error, the intent stays.
 
-        A full collection refuses the intent, so sources are removed from it without one.
+        A full collection refuses the intent, so sources are removed from it without an intent.
         """
         key = new_intent()
         try:

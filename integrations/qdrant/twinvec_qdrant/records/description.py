@@ -1,7 +1,7 @@
 """A collection's description as it is stored, and the checks that an encoder fits the collection.
 
 The space (``twinvec.models.space``) identifies the model. The probes are texts with the vectors that the model gave
-them. They reveal changed vectors that the space cannot reveal: those of another library version, precision or export.
+them. They reveal changes that the space cannot reveal: vectors of another library version, precision or export.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def check_space(description: Description, encoder: SpaceEncoder, location: str) 
 
 
 def check_probes(description: Generation, encoder: SpaceEncoder, location: str) -> None:
-    """Raise ``SpaceMismatchError`` if the encoder's vectors of the probes differ from the stored ones."""
+    """Raise ``SpaceMismatchError`` if the encoder's vectors of the probes differ from the stored vectors."""
     texts = [probe.text for probe in description.probes]
     now_PD = _probe_vectors(encoder, texts)
     then_PD = np.array([probe.vector for probe in description.probes], dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Intents: points that name the sources a writer is about to change. If it dies, others find its leftovers by them.
+"""Intents: points that name the sources a writer is about to change, so that others find its leftovers if it dies.
 
 An intent names the sources, the revisions that the writer may leave unfinished, the writer's process, and the last time
 at which the writer was certainly alive. The writer removes the intent at the end.
@@ -16,7 +16,7 @@ from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import Point
 
 ABANDONED_SECONDS = 3600.0
-"""Age at which an intent counts as abandoned if its writer's process cannot be checked; a commit is much faster."""
+"""Age at which an intent counts as abandoned if its writer cannot be checked; a live writer renews it earlier."""
 
 _active: set[str] = set()  # intents of this process
 

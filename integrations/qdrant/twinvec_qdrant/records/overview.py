@@ -1,4 +1,4 @@
-"""The overview of a collection that ``Collection.info`` returns: what it holds, its model and its settings."""
+"""The overview of a collection that ``Collection.info`` returns: its contents, its model and its settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAMPLE = 32  # chunks whose token states are measured
 
 
 def overview(name: str, backend: Backend) -> dict[str, Any]:
-    """Return the overview of the collection ``name``; loads no model."""
+    """Return the overview of the collection ``name``; load no model."""
     now = stored_description(backend)
     chunks = backend.count([CHUNKS])
     cluster = backend.cluster()

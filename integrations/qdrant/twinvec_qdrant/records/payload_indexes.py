@@ -10,7 +10,7 @@ replaces the index by one of keywords.
 
 On a server, another writer may index numbers just when this one sees the first dates. A writer that sees dates in a key
 therefore first records the key in a point, and then reads which indexes exist. A writer that has indexed numbers then
-reads these points. Whichever of the two is later finds what the other has done.
+reads these points. The later one of the two writers therefore finds the work of the other.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ class SeenKey:
 
 
 class PayloadIndexing:
-    """Makes the indexes for one writer's documents; ``preferred`` has a type by key, chosen if a value fits."""
+    """Makes the indexes for one writer's documents.
+
+    ``preferred`` maps a key to an index type, which is used if at least one value of the key fits it.
+    """
 
     def __init__(self, backend: Backend, settings: PayloadIndexes, preferred: Mapping[str, str] | None = None) -> None:
         self._backend = backend

@@ -1,8 +1,8 @@
 """Compare an encoder of another library with the space that a collection has recorded, by vectors.
 
 The model of another library's embedding class has no reliable name, and a hosted model gives slightly different vectors
-each time. If the caller's encoder or the collection's is such a class, the caller's encoder encodes the collection's
-probes. If its vectors agree with the recorded ones, the encoder is used under the recorded space.
+each time. If the caller's or the collection's encoder is of such a class, the caller's encoder encodes the collection's
+probes. If its vectors agree with the recorded vectors, the encoder is used under the recorded space.
 """
 
 from __future__ import annotations

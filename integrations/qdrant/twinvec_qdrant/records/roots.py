@@ -80,9 +80,9 @@ class Roots:
         return self._read()[0]
 
     def joined(self, other: Point) -> Point:
-        """Return the roots' point of another collection that is copied here, with this collection's own roots added.
+        """Return the roots' point of another collection, which is copied here, with this collection's own roots added.
 
-        Without its own roots, their documents would count as documents of the first root, and be pruned with it.
+        If its own roots were lost, their documents would count as documents of the first root, and be pruned with it.
         """
         coming = [StoredRoot.of_fields(each) for each in other.payload["roots"]]
         named = {each.name: each for each in coming}
@@ -111,7 +111,7 @@ class Roots:
             self._change(lambda roots: {each: root for each, root in roots.items() if each != name})
 
     def descriptions(self, sources: Iterable[str]) -> dict[str, str]:
-        """Return the descriptions of these documents' roots, by document id, without empty ones."""
+        """Return the descriptions of these documents' roots, by document id, without empty descriptions."""
         roots = self.all()
         found = {source: root.description(source) for source in sources if (root := owner(roots, source))}
         return {source: text for source, text in found.items() if text}
@@ -156,7 +156,7 @@ class Roots:
         return replace(_membership(result, wanted.name), added="" if before else wanted.name)
 
     def _again(self, known: StoredRoot, wanted: StoredRoot, *, named: bool) -> StoredRoot:
-        """Return a stored root with the location, options and descriptions that it has from now on."""
+        """Return a stored root, updated with the location, options and descriptions of ``wanted``."""
         if not named and _is_elsewhere(known, wanted) and known.is_here():
             raise ConfigurationError(
                 f"{self._backend.location}: its source {wanted.name!r} is {known.location}; to add "
@@ -178,7 +178,7 @@ class Roots:
             if prune and not named and self._backend.holds([RECORDS]):
                 raise ConfigurationError(
                     f"{self._backend.location}: its documents were ingested without a source, so prune may remove "
-                    f"documents that are not from {wanted.name!r}; if all are from it, give its name once: "
+                    f"documents that are not from {wanted.name!r}; if all are from that source, give its name once: "
                     f"--source {wanted.name!r} (source=...)"
                 )
             return replace(wanted, first=True)
@@ -221,7 +221,7 @@ def _is_elsewhere(known: StoredRoot, wanted: StoredRoot) -> bool:
 
 
 def _has_other_patterns(known: StoredRoot, wanted: StoredRoot) -> bool:
-    """Return whether the include patterns differ from the stored ones, unless both are lists of single files."""
+    """Return whether the include patterns differ from the stored patterns, unless both are lists of single files."""
     before, now = (each.options.get("include", ()) for each in (known, wanted))
     return bool(now) and list(before) != list(now) and not (_are_files(before) and _are_files(now))
 

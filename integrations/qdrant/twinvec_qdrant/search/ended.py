@@ -29,7 +29,7 @@ _MOST = 100_000  # revisions to remember; above this number, the oldest half is 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is known of the commits when a search begins.
+    """The state of knowledge about commits when a search begins.
 
     Attributes:
         number: The number of the search; an open collection numbers its searches from 1.

@@ -52,7 +52,7 @@ class Fetched:
             self.points.update((yield from self._backend.points(new, self._vector)))
 
     def along(self, request: SearchRequest, best: Sequence[Query] = ()) -> Along:
-        """Return what to read along with candidates: the best chunks of each stage, and the records of their documents.
+        """Return the points to read along with candidates: the best chunks of each stage, and their documents' records.
 
         ``best`` holds queries that find these chunks.
         """
@@ -164,7 +164,7 @@ def needed_by(request: SearchRequest) -> int:
 
 
 class _Walk:
-    """A walk over the candidates of one search, until ``limit`` valid ones are found or a candidate cannot be judged.
+    """A walk over the candidates of one search, until ``limit`` are valid or a candidate cannot be judged.
 
     A candidate cannot be judged if ``committed`` returns None for it, or if there is a ``condition`` and its text has
     not been read. ``valid`` holds the valid candidates. ``unknown`` says that the walk ended at a candidate that cannot

@@ -12,7 +12,7 @@ from twinvec_qdrant.records.words.spelling import Correction, corrected
 from twinvec_qdrant.stores.steps import Steps
 
 Knows = Callable[[Correction], bool]
-"""A function that says whether the word of a correction is spelt right, although the collection does not have it."""
+"""Function that says whether a word is spelt right although the collection does not have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from twinvec_qdrant.stores.conditions import StoreCondition
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """The checked arguments of ``Collection.search``, with its errors; ``weights`` are checked later, by the fusion.
+    """The checked arguments of ``Collection.search``; raises its errors. The fusion later checks ``weights``.
 
     ``passages`` says whether each hit gets the passage that answers the query. ``syntax`` says whether queries may have
     phrases in quotes and excluded words (``retrieval.syntax``). ``named`` holds the payload keys that the filter

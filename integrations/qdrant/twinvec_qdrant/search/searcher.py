@@ -275,7 +275,7 @@ def _has_more_words(ranked: Sequence[Candidate], depth: int) -> bool:
 
 
 def _without_last_score(ranked: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates with a better score than the last one; scores are rounded, as for their order."""
+    """Return the candidates with a better score than the last candidate; scores are compared after rounding."""
     last = round(ranked[-1].score, 6) if ranked else 0.0
     return [each for each in ranked if round(each.score, 6) > last]
 

@@ -235,7 +235,7 @@ class ServerClient:
 
 
 class Content:
-    """The content of an answer, which is read as it comes.
+    """The content of an answer, read as it arrives.
 
     ``errors`` raises ``StoreUnavailableError`` if the connection fails meanwhile.
     """
@@ -349,7 +349,7 @@ def _connected(host: str, port: int | None, tls: Any) -> HTTPConnection:
 
 
 def _key() -> str | None:
-    """Return the key with the most rights; the process refuses what it does not permit."""
+    """Return the key with the most rights; the process refuses requests that the key does not permit."""
     for name in (WRITE_VARIABLE, READ_VARIABLE):
         if key := os.environ.get(name):
             return key

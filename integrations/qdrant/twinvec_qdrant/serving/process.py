@@ -81,7 +81,7 @@ class ServingProcess:
 
 
 class Announcement:
-    """The note in the folder of a store that this process serves it; the note is valid until ``close``.
+    """The note, in the folder of a store, that this process serves the store; it is valid until ``close``.
 
     If the note cannot be written, on a full or read-only disk, a warning says that other processes do not find this
     one.

@@ -1,7 +1,7 @@
 """The protocols of a store, and two helpers that work with every store.
 
 A backend holds the points of one collection; it knows nothing of documents, models or commits. ``stores/embedded`` and
-``stores/server`` implement the protocols, and ``tests/congruence/test_backends.py`` holds both to the same behaviour:
+``stores/server`` implement the protocols, and ``tests/congruence/test_backends.py`` checks that both behave the same:
 
 - Writes take effect in order: after a crash, a later write never exists without the earlier ones.
 - Points may lack vectors. Searches and document frequencies ignore such points; ``retrieve`` and ``scroll`` do not.
@@ -109,21 +109,21 @@ class Backend(Protocol):
     """Whether ``build_index`` with ``force`` removes deleted and replaced data from the store's files."""
 
     writing: AbstractContextManager[object, bool | None]
-    """The lock of the writer, among the threads that share this backend, and among processes if ``exclusive``."""
+    """Lock of the writer: excludes the other threads of this backend and, if ``exclusive``, all other processes."""
 
     damage: Damage | None = None
     """The damage that a repair is working on; None after ``end_repair``."""
 
     def no_writers(self) -> AbstractContextManager[object, bool | None]:
-        """Return a context that keeps writers out during a read of everything: ``writing``, except if read-only."""
+        """Return a context that keeps writers out while everything is read; a read-only backend has no writers."""
         return self.writing
 
     def undisturbed(self) -> AbstractContextManager[object, bool | None]:
-        """Return a context in which no other thread or process can use an embedded store; a server still serves all."""
+        """Return a context in which no other thread or process can use an embedded store; a server serves them all."""
         return nullcontext()
 
     def check_files(self) -> None:
-        """Raise ``StoreCorruptError`` if the store's own files are not as written; a server checks its files itself."""
+        """Raise ``StoreCorruptError`` if an embedded store's files have been damaged; a server checks its own files."""
         return
 
     def end_repair(self) -> None:
@@ -183,15 +183,16 @@ class Backend(Protocol):
         """Return the type of every payload index, by its path."""
 
     def index_field(self, path: str, kind: FieldIndexType) -> None:
-        """Index the payload field at the path; the index replaces one of another type."""
+        """Index the payload field at the path; replace an index of another type."""
 
     def drop_field_index(self, path: str) -> None:
-        """Remove the index of the payload field at the path; ignore a field without one."""
+        """Remove the index of the payload field at the path, if it exists."""
 
     def begin_load(self, tenant_path: str | None) -> None:
         """Index the payload fields of an empty collection; the vectors wait for ``build_index``.
 
-        An embedded store does nothing here: a new collection has these indexes, and its engine builds none by itself.
+        An embedded store does nothing here: a new collection has these indexes, and its engine never indexes vectors
+        by itself.
         """
         return
 
@@ -254,7 +255,7 @@ class Backend(Protocol):
         return worked(lambda: self.retrieve(ids, None, vector))
 
     def described(self) -> Steps[dict[str, Any]]:
-        """Return what ``read_metadata`` returns."""
+        """Return the collection's description, as ``read_metadata`` does."""
         return worked(self.read_metadata)
 
     def run(self, steps: Steps[T]) -> T:

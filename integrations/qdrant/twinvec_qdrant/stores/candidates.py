@@ -17,8 +17,8 @@ Found = dict[str, dict[str, Scored]]
 class Search:
     """One search: a query for each stage, by the stage's name.
 
-    The best points of each stage are candidates, and get a score of every stage. Points whose ids are in ``known`` are
-    left out.
+    The best points of each stage are the candidates. Each candidate gets a score from every stage. Points whose ids
+    are in ``known`` are left out.
     """
 
     stages: Mapping[str, Query]
@@ -27,7 +27,7 @@ class Search:
 
 @dataclass(slots=True)
 class Candidates:
-    """What stores return for several searches.
+    """The results of several searches in a store.
 
     Attributes:
         found: For each search, the scores of its candidates by stage. A stage may lack candidates that it scores 0.

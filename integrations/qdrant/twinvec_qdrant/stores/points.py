@@ -1,4 +1,4 @@
-"""Points, queries and scored points as stores take and return them, and slices of points for one request."""
+"""Points, queries and scored points for all stores, and slices of points for one request."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def states_name(vector: str) -> str:
 
 
 def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
-    """Cut items, in order, into lists of at most ``size``; read the items of a list only when it is asked for."""
+    """Cut items, in order, into lists of at most ``size``; read items only when their list is requested."""
     left = iter(items)
     while page := list(islice(left, size)):
         yield page

@@ -40,7 +40,7 @@ NOTHING = IdIs(())
 """The test that no point passes."""
 
 _ONLY_RIGHT = {Within: "float", WithinDates: "datetime", HasText: "text"}
-"""The only type of index that is sure to give the right answer to a test."""
+"""For each kind of test, the only type of index that always answers it correctly."""
 
 
 def fitted(conditions: Conditions, types: Mapping[str, str]) -> tuple[StoreCondition, ...]:

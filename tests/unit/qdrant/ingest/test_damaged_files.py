@@ -78,7 +78,9 @@ def test_an_archive_without_the_parts_of_its_format_is_not_unpacked(suffix, tmp_
     with ZipFile(path, "w") as archive:
         archive.writestr("inner.zip", inner.getvalue())
         archive.writestr("words.txt", "Tea is brewed.")
-    assert failure(path) == f"damaged, or no {suffix} file: the archive has none of its parts; get the file again"
+    assert (
+        failure(path) == f"damaged, or not a {suffix} file: the archive has none of the usual parts; get the file again"
+    )
 
 
 @pytest.mark.parametrize("version", range(1, NEWEST_READING + 1))
@@ -111,7 +113,7 @@ def test_a_broken_notebook_is_not_read_as_text(tmp_path):
 def test_a_broken_letter_fails(body, tmp_path):
     path = tmp_path / "a.eml"
     path.write_bytes(LETTER + body.encode())
-    assert failure(path).startswith("a broken letter: ")
+    assert failure(path).startswith("damaged e-mail: ")
 
 
 def test_a_workbook_whose_sectors_are_a_circle_fails(tmp_path):
@@ -150,7 +152,7 @@ def test_a_link_on_all_cells_costs_nothing(tmp_path):
 def test_a_compound_file_without_a_workbook_says_so(tmp_path):
     path = tmp_path / "a.xls"
     office_files.write_msg(path, subject="On tea", sender="ann@example.org", body="Tea at four.")
-    assert failure(path) == "holds no workbook; if it has a password, save it without one"
+    assert failure(path) == "the file holds no workbook; if it has a password, save it without a password"
 
 
 @pytest.mark.parametrize("place", [44, 64, 72])  # of counts in the header
@@ -160,7 +162,7 @@ def test_a_message_that_says_more_sectors_than_it_has_fails(place, tmp_path):
     data = bytearray(path.read_bytes())
     struct.pack_into("<I", data, place, 2_000_000)
     path.write_bytes(data)
-    assert failure(path) == "damaged file: it states sizes that exceed its own; get the file again"
+    assert failure(path) == "damaged file: it states sizes larger than the file; get the file again"
 
 
 def test_a_message_of_a_part_larger_than_the_file_fails(tmp_path):
@@ -169,7 +171,7 @@ def test_a_message_of_a_part_larger_than_the_file_fails(tmp_path):
     data = bytearray(path.read_bytes())
     struct.pack_into("<I", data, data.index("__substg1.0_1000001F".encode("utf-16-le")) + 120, 2**30)
     path.write_bytes(data)
-    assert failure(path) == "damaged file: it states sizes that exceed its own; get the file again"
+    assert failure(path) == "damaged file: it states sizes larger than the file; get the file again"
 
 
 def raising(error: Exception):

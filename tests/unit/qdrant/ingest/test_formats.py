@@ -339,7 +339,7 @@ def test_a_binary_file_with_the_name_of_a_letter_fails(tmp_path):
     (tmp_path / "b.eml").write_bytes(b"From: a@example.org\n\nTea\0")
     (tmp_path / "c.eml").write_bytes(b"%PDF-1.4\n")
     reasons = [each.reason.partition(" (")[0].partition(":")[0] for each in read_source(tmp_path)]
-    assert reasons == ["compressed with gzip; decompress it, and ingest what it holds", "a binary file", "not a letter"]
+    assert reasons == ["compressed with gzip; decompress it, and ingest its content", "a binary file", "not an e-mail"]
 
 
 def test_escape_sequences_of_terminals_are_no_text_of_pages_and_letters(tmp_path):
@@ -378,9 +378,12 @@ def test_the_page_of_a_web_archive_may_state_its_encoding_itself(tmp_path):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"just words\n", "not a web archive: no Content-Type at its beginning; save the page again"),
-        (b"Content-Type: image/png\n\nx", "a web archive without a page; save the page again"),
-        (b"Content-Type: multipart/related; boundary=x\n\n--x\n", "a web archive without a page; save the page again"),
+        (
+            b"just words\n",
+            "not a web archive: it does not begin with headers such as Content-Type; save the page again",
+        ),
+        (b"Content-Type: image/png\n\nx", "the web archive has no page; save the page again"),
+        (b"Content-Type: multipart/related; boundary=x\n\n--x\n", "the web archive has no page; save the page again"),
     ],
 )
 def test_what_is_no_web_archive_says_so(data, reason, tmp_path):
@@ -475,7 +478,7 @@ def test_a_notebook_that_is_cut_off_is_not_read_as_text(tmp_path):
     path.write_bytes(path.read_bytes()[:-30])
     found = read(path)
     assert isinstance(found, Failure)
-    assert found.reason.startswith("damaged: a notebook is one JSON object: ")
+    assert found.reason.startswith("damaged notebook: not valid JSON (")
     assert found.reason.endswith("; get the file again")
 
 

@@ -158,7 +158,7 @@ def test_a_document_of_which_every_helper_dies_fails_alone(client):
 
     with opened(client, "poison") as led:
         report = led.ingest(corpus(), helpers=Handles(client, "poison", dies))
-        assert ("d20", "every process that worked on it died") in report.failures
+        assert ("d20", "every process that worked on the document died") in report.failures
         assert report.failed == 3
         assert report.new == len({each["id"] for each in corpus()}) - 2
 

@@ -108,7 +108,7 @@ def test_a_compressed_file_says_how_it_is_compressed(tmp_path):
     (tmp_path / "log.zst").write_bytes(b"\x28\xb5\x2f\xfd\x24\x00\x01\x00\x00\x99\xe9\xd8\x51")
     kinds = {"page.1.gz": "gzip", "log.xz": "xz", "log.zst": "zstd"}
     assert read(tmp_path) == {
-        name: f"compressed with {kind}; decompress it, and ingest what it holds" for name, kind in kinds.items()
+        name: f"compressed with {kind}; decompress it, and ingest its content" for name, kind in kinds.items()
     }
 
 

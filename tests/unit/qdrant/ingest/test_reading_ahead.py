@@ -115,7 +115,7 @@ def test_a_file_that_every_process_dies_of_fails_alone(folder):
     wanted = steps(Root(str(folder)).read())
     found = steps(Root(str(folder)).read(lambda items: read_ahead(items, dies=dies)))
     place = next(row for row, (each, _) in enumerate(wanted) if getattr(each, "id", "") == "d.docx")
-    assert found[place] == (Failure("d.docx", "every process that read it died"), wanted[place][1])
+    assert found[place] == (Failure("d.docx", "every process that read the file died"), wanted[place][1])
     assert [*found[:place], *found[place + 1 :]] == [*wanted[:place], *wanted[place + 1 :]]
 
 

@@ -136,7 +136,7 @@ def test_more_text_than_the_limit_is_refused(monkeypatch):
         [[["a"], ["x" * 400]]] * 3,
         [[[None] * row + [1] for row in range(20)]],  # twenty cells, but a table of four hundred
     ):
-        with pytest.raises(DocumentError, match="a workbook of more text than the limit of 1,000 bytes"):
+        with pytest.raises(DocumentError, match="the workbook has more text than the limit of 1,000 bytes"):
             convert(workbook(*sheets), ".xlsx")
 
 
@@ -190,5 +190,5 @@ def test_blank_cells_between_filled_ones_are_bounded(suffix, tmp_path, monkeypat
     monkeypatch.setattr(spreadsheets, "_MOST_BLANK", 99 + 99 + 1)
     assert convert(path.read_bytes(), suffix) == usual
     monkeypatch.setattr(spreadsheets, "_MOST_BLANK", 99 + 99)
-    with pytest.raises(DocumentError, match="more than 198 blank cells between filled ones"):
+    with pytest.raises(DocumentError, match="more than 198 blank cells between filled cells"):
         convert(path.read_bytes(), suffix)

@@ -74,10 +74,10 @@ def test_columns_can_be_named(tmp_path):
     lines.write_text('{"isbn": 7, "Name": "Tea", "blurb": "Hot.", "review": null, "year": 3}\n{"isbn": 8}\n')
     first, second = read_source(lines, columns=RecordColumns(id="isbn", text=("blurb", "review"), title="Name"))
     assert (first.id, first.title, first.text, first.payload) == ("7", "Tea", "Hot.", {"year": 3})
-    assert second.reason == "no 'Name' among ['isbn']"
+    assert second.reason == "the record has no 'Name'; it has ['isbn']"
     (failure,) = read_source(path, columns=RecordColumns(id="nothing"))
     assert (failure.source, failure.hides) == ("a.csv", True)
-    assert "no column 'nothing' among 'isbn'" in failure.reason
+    assert "the table has no column 'nothing'; it has 'isbn'" in failure.reason
 
 
 def test_a_column_can_be_several_parts_of_a_document(tmp_path):

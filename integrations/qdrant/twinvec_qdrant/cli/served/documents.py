@@ -58,7 +58,7 @@ def documents_of(place: CollectionPlace) -> Iterator[OwnDocuments | ServedDocume
     """Open the collection that the options name, or connect to the process that serves its store.
 
     Raises:
-        TwinvecError: as for ``Collection.open``, or the process does not answer.
+        TwinvecError: see ``Collection.open``; or the process does not answer.
     """
     if (client := client_of(place)) is not None:
         with client:

@@ -1,4 +1,4 @@
-"""Maintenance for the commands: of a collection that they open, or of one that a process serves."""
+"""Maintenance commands: they work on a collection that they open, or on a collection that another process serves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _GOES_ON = "the process that serves the store goes on with it"
-_KEPT = "what the process had done before is kept; run the same command again: it does the rest"
+_KEPT = "the work that the process had finished is kept; run the same command again to do the rest"
 
 
 class OwnMaintenance:
@@ -37,7 +37,7 @@ class OwnMaintenance:
     def migrate(
         self, to: str, *, ir: Path | None, progress: bool, **options: Any
     ) -> tuple[MigrationReport, JudgedCheck | None]:
-        """Migrate to a model; ``ir`` is a folder of judged queries, and the check that they make is returned too."""
+        """Migrate to a model; return the report, and the check by the judged queries in the folder ``ir``."""
         from twinvec.encoder import Encoder
 
         check = None if ir is None else _judged(self._opened, ir)
@@ -50,7 +50,7 @@ class OwnMaintenance:
         return self._opened.drop_others()
 
     def reindex(self, *, progress: bool, **wanted: Any) -> IndexReport:
-        """Do what ``asking.reindex_as_asked`` does."""
+        """Rebuild the indexes, as ``asking.reindex_as_asked`` does."""
         with progress_bar("Reindexing", None, "", shown=progress):
             return reindex_as_asked(self._opened, **wanted)
 
@@ -106,7 +106,7 @@ class ServedMaintenance:
 
 
 class _Told:
-    """What the events of the work have told; a bar for each step is shown, the last one until ``stack`` is closed."""
+    """The state of the work, from its events; each step has a progress bar, the last until ``stack`` is closed."""
 
     def __init__(self, stack: ExitStack, *, shown: bool) -> None:
         self.report: dict[str, Any] = {}
@@ -118,7 +118,7 @@ class _Told:
         self._has_waited = False
 
     def event(self, name: str, values: dict[str, Any]) -> None:
-        """Take an event of the server: how far the work is, whether it waits, or its report."""
+        """Handle an event from the process: progress (which may be a wait), or the report."""
         if name == "report":
             self.report = values
         elif name == "progress":
@@ -142,7 +142,7 @@ def maintenance_of(place: CollectionPlace) -> Iterator[OwnMaintenance | ServedMa
     """Open the collection that the options name; a process that serves the store is asked instead.
 
     Raises:
-        TwinvecError: as for ``Collection.open``, or the process does not answer.
+        TwinvecError: see ``Collection.open``; or the process does not answer.
     """
     if (client := client_of(place)) is not None:
         with client:
@@ -153,7 +153,7 @@ def maintenance_of(place: CollectionPlace) -> Iterator[OwnMaintenance | ServedMa
 
 
 def _as_recorded(model: str) -> str:
-    """Return a folder's absolute path, by which collections record the model, or another name as it is."""
+    """Return a folder's absolute path, by which collections record the model; return any other name unchanged."""
     try:
         path = Path(model).expanduser()
         return str(path.resolve()) if path.is_dir() else model

@@ -16,7 +16,7 @@ BREAK = "\f"
 def with_breaks(text: str, starts: Sequence[int]) -> tuple[str, list[int]]:
     """Return the text of a PDF with a form feed before each page but the first, and the new offsets of its pages.
 
-    ``starts`` has the offset of each page's first letter. The text may have its form feeds already.
+    ``starts`` has the offset of each page's first letter. The text may already have form feeds.
     """
     if BREAK in text:
         return text, [_behind_break(text, start) for start in starts]
@@ -30,7 +30,10 @@ def with_breaks(text: str, starts: Sequence[int]) -> tuple[str, list[int]]:
 
 
 def _behind_break(text: str, start: int) -> int:
-    """Return the offset after a page's form feed: signs and spaces before the first letter belong to the page."""
+    """Return where a page begins: after its form feed, so that the page includes leading punctuation and spaces.
+
+    If letters or digits stand between the form feed and ``start``, return ``start``.
+    """
     found = text.rfind(BREAK, 0, start) + 1
     return start if any(map(str.isalnum, text[found:start])) else found
 

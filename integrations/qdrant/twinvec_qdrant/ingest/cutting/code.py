@@ -126,7 +126,7 @@ def installed_languages() -> tuple[str, ...]:
 
 @cache
 def grammar(name: str) -> object:
-    """Return the grammar of a language, as semantic-text-splitter and tree-sitter take it.
+    """Return the grammar of a language, for semantic-text-splitter and tree-sitter.
 
     Raises:
         MissingExtraError: the grammar's package is missing.

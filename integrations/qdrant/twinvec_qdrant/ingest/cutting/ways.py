@@ -1,4 +1,4 @@
-"""Ways of cutting code and PDF files: the collection's first document of either kind decides, and it is recorded how.
+"""Ways of cutting code and PDF files: the first document of each kind decides, and the collection records the way.
 
 By default, code is cut at functions and classes, and chunks of a PDF keep their page. If an older version of twinvec
 has already cut code or PDF files in a collection, the collection keeps the old way of cutting them. So a new version of

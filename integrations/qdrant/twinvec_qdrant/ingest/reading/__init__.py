@@ -1,5 +1,5 @@
-"""Reading: what the user named (a folder, a file, standard input) -> documents.
+"""Reading: a folder, a file or standard input -> documents.
 
-``root`` says what is read, ``walking`` finds the files of a folder, ``files`` reads one file, and ``records`` and
+``root`` describes the source, ``walking`` finds the files of a folder, ``files`` reads one file, and ``records`` and
 ``tables`` read the records of JSON lines and of tables.
 """

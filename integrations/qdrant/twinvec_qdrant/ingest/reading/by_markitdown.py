@@ -1,8 +1,8 @@
-"""By markitdown: a document, a book, slides, a notebook, a letter of Outlook or a page -> its Markdown.
+"""Conversion by markitdown: a document, book, slides, notebook, Outlook message or web page -> Markdown.
 
-markitdown has a converter for each format, and the one of the format that a file's name says is called directly.
-markitdown's own entry (``MarkItDown``) first guesses format and encoding by a neural network, which takes longer than
-most conversions. Only older versions of the reading use it: they decode notebooks and pages as it guesses.
+markitdown has a converter for each format. twinvec calls the converter of the format that a file's name states.
+markitdown's own entry point (``MarkItDown``) first guesses format and encoding by a neural network, which takes longer
+than most conversions. Only older reading versions use it, for notebooks and web pages, and decode as it guesses.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 def by_markitdown(data: bytes, suffix: str, version: int) -> str:
     """Return the Markdown of a file; ``suffix`` is the ending of its name.
 
-    From version 2 of the reading on, a web page is in UTF-8, and from version 5 on, a notebook is in
-    the encoding in which JSON is: UTF-8, or UTF-16 or UTF-32 by its first bytes.
+    From reading version 2 on, a web page counts as UTF-8. From version 5 on, a notebook counts as JSON: UTF-8, or
+    UTF-16 or UTF-32, which its first bytes show.
 
-    Errors as for ``load_markitdown``, and what the converter raises.
+    Raises the errors of ``load_markitdown`` and of the converter.
     """
     package = load_markitdown(suffix)
     options: dict[str, Any] = _UNESCAPED if version > 1 else {}
@@ -71,7 +71,7 @@ def load_markitdown(suffix: str) -> Any:
 
 
 def first_reason(error: BaseException) -> BaseException:
-    """Return what the first converter that tried raised, instead of a list of all attempts."""
+    """Return the error of the first converter that tried, instead of a list of all attempts."""
     attempts: list[Any] = getattr(error, "attempts", None) or []
     for attempt in attempts:
         if attempt.exc_info and attempt.exc_info[1] is not None:
@@ -80,7 +80,7 @@ def first_reason(error: BaseException) -> BaseException:
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return the cause of an error that says nothing itself."""
+    """Return the cause of an error whose own message is empty."""
     while not str(error).strip() and (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return error
@@ -88,7 +88,7 @@ def _root(error: BaseException) -> BaseException:
 
 @cache
 def _guessing(suffix: str) -> MarkItDown:
-    """Return markitdown's own entry, held to one converter."""
+    """Return markitdown's own entry point, with one converter only."""
     from markitdown import MarkItDown
 
     entry = MarkItDown(enable_builtins=False, enable_plugins=False)
@@ -97,7 +97,7 @@ def _guessing(suffix: str) -> MarkItDown:
 
 
 def _converter(suffix: str) -> DocumentConverter:
-    """Return the converter of a format, which reads the HTML in it as ``_pages`` does."""
+    """Return the converter of a format; the converter of ``_pages`` reads any HTML in it."""
     from markitdown import converters
 
     if _CONVERTERS[suffix] == "HtmlConverter":
@@ -110,10 +110,10 @@ def _converter(suffix: str) -> DocumentConverter:
 
 @cache
 def _pages() -> DocumentConverter:
-    """Return markitdown's converter of HTML without its warning of a page that is nested too deeply.
+    """Return markitdown's converter of HTML, which does not warn of a page that is nested too deeply.
 
-    It warns once it takes the text of such a page without Markdown. The filters of warnings are shared by all threads
-    of a process and belong to the program that uses twinvec, so the text is taken here.
+    markitdown would warn and take the plain text of such a page. A filter of warnings would act on the whole program
+    that uses twinvec. twinvec therefore takes the plain text itself.
     """
     from bs4 import BeautifulSoup
     from markitdown import DocumentConverterResult, StreamInfo
@@ -134,5 +134,5 @@ def _pages() -> DocumentConverter:
 
 
 def _without_trailing_blanks(markdown: str) -> str:
-    """Return Markdown as ``MarkItDown`` does: lines without trailing blanks, and at most one blank line in a row."""
+    """Return Markdown without trailing blanks, and with at most one blank line in a row, as ``MarkItDown`` does."""
     return _BLANK_LINES.sub("\n\n", "\n".join(line.rstrip() for line in _LINE_END.split(markdown)))

@@ -1,4 +1,4 @@
-"""Columns: which columns of a table, or keys of JSON lines, hold the parts of a document."""
+"""Columns: the columns of a table, or keys of JSON lines, that hold id, text and title of a document."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from twinvec.errors import ConfigurationError, DocumentError
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Which columns of a table, or keys of JSON lines, hold the parts of a document; all others are payload.
+    """The columns of a table, or keys of JSON lines, that hold the parts of a document; all others are payload.
 
     Attributes:
-        id: The id. Default: "id" or "_id"; a table without such a column numbers its rows.
-        text: The text; several are joined by empty lines. Default: "text"; a table without such a column gives
-            "column: value" of all columns.
-        title: The title. Default: "title".
+        id: Column of the id. Default: "id" or "_id". Without such a column, the id is the number of the row.
+        text: Columns of the text; empty lines separate the texts of several columns. Default: "text". Without such a
+            column, the text is "column: value" of all columns of the table.
+        title: Column of the title. Default: "title".
     """
 
     id: str | None = None
@@ -25,12 +25,12 @@ class RecordColumns:
     title: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is not the default, as a JSON object."""
+        """Return the fields that differ from the defaults, as a JSON object."""
         return {name: value for name, value in asdict(self).items() if value}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RecordColumns:
-        """Build the columns from what ``as_dict`` returned.
+        """Build the columns from the result of ``as_dict``.
 
         Raises:
             ConfigurationError: an unknown field.
@@ -41,10 +41,10 @@ class RecordColumns:
         return cls(**{**values, "text": tuple(values.get("text", ()))})
 
     def renamed(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a record as ``as_document`` takes it: its parts by their usual names.
+        """Return a record with the names that ``as_document`` expects: "id", "title" and "text".
 
         Raises:
-            DocumentError: the record lacks one of the given columns, or it holds neither text nor number.
+            DocumentError: the record lacks one of the given columns, or holds neither text nor a number in it.
         """
         if self == USUAL_COLUMNS:
             return record
@@ -72,7 +72,7 @@ USUAL_COLUMNS = RecordColumns()
 
 def _found(record: Mapping[str, Any], column: str) -> Any:
     if column not in record:
-        raise DocumentError(f"no {column!r} among {sorted(map(str, record))}")
+        raise DocumentError(f"the record has no {column!r}; it has {sorted(map(str, record))}")
     return record[column]
 
 

@@ -1,7 +1,7 @@
 """Converting: the bytes of a document in an office or web format -> Markdown, by the extra ``documents``.
 
 markitdown (``by_markitdown``) converts all formats but workbooks (``spreadsheets``) and PDFs (``pdf_pages``). Web pages
-are made ready for it before (``web``). A file that is not of the format that its name says is refused here.
+are cleaned first (``web``). A file is refused if its content is not of the format that its name states.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     """Return the Markdown of a document; ``suffix`` is the ending of its name.
 
-    By version 1 of the reading, a PDF has a Markdown too, and a web page is converted as it is. Web archives are for
-    version 3.
+    In reading version 1, a PDF is converted to Markdown too, and a web page is not cleaned. Web archives need version 3
+    or later.
 
     Raises:
-        DocumentError: the document is broken, is of another format than its name says, or unpacks to too much.
+        DocumentError: the document is damaged, has another format than its name states, or unpacks to too much.
         MissingExtraError: markitdown, or another package that it needs for this format, is missing.
     """
     try:
@@ -76,21 +76,23 @@ def _markdown(data: bytes, suffix: str, version: int) -> str:
 
 
 def _without_placeholders(markdown: str) -> str:
-    """Return the Markdown of slides without their numbers, and without the pictures that have no description.
+    """Return the Markdown of slides without slide numbers, and without pictures that have no description.
 
-    markitdown writes the name of such a picture in place of the description, or nothing. A blank line separates slides.
+    In place of a missing description, markitdown writes the picture's name or nothing. A blank line separates slides.
     """
     text = _PICTURE.sub(lambda found: "" if _NO_WORD.sub("", found[1]) in ("", found[2]) else found[0], markdown)
     return _BLANK_LINES.sub("\n\n", _SLIDE_NUMBER.sub("", text)).strip()
 
 
 def _check_format(data: bytes, suffix: str) -> None:
-    """Refuse a file whose beginning is not that of its format: markitdown would take it for plain text."""
+    """Refuse a file that does not begin as its format requires: markitdown would take it for plain text."""
     beginning = _BEGINNINGS.get(suffix)
     if beginning and not data.removeprefix(BOM_UTF8).lstrip().startswith(beginning):
         raise DocumentError(f"not of the format that its name ({suffix}) says; save it again, or rename it")
     if beginning == _ZIP and not is_zipfile(BytesIO(data)):
-        raise DocumentError(f"damaged: a {suffix} file is a zip archive, and this one has no end; get the file again")
+        raise DocumentError(
+            f"damaged: a {suffix} file is a zip archive, and the end of this archive is missing; get the file again"
+        )
     if beginning == _ZIP:
         check_archive(data, suffix)
     if suffix == ".msg":
@@ -103,4 +105,4 @@ def _check_notebook(data: bytes) -> None:
     try:
         json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise DocumentError(f"damaged: a notebook is one JSON object: {error}; get the file again") from error
+        raise DocumentError(f"damaged notebook: not valid JSON ({error}); get the file again") from error

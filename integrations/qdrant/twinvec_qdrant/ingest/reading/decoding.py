@@ -1,14 +1,14 @@
 """Decoding: the bytes of a text file -> text.
 
-UTF-8, and UTF-16 and UTF-32 with a byte order mark, are recognised exactly. For all else charset-normalizer ranks the
-encodings that are in use. A short text fits many of them equally well; then the first of ``_IN_USE`` is taken.
+UTF-8, and UTF-16 and UTF-32 with a byte order mark, are recognised exactly. For other texts, charset-normalizer ranks
+the encodings that are in use. If several encodings fit a short text equally well, the first one in ``_IN_USE`` wins.
 
-Version 5 of the reading differs in three cases:
+Reading version 5 differs in three cases:
 
-- A text that is UTF-8 but for a few bytes is UTF-8, with U+FFFD for what is broken.
-- The encodings of Western and Central Europe (Windows-1252 and -1250) have many letters in common. A text that has no
-  others, and has them where Western European words have them (``_WESTERN``), is Windows-1252 without a ranking.
-- A web page or letter that states its encoding is read as browsers read it (WHATWG, Encoding Standard).
+- A text that is UTF-8 except for a few bytes counts as UTF-8; U+FFFD replaces these bytes.
+- The encodings of Western and Central Europe (Windows-1252 and -1250) share many letters. If a text has only shared
+  letters, at positions usual in Western European words (``_WESTERN``), it counts as Windows-1252 without a ranking.
+- A web page or e-mail that states its encoding is read as browsers read it (WHATWG, Encoding Standard).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _BINARY = "a binary file (it holds NUL bytes) of a format that cannot be convert
 
 
 class Encoding(NamedTuple):
-    """An encoding, what stands for bytes that are not in it (``errors`` of Python), and whether it is a guess."""
+    """An encoding, Python's ``errors`` argument for decoding by it, and whether the encoding is a guess."""
 
     name: str
     errors: str = "strict"
@@ -95,7 +95,7 @@ class Encoding(NamedTuple):
 
 
 def without_data_uris(markdown: str) -> str:
-    """Return Markdown without the bytes of the images in it: ``data:image/png;base64...``, as markitdown writes it."""
+    """Return Markdown with shortened image data: ``data:image/png;base64...``, as markitdown writes it."""
     return _DATA_URI.sub(r"\1...", markdown)
 
 
@@ -105,10 +105,10 @@ def without_escapes(text: str) -> str:
 
 
 def decode(data: bytes, version: int = NEWEST_READING) -> tuple[str, str]:
-    """Return the text of a file, and the name of its encoding if that is a guess, else "".
+    """Return the text of a file, and the name of its encoding if the encoding is a guess, else "".
 
     Raises:
-        DocumentError: a binary file, or an encoding that is not known.
+        DocumentError: the file is binary, or no known encoding fits.
     """
     found = find_encoding(lambda: [data], version)
     try:
@@ -119,9 +119,9 @@ def decode(data: bytes, version: int = NEWEST_READING) -> tuple[str, str]:
 
 
 def decode_as_stated(data: bytes, encoding: str) -> str | None:
-    """Return the text of a web page or letter that states its encoding; None if it is not in that encoding.
+    """Return the text of a web page or e-mail by its stated encoding; None if the bytes do not fit the encoding.
 
-    Browsers read ISO 8859-1 as Windows-1252, in which it has quotation marks, dashes and the euro sign.
+    Like browsers, read ISO 8859-1 as Windows-1252, which also has quotation marks, dashes and the euro sign.
     """
     try:
         stated = codecs.lookup(encoding).name
@@ -140,12 +140,12 @@ def decode_as_stated(data: bytes, encoding: str) -> str | None:
 
 
 def decode_page(data: bytes, stated: str) -> str | None:
-    """Return the text of a web page that is in Unicode or in the encoding that it states ("" for none); else None.
+    """Return the text of a web page in Unicode or in its stated encoding ("" for none); None for other pages.
 
-    Unicode comes first: pages are converted to UTF-8, and state what they were in before.
+    Unicode is tried first: pages that were converted to UTF-8 often still state their former encoding.
 
     Raises:
-        DocumentError: a binary file.
+        DocumentError: the file is binary.
     """
     check_not_compressed(data)
     if unmarked := next((name for mark, name in _BEGINNINGS.items() if data.startswith(mark)), None):
@@ -163,9 +163,9 @@ def decode_page(data: bytes, stated: str) -> str | None:
 
 
 def find_encoding(blocks: Callable[[], Iterable[bytes]], version: int = NEWEST_READING) -> Encoding:
-    """Return the encoding of a text; ``blocks`` opens the text to be read once more.
+    """Return the encoding of a text; each call of ``blocks`` yields the text again, in blocks of bytes.
 
-    Errors as for ``decode``.
+    Raises the errors of ``decode``.
     """
     encoding, decoder, size = "", _decoder(_UTF_8), 0
     try:
@@ -189,14 +189,14 @@ def find_encoding(blocks: Callable[[], Iterable[bytes]], version: int = NEWEST_R
 
 
 def check_not_compressed(data: bytes) -> None:
-    """Raise ``DocumentError`` if a file begins like a compressed one."""
+    """Raise ``DocumentError`` if a file begins like a compressed file."""
     kind = next((name for mark, name in _COMPRESSED.items() if data.startswith(mark)), None)
     if kind:
-        raise DocumentError(f"compressed with {kind}; decompress it, and ingest what it holds")
+        raise DocumentError(f"compressed with {kind}; decompress it, and ingest its content")
 
 
 def check_not_binary(text: str) -> None:
-    """Raise ``DocumentError`` if a text holds NUL."""
+    """Raise ``DocumentError`` if a text has NUL characters."""
     if "\0" in text:
         raise DocumentError(_BINARY)
 
@@ -206,7 +206,7 @@ def _marked(data: bytes) -> str | None:
 
 
 def _of_unicode(data: bytes) -> str | None:
-    """Return the text of data in Unicode, or nearly so; None for other data."""
+    """Return the text of data in Unicode, perhaps with a few wrong bytes in UTF-8; None for other data."""
     if _marked(data):
         return decode(data)[0]
     try:
@@ -225,7 +225,7 @@ def is_utf_8(data: bytes) -> bool:
 
 
 def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]]) -> bool:
-    """Return whether a text holds characters of several bytes in UTF-8, and is broken at few places or at its end."""
+    """Return whether a text has characters of several bytes in UTF-8, and few wrong bytes or a cut end."""
     decoder = _decoder(_UTF_8, "replace")
     broken = whole = 0
     for block in blocks():
@@ -255,7 +255,7 @@ def _has_controls(block: bytes) -> bool:
 
 
 def _guess(blocks: Callable[[], Iterable[bytes]], version: int) -> str | None:
-    """Return the likeliest encoding that can decode everything; None for a binary file."""
+    """Return the likeliest encoding that can decode the whole text; None for a binary file."""
     decoders = {name: _decoder(name) for name in _IN_USE}
     sample: list[bytes] = []
     room = _SAMPLE

@@ -1,11 +1,11 @@
 """Files: one file -> its bytes -> one document.
 
 Text files are decoded here, PDFium reads PDFs (``pdf_pages``), markitdown converts other formats (``converting``),
-``letters`` takes letters apart, and ``web.drawings`` reads drawings. A file without text is ``Empty``, as pictures,
-recordings and fonts are.
+``letters`` reads e-mails, and ``web.drawings`` reads drawings. A file without text, such as a picture, a recording or a
+font, becomes ``Empty``.
 
-What becomes of the bytes depends on nothing else than them, the file's name and the version of the reading, so that a
-process on another machine, which does not have the file, can do it. ``older`` has what only version 1 does.
+The document depends only on the bytes, the file's name and the reading version. A process on another machine, which
+does not have the file, can therefore parse the bytes. ``older`` holds the code that only version 1 uses.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SLOW_SUFFIXES = frozenset({*CONVERTED, MAIL_SUFFIX, *ARCHIVES})
 """Endings of the names of files that take longer to parse than to send to another process; text files do not."""
 
 VERSIONED_SUFFIXES = (*CONVERTED, MAIL_SUFFIX, *MARKDOWN_SUFFIXES)
-"""Endings of the names of files that versions 1 and 2 of the reading read differently."""
+"""Endings of the names of files that reading versions 1 and 2 read differently."""
 
 NAMED_SUFFIXES = (".txt", *sorted({*VERSIONED_SUFFIXES, *ARCHIVES}))
 """Endings that people leave out when they name a document's file."""
@@ -70,11 +70,11 @@ logger = logging.getLogger(__name__)
 
 
 class UnreadError(DocumentError):
-    """A file whose bytes could not be read, so that nothing is known of its text."""
+    """The bytes of a file could not be read, so that its text is unknown."""
 
 
 class FileBytes(NamedTuple):
-    """What a file holds, with the document's id, the ending of the file's name in small letters, and how to read it."""
+    """The bytes of a file, with the document's id, the file's ending in lower case, and the reading version."""
 
     identity: str
     suffix: str
@@ -83,22 +83,22 @@ class FileBytes(NamedTuple):
 
 
 def is_slow(suffix: str, version: int) -> bool:
-    """Return whether a file whose name ends so is slow to parse; versions 1 and 2 of the reading know no archives."""
+    """Return whether files with this ending are slow to parse; reading versions 1 and 2 do not parse web archives."""
     return suffix in SLOW_SUFFIXES and (version > 2 or suffix not in ARCHIVES)
 
 
 def read_file(path: Path, identity: str, version: int = NEWEST_READING) -> Document | Failure:
-    """Return the document that a file holds.
+    """Return the document in a file.
 
-    Its payload is ``path`` (the id), ``format`` ("markdown" or "text"), ``encoding`` if that was guessed, and the front
-    matter of a Markdown file or the sender, recipients and date of a letter.
+    The payload has ``path`` (the id), ``format`` ("markdown" or "text"), ``encoding`` if the encoding was guessed, and
+    the front matter of a Markdown file or the sender, recipients and date of an e-mail.
     """
     file = take_file(path, identity, version)
     return file if isinstance(file, Failure) else parse_file(file)
 
 
 def take_file(path: Path, identity: str, version: int = NEWEST_READING) -> FileBytes | Failure:
-    """Return what a file holds: at most 256 MiB of a format that is slow to parse, and 8 MiB of any other one."""
+    """Return the bytes of a file: at most 256 MiB if its format is slow to parse, and 8 MiB for any other format."""
     if identity != printable(identity):
         return Failure(printable(identity), NOT_UTF8)
     suffix = path.suffix.lower()
@@ -107,23 +107,25 @@ def take_file(path: Path, identity: str, version: int = NEWEST_READING) -> FileB
 
 
 def parse_file(file: FileBytes) -> Document | Failure:
-    """Return the document that a file holds, as ``read_file`` does."""
+    """Return the document in a file, as ``read_file`` does."""
     return _or_failure(file.identity, file.suffix, lambda: _parsed(file))
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """Return what a regular file holds.
+    """Return the content of a regular file.
 
     Raises:
-        UnreadError: not a regular file, or changed while it was read.
-        DocumentError: larger than ``limit``.
+        UnreadError: the file is not regular, or has changed while it was read.
+        DocumentError: the file is larger than ``limit``.
     """
     if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
         raise UnreadError("not a regular file")
     with path.open("rb") as file:
         before = os.fstat(file.fileno())
         if before.st_size > limit:
-            raise DocumentError(f"{before.st_size:,} bytes, more than the limit of {limit:,}; split it first")
+            raise DocumentError(
+                f"the file has {before.st_size:,} bytes, more than the limit of {limit:,}; split it first"
+            )
         data = file.read(before.st_size + 1)  # read(limit) would allocate ``limit`` bytes for each file
         after = os.fstat(file.fileno())
     if not is_unchanged(before, after) or len(data) != after.st_size:

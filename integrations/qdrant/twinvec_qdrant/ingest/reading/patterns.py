@@ -1,7 +1,7 @@
-"""Patterns: which files and folders the user, and the ``.gitignore`` files of a folder, leave out.
+"""Patterns: the files and folders that the user, or a ``.gitignore`` file, excludes.
 
-pathspec reads them as Git does. The last pattern that matches decides, and "!" takes back. A folder that is left out is
-not entered, so a pattern never has to be compared with what lies below a folder that it names.
+pathspec reads patterns as Git does. The last pattern that matches decides, and "!" includes again. An excluded folder
+is not entered, so no pattern has to be compared with the files below a folder that it names.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _REPOSITORIES = frozenset({".git", ".hg", ".jj", ".svn"})  # only a pattern that
 
 
 class Ignored(NamedTuple):
-    """The patterns of one ``.gitignore``, and the place of its folder: "" or "deep/"."""
+    """The patterns of one ``.gitignore``, and the relative path of its folder: "" or "deep/"."""
 
     place: str
     patterns: GitIgnoreSpec
 
 
 def pattern_list(given: Sequence[str], name: str) -> tuple[str, ...]:
-    """Return patterns as a tuple; raise ConfigurationError, which names the argument, for one text or no texts."""
+    """Return patterns as a tuple; raise ``ConfigurationError``, which names the argument, unless they are a list."""
     if not is_list(given) or not all(isinstance(each, str) for each in given):
         raise ConfigurationError(f"{name}: expected a list of patterns, such as ['*.md'], got {given!r}")
     return tuple(given)
 
 
 class Selection:
-    """The patterns that the user gave.
+    """The patterns that the user gave: ``include`` and ``exclude``.
 
     Raises:
         ConfigurationError: a pattern is not valid.
@@ -53,7 +53,7 @@ class Selection:
         self._exclude = _given(pattern_list(exclude, "exclude"), "exclude")
 
     def leaves_out(self, place: str) -> bool:
-        """Return whether a file, or a folder whose place ends in "/", is left out with all below it."""
+        """Return whether a file, or a folder (its path ends in "/") with all its files, is excluded."""
         if self._exclude is not None and _last_match(self._exclude, place):
             return True
         return not place.endswith("/") and self._include is not None and not self._include.match_file(place)
@@ -83,7 +83,7 @@ def hidden_parts(pattern: str) -> list[str]:
 
 
 def is_ignored(place: str, ignored: Sequence[Ignored]) -> bool:
-    """Return whether the ``.gitignore`` files above leave out a file or folder; the innermost that names it decides."""
+    """Return whether ``.gitignore`` files exclude a file or folder; the innermost with a matching pattern decides."""
     for rules in reversed(ignored):
         if (found := _last_match(rules.patterns, place[len(rules.place) :])) is not None:
             return found
@@ -91,7 +91,7 @@ def is_ignored(place: str, ignored: Sequence[Ignored]) -> bool:
 
 
 def _last_match(patterns: GitIgnoreSpec, place: str) -> bool | None:
-    """Return whether the last pattern that matches a file or folder itself leaves it out; None if none matches."""
+    """Return whether the last pattern that matches the path excludes it; None if no pattern matches the path itself."""
     for pattern in reversed(patterns.patterns):
         if pattern.include is None or pattern.regex is None or (found := pattern.regex.match(place)) is None:
             continue
@@ -102,9 +102,9 @@ def _last_match(patterns: GitIgnoreSpec, place: str) -> bool | None:
 
 
 def read_gitignore(path: Path, place: str) -> Ignored | None:
-    """Return the patterns of a ``.gitignore``; None if it is no regular file, which Git does not read either.
+    """Return the patterns of a ``.gitignore``; None if the path is not a regular file: Git ignores it then, too.
 
-    Raise ``OSError`` if it cannot be read.
+    Raise ``OSError`` if the file cannot be read.
     """
     mode = path.lstat()
     if not stat.S_ISREG(mode.st_mode):
@@ -115,7 +115,7 @@ def read_gitignore(path: Path, place: str) -> Ignored | None:
 
 
 def _valid(lines: Iterable[str]) -> GitIgnoreSpec:
-    """Return the patterns that are valid; Git passes over the others, too."""
+    """Return the valid patterns; Git also ignores invalid patterns."""
     kept = []
     for line in lines:
         try:

@@ -1,7 +1,7 @@
 """PDF: the text of each page, by PDFium (pypdfium2, which comes with the extra ``documents``).
 
-PDFium gives the lines in reading order and parts words as people see them. What belongs to the sheet and not to the
-text goes: hyphens at which a line breaks, and lines at the head or the foot of a page that a page before has as well.
+PDFium gives the lines in reading order, with spaces between words as a reader sees them. Hyphens at line ends are
+removed, and so are page headers and footers: lines at the top or bottom of a page that an earlier page also has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _pdfium = Lock()  # PDFium serves one thread at a time
 
 
 class _Page(NamedTuple):
-    """The lines of a page, and the numbers that it may show: its label, and its place in the file."""
+    """The lines of a page, and the page numbers that it may show: its label, and its number in the file."""
 
     lines: list[str]
     numbers: tuple[str, str]
@@ -40,10 +40,10 @@ class _Page(NamedTuple):
 def read_pdf(data: bytes) -> tuple[str, tuple[int, ...]]:
     """Return the text of a PDF, and the offset at which each page starts in this text.
 
-    An empty line separates two pages. A page without text has the offset of the next one.
+    An empty line separates two pages. A page without text has the offset of the next page.
 
     Raises:
-        DocumentError: not a PDF, or one that is damaged or encrypted.
+        DocumentError: the file is not a PDF, or is damaged or encrypted.
         MissingExtraError: pypdfium2 is missing.
     """
     read = page_texts(data)
@@ -61,10 +61,10 @@ def read_pdf(data: bytes) -> tuple[str, tuple[int, ...]]:
 
 
 def page_texts(data: bytes) -> list[tuple[str, str]]:
-    """Return the text of each page as PDFium gives it, and the page's label; nothing if PDFium cannot read the file.
+    """Return the text of each page as PDFium gives it, and the page's label; no pages if PDFium cannot read the file.
 
     Raises:
-        DocumentError: not a PDF, or an encrypted one.
+        DocumentError: the file is not a PDF, or is encrypted.
         MissingExtraError: pypdfium2 is missing.
     """
     if _MARK not in data[:_MARK_WITHIN]:
@@ -80,7 +80,7 @@ def page_texts(data: bytes) -> list[tuple[str, str]]:
 
 
 def damaged() -> DocumentError:
-    """Return the error of a PDF without a page that can be read."""
+    """Return the error of a PDF in which no page can be read."""
     return DocumentError("damaged: no page of the PDF can be read; get the file again")
 
 
@@ -95,7 +95,7 @@ def _page(text: str, label: str, number: str) -> _Page:
 
 
 def _without_repeated(pages: Sequence[_Page]) -> list[list[str]]:
-    """Return the lines of pages, without those at the head and the foot that one of the pages before has as well."""
+    """Return the lines of each page, without headers and footers that one of the pages before also has."""
     heads = [[_without_number(line, page) for line in page.lines[:_REPEATED]] for page in pages]
     feet = [[_without_number(line, page) for line in page.lines[: -_REPEATED - 1 : -1]] for page in pages]
     found = []
@@ -106,7 +106,7 @@ def _without_repeated(pages: Sequence[_Page]) -> list[list[str]]:
 
 
 def _repeated(ends: Sequence[Sequence[str]], row: int) -> int:
-    """Return how many lines of an end of a page the same end of an earlier page has."""
+    """Return how many lines at the top (or bottom) of a page are also at the top (or bottom) of an earlier page."""
     earlier = ends[max(row - _PAGES_BACK, 0) : row]
     count = 0
     while count < len(ends[row]) and any(ends[row][count] in each[count : count + 1] for each in earlier):
@@ -115,7 +115,7 @@ def _repeated(ends: Sequence[Sequence[str]], row: int) -> int:
 
 
 def _flowing(lines: Sequence[str]) -> list[str]:
-    """Return lines, those of prose joined where a sentence clearly goes on in the next one: chunks end at line ends."""
+    """Join lines of prose where a sentence clearly continues in the next line, because chunks end at line ends."""
     found: list[str] = []
     for before, line in zip(["", *lines], lines, strict=False):
         if len(before) >= _PROSE and before[-1] not in ".:;!?" and line[0].islower():
@@ -126,11 +126,11 @@ def _flowing(lines: Sequence[str]) -> list[str]:
 
 
 def _without_number(line: str, page: _Page) -> str:
-    """Return a line with a sign in place of the page's number."""
+    """Return a line with "#" in place of the page's number."""
     return re.sub(rf"(?<!\S)(?:{'|'.join(map(re.escape, page.numbers))})(?![^\s/])", "#", line)
 
 
 def _joined(before: str, behind: str, compounds: set[str]) -> str:
-    """Join the two parts of a word. The hyphen between them stays if the text has the word with a hyphen elsewhere."""
+    """Join two parts of a word; keep the hyphen if the text has the word with this hyphen elsewhere."""
     whole = f"{before}-{behind}"
     return whole if whole.lower() in compounds else before + behind

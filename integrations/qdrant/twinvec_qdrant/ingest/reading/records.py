@@ -15,7 +15,7 @@ from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Read, hiding, 
 
 RECORDS_SUFFIX = ".jsonl"
 NEWER_RECORDS_SUFFIX = ".ndjson"
-"""Another ending of files of JSON lines; versions 1 to 3 of the reading read them as text."""
+"""Another ending of JSON-lines files; reading versions 1 to 3 read these files as text."""
 
 _MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES  # JSON may escape a byte of text as six bytes
 
@@ -30,12 +30,12 @@ def read_records(path: Path, name: str, prefix: str, columns: RecordColumns) -> 
 
 
 def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
-    """Yield the documents of an open file; ``name`` may be "", the other arguments as for ``read_records``."""
+    """Yield the documents of an open file; see ``read_records`` for the other arguments. ``name`` may be ""."""
     for number, line in enumerate(_lines(file), 1):
         where = f"{printable(name)}:{number}" if name else f"line {number}"
         try:
             if len(line) > _MAX_LINE_BYTES:
-                raise DocumentError(f"a line of more than {_MAX_LINE_BYTES:,} bytes")
+                raise DocumentError(f"the line has more than {_MAX_LINE_BYTES:,} bytes")
             text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode()
             if text.strip():
                 yield Read(_document(parse_record(text), number - 1, prefix, columns), len(line))
@@ -48,7 +48,7 @@ def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -
 
 
 def count_lines(path: Path) -> int:
-    """Return the number of lines of a file, also of a last one that no line feed ends; 0 if it cannot be read."""
+    """Return the number of lines of a file, with a last line that no line feed ends; 0 for an unreadable file."""
     lines, last = 0, b"\n"
     try:
         with path.open("rb") as file:
@@ -67,7 +67,7 @@ def _document(record: dict[str, Any], position: int, prefix: str, columns: Recor
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines; one that is too long is truncated to one byte above the limit."""
+    """Yield the lines; truncate too long lines to one byte above the limit."""
     while line := file.readline(_MAX_LINE_BYTES + 1):
         rest = line
         while rest and not rest.endswith(b"\n") and len(line) > _MAX_LINE_BYTES:

@@ -1,6 +1,6 @@
-"""What reading yields besides plain documents: failures, documents without text, documents with pages, and calls.
+"""Results of reading besides plain documents: failures, documents without text, documents with pages, and calls.
 
-A call stands for what another process may do.
+A call (``HelperCall``) is work that another process may do.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Failure:
 
     Attributes:
         source: The document's id, a folder, or "file.jsonl:17".
-        reason: What was wrong, and what to do about it.
-        hides: Whether it may hide other documents, as an unreadable folder or a line without an id does. An ingest then
-            prunes no document whose id begins with ``below``, because a missing one may still exist.
-        below: What the ids of the hidden documents begin with, such as "notes.jsonl/"; "" if it may hide any document.
+        reason: The fault, and what to do about it.
+        hides: Whether the failure may hide other documents, as an unreadable folder or a line without an id does. An
+            ingest then prunes no document whose id begins with ``below``, because a missing document may still exist.
+        below: Prefix of the ids of the hidden documents, such as "notes.jsonl/"; "" if any document may be hidden.
     """
 
     source: str
@@ -45,7 +45,8 @@ class Failure:
 class Empty(Failure):
     """A document that was read and holds no text, such as an empty file or a PDF of images.
 
-    It never hides other documents. A version with text that is already in a collection stays, until an ingest prunes.
+    It never hides other documents. If the collection has a version with text, that version stays until an ingest
+    prunes.
     """
 
 
@@ -62,7 +63,7 @@ class PagedDocument(Document):
 
 
 class Read(NamedTuple):
-    """What was read, and the number of bytes that were read for it."""
+    """A document or failure, and the number of bytes that were read for it."""
 
     value: Document | Failure
     size: int
@@ -73,10 +74,10 @@ class HelperCall:
     """A call that another process may do.
 
     Attributes:
-        function: A function of a module that every process can import; what it gives depends on its arguments only.
+        function: A function of a module that every process can import; its result depends on its arguments only.
         arguments: Its arguments.
-        size: Bytes of the arguments, about.
-        lost: What stands for the result if every process that did the call has died.
+        size: Estimated bytes of the arguments.
+        lost: Result to use if every process that tried the call has died.
     """
 
     function: Callable[..., Any]
@@ -86,7 +87,7 @@ class HelperCall:
 
 
 WithResults = Callable[[Iterator[Any]], Iterator[Any]]
-"""Function that yields the given items in order, but the result of each ``HelperCall`` in its place."""
+"""Function that yields the given items in order, with each ``HelperCall`` replaced by its result."""
 
 
 def hiding(source: str, reason: str, below: str) -> Failure:
@@ -95,10 +96,10 @@ def hiding(source: str, reason: str, below: str) -> Failure:
 
 
 def reason_of(error: Exception, source: str) -> str:
-    """Return the reason of a failure by an error of any type; the log has the traceback of an unexpected one (debug).
+    """Return an error of any type as the reason of a failure; log the traceback of an unexpected error (debug).
 
     Raises:
-        MemoryError: the error is one, which says nothing about the document.
+        MemoryError: the error is a ``MemoryError``, which says nothing about the document.
     """
     if isinstance(error, TwinvecError):
         return str(error)
@@ -109,7 +110,7 @@ def reason_of(error: Exception, source: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an error says, in one line of at most 500 characters; its type if it says nothing."""
+    """Return the message of an error in one line of at most 500 characters, or its type if the message is empty."""
     if isinstance(error, RecursionError):
         return "its parts are nested too deeply"
     text = " ".join(str(error).split()) or type(error).__name__
@@ -117,7 +118,7 @@ def one_line(error: BaseException) -> str:
 
 
 def is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:
-    """Return whether a file has the time and the size that it had before."""
+    """Return whether a file still has the same time and size."""
     return (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
 
 

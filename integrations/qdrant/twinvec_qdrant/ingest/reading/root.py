@@ -1,4 +1,4 @@
-"""Roots: what the user names to be ingested, with all that decides what is read of it and how.
+"""Roots: the folder, file or stream that the user wants to ingest, with all settings that decide how it is read.
 
 A root can be read again and again: the same files give the same documents with the same ids, in the same order.
 """
@@ -34,20 +34,20 @@ from twinvec_qdrant.ingest.reading.walking import FoundFile, Walk
 from twinvec_qdrant.settings import NEWEST_READING, check_fields
 
 STANDARD_INPUT = "-"
-"""The path of a root that reads JSON lines from standard input."""
+"""Path of a root that reads JSON lines from standard input."""
 
 RECORD_SUFFIXES = frozenset({RECORDS_SUFFIX, *TABLE_SUFFIXES})
-"""Endings of the names of files of records. Such a file is a root of its own if the user names it."""
+"""Endings of files of records; each such file is a root of its own if the user names it."""
 
 _LINES = (RECORDS_SUFFIX, NEWER_RECORDS_SUFFIX)
 _WILD = frozenset("*?[")
-_LOST = "every process that read it died"
+_LOST = "every process that read the file died"
 
 
 class Reading(Iterator[Document | Failure]):
-    """The documents of a root, with what is known of the work before it is done.
+    """The documents of a root, with their number and size as far as these are known in advance.
 
-    ``length_hint`` gives the number of documents, or 0.
+    ``length_hint`` gives the number of documents, or 0 if it is unknown.
     """
 
     def __init__(self, reads: Callable[[Reading], Iterable[Read]], number: int = 0, size: int = 0) -> None:
@@ -58,7 +58,7 @@ class Reading(Iterator[Document | Failure]):
         self.done = 0  # bytes of the files, or parts of files, that have been read so far
 
     def read_by(self, version: int) -> None:
-        """Read files by this version of the reading, that of a collection, instead of the newest one."""
+        """Read files by this reading version, that of a collection, instead of the newest version."""
         self.version = version
 
     def __next__(self) -> Document | Failure:
@@ -79,10 +79,10 @@ class Root:
         include: Patterns of the files to read in a folder, as in a ``.gitignore``; default: all files. A pattern with a
             part that begins with a dot, such as ``.github/**``, also takes in the hidden files that it matches.
         exclude: Patterns of the files and folders to leave out; they win over ``include``.
-        gitignore: Whether what the ``.gitignore`` files in the folder name is left out.
+        gitignore: Whether to skip files and folders that ``.gitignore`` files in the folder exclude.
         records: Whether a table, and JSON lines inside a folder, give one document for each record. False reads such a
             file as one text, as twinvec 0.2 did.
-        columns: Columns of records.
+        columns: Columns that hold the id, the text and the title of records.
 
     Raises:
         ConfigurationError: a pattern is not valid.
@@ -102,7 +102,7 @@ class Root:
     def named(cls, name: str | Path, **options: Any) -> Root:
         """Return the root that the user names: a path, "-", or a pattern such as ``docs/**/*.md``.
 
-        A pattern means the files below its fixed part (``docs``) that it matches; ``options`` are fields of the root.
+        A pattern selects the matching files below its fixed part (``docs``). ``options`` are fields of the root.
         """
         text = str(name)
         if text == STANDARD_INPUT or _WILD.isdisjoint(text) or os.path.exists(text):
@@ -118,9 +118,9 @@ class Root:
     def read(self, with_results: WithResults | None = None) -> Reading:
         """Return the documents, as ``read_source`` does.
 
-        By ``with_results``, other processes parse the files that are slow to parse (``is_slow``): this process
-        reads their bytes, some files ahead. It reads all other files and records itself, each when its turn comes, so
-        that the documents come in the same order.
+        With ``with_results``, other processes parse the files that are slow to parse (``is_slow``), and this process
+        only reads the bytes of these files, some files ahead. It reads all other files and records itself, each in its
+        turn, so that the order of the documents stays the same.
 
         Raises:
             DocumentError: the file or folder does not exist or cannot be accessed.
@@ -142,9 +142,9 @@ class Root:
         return Reading(reads, self._count(found), status.st_size)
 
     def is_empty(self) -> bool:
-        """Return whether there is nothing to ingest, not even a document without text.
+        """Return whether the root has nothing to ingest, not even a document without text.
 
-        False for standard input, and for a file that can be read only once.
+        Return False for standard input, and for a file that can be read only once.
         """
         path = Path(self.path)
         if self.path == STANDARD_INPUT or not (os.path.isdir(path) or os.path.isfile(path)):
@@ -160,7 +160,7 @@ class Root:
         return path == Path(self.path) or (os.path.isdir(self.path) and self._walk().follows(path))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as a JSON object."""
+        """Return the fields that differ from the defaults, as a JSON object."""
         values: dict[str, Any] = {"path": self.path}
         for name in ("include", "exclude"):
             if patterns := getattr(self, name):
@@ -174,7 +174,7 @@ class Root:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Root:
-        """Build the root from what ``as_dict`` returned.
+        """Build the root from the result of ``as_dict``.
 
         Raises:
             ConfigurationError: an unknown field, or a pattern that is not valid.
@@ -218,11 +218,11 @@ class Root:
             yield Read(read_file(found.path, found.place, version), found.size)
 
     def _holds(self, found: FoundFile) -> bool:
-        """Return whether a file holds anything to ingest; only a file of records may hold nothing."""
+        """Return whether a file has anything to ingest; only a file of records may have nothing."""
         return not self._kind(found) or next(self._read_one(found), None) is not None
 
     def _count(self, found: FoundFile) -> int:
-        """Return about how many documents a file holds."""
+        """Estimate how many documents a file holds."""
         kind = self._kind(found)
         return max(count_lines(found.path) - (kind in TABLE_SUFFIXES), 0) if kind else 1
 
@@ -239,7 +239,7 @@ class Root:
 
 
 def _with_call(found: FoundFile | Failure, version: int) -> FoundFile | Failure | Read | HelperCall:
-    """Return the call that parses a file that is slow to parse, or the failure to read its bytes; else ``found``."""
+    """Return, for a file that is slow to parse, the call that parses it or the failure to read it; else ``found``."""
     if isinstance(found, Failure) or not is_slow(found.path.suffix.lower(), version):
         return found
     file = take_file(found.path, found.place, version)
@@ -270,7 +270,8 @@ def read_source(
 
     Any other file is a document. Its id is the path within the folder, with "/", or a single file's name. Its payload
     is ``path``, ``format`` ("markdown" or "text") and the front matter of a Markdown file, whose ``title`` becomes the
-    document's title, or the sender, recipients and date of a letter. ``encoding`` is in the payload if it was guessed.
+    document's title, or the sender, recipients and date of an e-mail. ``encoding`` is in the payload if the encoding
+    was guessed.
 
     Hidden files and folders that no pattern of ``include`` names, Office's lock files, caches, virtual environments,
     ``node_modules``, embedded collections, links to folders and links that leave the folder are skipped. A file that
@@ -281,7 +282,7 @@ def read_source(
         include: Patterns of the files to read in a folder, as in a ``.gitignore``; default: all files. A pattern with a
             part that begins with a dot, such as ``.github/**``, also takes in the hidden files that it matches.
         exclude: Patterns of the files and folders to leave out; they win over ``include``.
-        gitignore: Whether to leave out what the ``.gitignore`` files in the folder name.
+        gitignore: Whether to skip files and folders that ``.gitignore`` files in the folder exclude.
         records: Whether a table, and JSON lines inside a folder, give one document for each record; False reads such a
             file as one text.
         columns: Which columns hold the id, the text and the title of records.

@@ -1,4 +1,4 @@
-"""Spreadsheets: a workbook of Excel -> Markdown, a heading and a table for each sheet, by openpyxl and xlrd.
+"""Spreadsheets: an Excel workbook -> Markdown with a heading and a table for each sheet, by openpyxl and xlrd.
 
 The tables look like those of markitdown. markitdown reads workbooks with pandas, which rounds the numbers of a column
 that has an empty cell, and writes empty cells and the text "NA" as "NaN".
@@ -34,7 +34,7 @@ _MOST_BLANK = 50_000_000  # largest number of blank cells and rows in a workbook
 _LARGE = 2**63
 
 Row = Mapping[int, Any]
-"""Column -> value of a row, without blank values."""
+"""The values of a row by their columns, without blank values."""
 Sheets = Iterator[tuple[str, Iterable[Sequence[Any]]]]
 """The name of each sheet, and its rows of values; an empty cell is None or ""."""
 
@@ -42,12 +42,12 @@ Sheets = Iterator[tuple[str, Iterable[Sequence[Any]]]]
 def read_workbook(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     """Return the Markdown of a workbook; ``suffix`` is the ending of its name. The first filled row is the header.
 
-    Sheets without cells are left out from version 3 of the reading on.
+    From reading version 3 on, sheets without cells are left out.
 
     Raises:
-        DocumentError: more text than the limit of a document, or a row or a column that no sheet has.
+        DocumentError: the workbook has more text than a document may have, or a cell beyond the limits of a sheet.
         MissingExtraError: the library that reads the format is missing.
-        Exception: of the library, if the workbook is damaged.
+        Exception: the workbook is damaged; the library raises errors of many types.
     """
     try:
         return _markdown(data, suffix, version)
@@ -113,18 +113,18 @@ def _xls_value(kind: int, value: Any, book: Any, package: Any) -> Any:
 
 
 class _Room:
-    """What a workbook may still hold: characters of text, and blank cells and rows between the filled ones."""
+    """The amounts that a workbook may still have: characters of text, and blank cells and rows."""
 
     def __init__(self) -> None:
         self._text = MAX_TEXT_BYTES
         self._blank = _MOST_BLANK
 
     def take(self, blank: int, values: Row) -> None:
-        """Take blank cells and the values of a row; raise ``DocumentError`` if there is no room for them."""
+        """Subtract blank cells and the values of a row; raise ``DocumentError`` if a limit is exceeded."""
         self._blank -= blank
         if self._blank < 0:
             raise DocumentError(
-                f"more than {_MOST_BLANK:,} blank cells between filled ones; delete what stands far off"
+                f"more than {_MOST_BLANK:,} blank cells between filled cells; delete cells far from the others"
             )
         self._text -= _size(values)
         if self._text < 0:
@@ -132,7 +132,7 @@ class _Room:
 
 
 def _filled(rows: Iterable[Sequence[Any]], room: _Room) -> Iterator[Row]:
-    """Yield the rows that are not blank; raise ``DocumentError`` if ``room`` or a sheet has no place for them."""
+    """Yield the rows that are not blank; raise ``DocumentError`` at a limit of ``room`` or of a sheet."""
     number = taken = 0
     for number, row in enumerate(rows, 1):
         if not row and number <= _MOST_ROWS:  # skipped at once, because a sheet may have a million empty rows
@@ -154,7 +154,7 @@ def _size(row: Row) -> int:
 
 
 def _too_large() -> DocumentError:
-    return DocumentError(f"a workbook of more text than the limit of {MAX_TEXT_BYTES:,} bytes; split it first")
+    return DocumentError(f"the workbook has more text than the limit of {MAX_TEXT_BYTES:,} bytes; split it first")
 
 
 def _value(cell: Any) -> Any:
@@ -181,7 +181,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _texts(column: Sequence[Any]) -> list[str]:
-    """Return the texts of a column: without midnight if it holds only dates, with equal decimals if only numbers."""
+    """Return the texts of a column; dates lose a time that is always midnight; numbers get equally many decimals."""
     header, *cells = column
     filled = [cell for cell in cells if cell is not None]
     if all(isinstance(cell, datetime) and cell.time() == time() for cell in filled):
@@ -193,7 +193,7 @@ def _texts(column: Sequence[Any]) -> list[str]:
 
 
 def _aligned(numbers: Sequence[str]) -> list[str]:
-    """Return numbers with as many decimals as the one that has most, unless it has too many of them."""
+    """Return numbers with equally many decimals, unless a number would need too many."""
     decimals = max((len(number.partition(".")[2]) for number in numbers), default=0)
     if not 0 < decimals <= _MOST_DECIMALS or any("e" in number for number in numbers):
         return list(numbers)
@@ -202,7 +202,7 @@ def _aligned(numbers: Sequence[str]) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """Return how a value is written; a number has the 15 digits that Excel keeps."""
+    """Return a value as text; a number has the 15 digits that Excel keeps."""
     if isinstance(value, float):
         return f"{value:.15g}"
     # keeps double spaces, as pandas does

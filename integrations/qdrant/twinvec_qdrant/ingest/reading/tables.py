@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # text that stays the
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where a table has what; a column is known by its place in the header."""
+    """The structure of a table; a column is named by its index in the header."""
 
     encoding: Encoding
     delimiter: str
@@ -126,7 +126,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """Return the delimiter by which most of the first rows have as many cells as the header."""
+    """Return the delimiter that gives most of the first rows as many cells as the header."""
     best, delimiter = (0, 0), ","
     for each in _DELIMITERS:
         widths = _widths(lines, each)
@@ -144,7 +144,7 @@ def _widths(lines: Sequence[str], delimiter: str) -> list[int]:
 
 
 def _header(cells: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the columns; one without a name is called by its number."""
+    """Return the names of the columns; a column without a name is called by its number."""
     names = tuple(cell.strip() or f"column {place}" for place, cell in enumerate(cells, 1))
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
         raise DocumentError(f"the header names the column {repeated[0]!r} more than once")
@@ -152,14 +152,14 @@ def _header(cells: Sequence[str]) -> tuple[str, ...]:
 
 
 def _places(header: Sequence[str], columns: RecordColumns) -> tuple[int | None, int | None, tuple[int, ...]]:
-    """Return the places of the id, the title and the text; a given column has to be there."""
+    """Return the columns of the id, the title and the text; raise ``DocumentError`` if a given column is missing."""
     by_name = {name.casefold(): place for place, name in reversed(list(enumerate(header)))}
 
     def given(name: str) -> int:
         if name in header:
             return header.index(name)
         if name.casefold() not in by_name:
-            raise DocumentError(f"no column {name!r} among {', '.join(map(repr, header))}")
+            raise DocumentError(f"the table has no column {name!r}; it has {', '.join(map(repr, header))}")
         return by_name[name.casefold()]
 
     identity = by_name.get("id", by_name.get("_id")) if columns.id is None else given(columns.id)
@@ -169,7 +169,7 @@ def _places(header: Sequence[str], columns: RecordColumns) -> tuple[int | None, 
 
 
 def _rows(path: Path, layout: _Layout) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield the rows that are not blank with their first lines, and their numbers, from 1 below the header."""
+    """Yield the rows that are not blank, each with its first line and its number; the row below the header is 1."""
     with path.open(encoding=layout.encoding.name, errors=layout.encoding.errors, newline="") as file:
         rows = csv.reader(file, delimiter=layout.delimiter, strict=True)
         next(rows, None)
@@ -198,7 +198,7 @@ def _read_row(row: list[str], number: int, layout: _Layout, where: tuple[str, in
 def _document(row: list[str], number: int, layout: _Layout, prefix: str, numbered: str) -> Document:
     """Return the document of a row; ``prefix`` comes before its id, and ``numbered`` before its number."""
     if len(row) > len(layout.header):
-        raise DocumentError(f"{len(row)} cells, but the header names {len(layout.header)} columns")
+        raise DocumentError(f"the row has {len(row)} cells, but the header names {len(layout.header)} columns")
     cells = {place: cell for place, cell in enumerate(row) if cell.strip()}
     if layout.id is not None and layout.id not in cells:
         raise DocumentError(f"no value in the column {layout.header[layout.id]!r}, which holds the id")

@@ -1,8 +1,8 @@
 """Walking: a folder -> its files, in the order of their names.
 
-Left out are hidden files and folders that no pattern names, Office's lock files, caches, virtual environments,
-``node_modules``, embedded collections, what the patterns leave out, links to folders, and links to files outside the
-folder. A file that is reached by several links is found once, by the first path.
+These are skipped: hidden files and folders that no pattern names, Office's lock files, caches, virtual environments,
+``node_modules``, embedded collections, paths that the patterns exclude, links to folders, and links to files outside
+the folder. A file that several links reach is found once, by the first path.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STORE_MARKS = {"collection.json", "lock", "owner"}
 
 
 class FoundFile(NamedTuple):
-    """A file: its path, its place in the folder that is read ("deep/file.md"), else its name, and its size in bytes."""
+    """A file: its path, its place (the relative path in the folder, "deep/file.md", or its name), and its bytes."""
 
     path: Path
     place: str
@@ -39,12 +39,12 @@ class FoundFile(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What the ids of its records begin with."""
+        """Prefix of the ids of its records."""
         return f"{self.place}/" if self.in_folder else ""
 
 
 class _Entry(NamedTuple):
-    """A file or folder that is not left out by its name; the place of a folder ends in "/", the walk's own is empty."""
+    """A file or folder to read; ``place`` is its relative path: "deep/" for a folder, "" for the walked folder."""
 
     path: Path
     place: str
@@ -134,7 +134,7 @@ class Walk:
 
 
 def _is_marked(folder: _Entry, names: Collection[str]) -> bool:
-    """Return whether a folder below the walk's own is a cache, a virtual environment or an embedded collection."""
+    """Return whether a folder is a cache, a virtual environment or an embedded collection; never the walked folder."""
     names = set(names)
     return bool(folder.place) and (names >= _STORE_MARKS or not names.isdisjoint(_FOLDER_MARKS))
 

@@ -1,4 +1,4 @@
-"""Backups as tar archives: a server sends one piece by piece, and a client unpacks the pieces as they come.
+"""Backups as tar archives: a server sends an archive in pieces, and a client unpacks them as they arrive.
 
 The format is POSIX.1-2001 (pax), without compression. The engine's files have holes on the disk. The archive has blocks
 of zeros instead, so that every program can unpack it; ``unpack`` turns them into holes again.

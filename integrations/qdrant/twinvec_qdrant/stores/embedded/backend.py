@@ -252,7 +252,7 @@ class EmbeddedBackend(SharedEngine, Backend):
         self.damage = None
 
     def close(self) -> None:
-        """Close one opening; the last one closes the engine, and other processes can open the collection."""
+        """End one use of the backend; the end of the last use closes the engine, and so frees the collection."""
         with opening:
             self.users -= 1
             if self.users:

@@ -89,7 +89,7 @@ def _put_in_place(partial: Path, target: Path) -> None:
 
 
 def read_backup(source: Path) -> Backup:
-    """Return what a backup says about itself; raise ``ConfigurationError`` if the folder is not a backup."""
+    """Return the content of a backup's ``backup.json``; raise ``ConfigurationError`` if the folder is not a backup."""
     _settle(source)
     try:
         values = parsed(source / _ABOUT)

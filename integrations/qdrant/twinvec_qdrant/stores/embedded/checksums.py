@@ -1,11 +1,12 @@
 """Checksums of an embedded collection's files, written whenever the engine is closed.
 
-    checksums.json        exists if the engine is closed; lists the engine's files, which must be as listed
+    checksums.json        exists if the engine is closed; lists the engine's files, which must match the list
     checksums.open.json   the list of the last close, while a process has the engine open, or after its kill
 
-The engine often opens files that have been cut, zeroed or removed without an error, and then finds too little. Before
-the engine opens a collection, twinvec therefore reads the small files, and the large ones whose size or time has
-changed; ``verify`` reads all. After a kill, files may differ from the list, and only missing files count as damaged.
+The engine often opens files that have been cut, zeroed or removed without an error, and then finds only part of the
+data. Before the engine opens a collection, twinvec therefore reads the small files, and the large files whose size or
+time has changed; ``verify`` reads all. After a kill, files may differ from the list, and only missing files count as
+damaged.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NAMED = 3
 CLOSED = "checksums.json"
 OPENED = "checksums.open.json"
 _LISTS = (CLOSED, OPENED, f"{CLOSED}{PARTIAL}")
-"""Files that no list names: the lists themselves. A kill may leave the partial file; the next close replaces it."""
+"""Files without a checksum: the lists themselves. A kill may leave the last of these; the next close replaces it."""
 _CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # files that a segment always has
 
 
@@ -99,7 +100,7 @@ class Checksums:
         atomic_write(path, json.dumps(values))
 
     def damaged(self, shard: Path, *, thorough: bool = False) -> list[str]:
-        """Return the files that differ from the list; without ``thorough``, large files of equal time are not read."""
+        """Return the files that differ from the list; without ``thorough``, read no large files of unchanged time."""
         there = _by_size(shard)
         wrong = {name for name, _, _ in there} ^ self.files.keys()
         read = 0

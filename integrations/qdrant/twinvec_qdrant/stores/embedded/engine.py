@@ -1,8 +1,8 @@
 """The engine of one embedded collection, which several processes use in turns.
 
-One process at a time has the engine open: this is its turn (``turns``). When another process waits, this one closes the
-engine as soon as it is idle, or has had it for a while, and opens it again for its next call. Between two calls, the
-store is consistent: if the process is killed then, the next writer can go on.
+One process at a time has the engine open: this is its turn (``turns``). When another process waits, the first process
+closes the engine as soon as it is idle or has used the engine for a while, and opens it again for its next call.
+Between two calls, the store is consistent: if the process is killed then, the next writer can go on.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from twinvec_qdrant.stores.served_tests import fitted
 logger = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.25
-"""A process that is not idle keeps its turn at least this long, or four times as long as it took to open the engine.
+"""A busy process keeps its turn at least this long.
 
-The latter is limited to half of ``wait_seconds``; other processes are assumed to have the same ``wait_seconds``."""
+If opening the engine took long, the process keeps its turn for four times that long, but at most for half of
+``wait_seconds``: other processes are assumed to wait as long as this one."""
 
 _IDLE_SECONDS = 0.05
 _KINDS = ("chunk", "record", "note")
@@ -69,7 +70,7 @@ class SharedEngine:
         self._identity: tuple[int, int] | None = None  # identity of the folder, set by ``start``
 
     def start(self, create: Callable[[], None] | None) -> None:
-        """Begin the first turn, and from now on give turns to other processes; ``create`` makes a missing one."""
+        """Begin the first turn, and from now on give turns to other processes; ``create`` makes a missing engine."""
         self._begin(create)
         self._identity = self._original.identity()
         threading.Thread(target=self._give_when_idle, name="twinvec-turns", daemon=True).start()

@@ -39,7 +39,7 @@ REMEDY = (
     "restore a backup (twinvec restore), or repair the collection (twinvec verify --repair) and then ingest its "
     "documents again"
 )
-"""What to do about a damaged collection."""
+"""Advice for a damaged collection, at the end of errors."""
 
 
 class CollectionFolder:
@@ -86,10 +86,10 @@ class CollectionFolder:
             raise StoreCorruptError(message) from error
 
     def check_description(self, *, ours: bool = False) -> None:
-        """Raise ``StoreCorruptError`` if the description differs from that in the checksums.
+        """Raise ``StoreCorruptError`` if the description differs from the copy in the checksums.
 
-        Unless the turn is ``ours``, another process may open, change and close the collection meanwhile; the files are
-        therefore read up to three times.
+        Unless this process has the turn (``ours``), another process may open, change and close the collection
+        meanwhile; the files are therefore read up to three times.
         """
         for _ in range(3):
             if not ours and has_owner(self.path):
@@ -128,7 +128,7 @@ class CollectionFolder:
         return opening_room(shard, place, is_clean=(shard / CLOSED).is_file() or not has_owner(self.path))
 
     def remove(self) -> None:
-        """Remove the folder, or raise ``StoreUnavailableError``; after a kill, the collection does not exist either."""
+        """Remove the folder, or raise ``StoreUnavailableError``; a kill in the middle leaves no collection either."""
         try:
             self.remove_copies()
             if self.shard.is_dir():
@@ -193,7 +193,7 @@ class CollectionFolder:
         shutil.rmtree(self._replaced, ignore_errors=True)
 
     def checksums(self, *, was_given: bool) -> tuple[Checksums | None, Checksums | None]:
-        """Return the checksums of the closed files, or else those of the close before a kill; the other one is None.
+        """Return two checksums, of the closed files and of the last close before a kill; one of the two is None.
 
         ``was_given`` is False if the files may have changed since the close: a process was killed, or an older version
         of twinvec, which writes no checksums, has opened them.
@@ -287,7 +287,7 @@ def collection_names(path: str | Path) -> list[str]:
 
 
 def has_owner(folder: Path) -> bool:
-    """Return whether a process has the turn, was killed in its turn, or has an older version of twinvec."""
+    """Return whether a process has the turn, was killed in its turn, or runs an older version of twinvec."""
     try:
         return bool((folder / "owner").read_bytes())
     except OSError:

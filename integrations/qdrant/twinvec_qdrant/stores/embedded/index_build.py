@@ -24,7 +24,7 @@ from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.embedded.index_worker import BUILT
 
 WORTHWHILE = 20_000
-"""An ingest builds an index if at least this many vectors have none; a search compares fewer in milliseconds."""
+"""An ingest builds the index if at least this many vectors lack it; comparing fewer vectors takes milliseconds."""
 
 OUTDATED = 5_000
 """An ingest rebuilds the files if at least this many chunks are outdated, and at least as many as are current."""

@@ -2,12 +2,12 @@
 
     python index_worker.py FOLDER SETTINGS PARENT
 
-The engine holds the interpreter lock while it builds, so it works in this process, on a copy of the files. SETTINGS is
-the JSON of ``IndexSettings``, ``with_index`` and ``erase``, PARENT the id of the waiting process. Importing nothing of
-twinvec makes the start quick.
+The engine holds the interpreter lock while it builds, so a process of its own builds, on a copy of the files. SETTINGS
+is the JSON of ``IndexSettings``, ``with_index`` and ``erase``, PARENT the id of the waiting process. Importing nothing
+of twinvec makes the start quick.
 
-The engine keeps what is deleted or replaced in two places. Its segments keep it until they are built anew, which the
-engine does only if much of a segment is outdated. Its log keeps the latest operations, with their texts. With
+The engine keeps deleted and replaced data in two places. Its segments keep the data until they are built anew, which
+the engine does only if much of a segment is outdated. Its log keeps the latest operations, with their texts. With
 ``erase``, every segment with anything outdated is built anew, and the log is emptied.
 """
 
@@ -136,7 +136,7 @@ def _vector(stored: dict[str, Any], copies: Any) -> edge.EdgeVectorParams:
 def _quantization(name: str) -> Any:
     """Return the engine's quantisation; None keeps existing quantised copies, which searches then ignore.
 
-    The copies are pinned in memory, because the engine takes seconds to open others.
+    The copies are pinned in memory, because the engine takes seconds to open copies that are not pinned.
     """
     if name == "int8":
         return edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=0.99, memory=edge.Memory.Pinned)

@@ -19,7 +19,7 @@ WRITE_ROOM = 32 * 2**20
 """Free bytes that a write needs: the engine's log and files grow by more than a page of vectors."""
 
 OPEN_ROOM = 4 * 2**20
-"""Free bytes that an opening, a close or a delete needs: the engine replaces small files, a close writes checksums."""
+"""Free bytes that each of these needs: opening (the engine replaces small files), a close (checksums), a delete."""
 
 _OPEN_FILES = 16
 """Number of files that the engine, the locks and a close may make."""
@@ -28,7 +28,7 @@ MAKE_ROOM = (
     "remove other files, or a collection that nobody needs (twinvec drop, or DELETE /v1/collections/NAME of twinvec "
     "serve; both work on a full disk)"
 )
-"""What to do about a full disk."""
+"""Advice for a full disk, at the end of errors."""
 
 _REPLAY = 4
 """Bytes that the engine may write for each byte of its log when it reads the log again after a kill."""

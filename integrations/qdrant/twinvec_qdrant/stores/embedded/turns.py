@@ -1,6 +1,6 @@
 """Turns: which process has an embedded collection open, and which one writes.
 
-    lock           held by the process that has the engine open: its turn
+    lock           held by the process that has the engine open; this process has the turn
     owner          id of the process that has the turn, with a line break while it opens or closes the engine; empty
                    between turns
     turns/users    shared by all processes that have the collection open, with or without a turn; the last one removes
@@ -60,7 +60,7 @@ class Turns:
         self._users: IO[bytes] | None = None
 
     def enter(self, *, needs_room: bool = True) -> None:
-        """Count this process among the users of the collection, whose folder is created if missing.
+        """Count this process among the users of the collection; create the folder of the locks if it is missing.
 
         Without ``needs_room``, a full disk is no error: the process is then not counted.
         """
@@ -117,9 +117,9 @@ class Turns:
 
     @contextmanager
     def held(self, wait_seconds: float) -> Iterator[bool]:
-        """Keep the turn from others without writing; yield whether the last turn ended by ``give``.
+        """Hold the turn without writing a file; yield whether the last turn ended by ``give``.
 
-        The process that has the turn notices this one only if a ticket can be written.
+        The process that has the turn notices that this process waits only if a ticket can be written.
         """
         patience = _Patience(self._owner, wait_seconds)
         ticket = self._new_ticket()
@@ -175,7 +175,7 @@ class Turns:
     def take(self, wait_seconds: float, check: Callable[[], None] = lambda: None, *, needs_room: bool = True) -> bool:
         """Take the turn; return whether the last turn ended by ``give``, or raise ``StoreBusyError``.
 
-        Processes take their turns in the order in which they came. Each one waits ``wait_seconds`` for every process
+        Processes take their turns in the order of their arrival. Each one waits ``wait_seconds`` for every process
         that has the turn before it, and longer while that process opens or closes the engine: see ``opened`` and
         ``closing``. The wait ends when ``check`` raises. See ``enter`` for ``needs_room``.
         """
@@ -302,7 +302,7 @@ class Turns:
 
 
 class _Patience:
-    """The wait for a turn, of at most ``seconds`` since the file ``owner`` has changed.
+    """The wait for a turn: it ends at most ``seconds`` after the last change of the file ``owner``.
 
     The limit is ``_TIMES_AS_LONG`` times as long while another process opens or closes the engine.
     """

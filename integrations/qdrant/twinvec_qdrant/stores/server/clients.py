@@ -1,8 +1,8 @@
 """Qdrant's clients with a time limit for each request, whatever the method, and without their warnings.
 
-A method's own ``timeout`` does not suffice: it is in whole seconds, some methods have none, and the server gets it too,
-whose strict mode may forbid it. Over REST, the time limit is therefore set on the HTTP request. Over gRPC, it is the
-method's ``timeout``, if the method has one.
+A method's own ``timeout`` does not suffice: it is in whole seconds, some methods have none, and it is also sent to the
+server, whose strict mode may forbid it. Over REST, the time limit is therefore set on the HTTP request. Over gRPC, it
+is the method's ``timeout``, if the method has one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _observed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def quiet_client(kind: Callable[..., C], **options: Any) -> C:
-    """Return a client without its warning of an unencrypted API key, which twinvec sends to this machine only.
+    """Return a client that does not warn of an unencrypted API key: twinvec sends such a key to this machine only.
 
     The client does not search every point and query for texts to encode, because twinvec's points have vectors.
     """
@@ -88,7 +88,7 @@ def observe(client: QdrantClient) -> None:
 
 
 def options_for(client: QdrantClient, method: Callable[..., Any], seconds: float, most: int | None) -> dict[str, Any]:
-    """Return the option that limits the time of a method over gRPC, at most to ``most``; none over REST."""
+    """Return the option that limits the time of a method over gRPC, to ``most`` seconds at most; {} over REST."""
     remote = getattr(client, "_client", None)
     if isinstance(remote, QdrantRemote) and remote._prefer_grpc and _takes_timeout(getattr(method, "__func__", method)):
         return {"timeout": min(math.ceil(seconds), most or math.inf)}

@@ -6,7 +6,8 @@ removed here, with one request for each; the cluster then transfers them while i
 
 Large tenants may have shards of their own, by custom sharding with the tenant as shard key (tiered multitenancy, server
 1.16). The chunks of all other tenants, and all points without vectors, are in the shards of the key ``SHARED``. All
-records are there, because a commit must find the record of a document whatever tenant the document belongs to.
+records are in these shards, because a commit must find the record of a document whatever tenant the document belongs
+to.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def change(requests: Requests, info: models.CollectionInfo, wanted: ClusterSetti
     if wanted.shards not in (None, now.shards):
         raise ConfigurationError(
             f"{requests.location}: the collection has {now.shards} shards, and the number cannot change to "
-            f"{wanted.shards}: push it to a new collection (twinvec push, Collection.push)"
+            f"{wanted.shards}: push the collection to a new one (twinvec push, Collection.push)"
         )
     params = models.CollectionParamsDiff(
         replication_factor=wanted.replication_factor,

@@ -1,4 +1,4 @@
-"""Errors of the client of a server: what they mean, and twinvec's error for each.
+"""Errors of a server's client: their meaning, and twinvec's error for each.
 
 REST and gRPC report the same refusals: ``Refusal`` holds an HTTP status code and the server's own sentence for both.
 """
@@ -37,7 +37,7 @@ _CODES = {
     grpc.StatusCode.UNAVAILABLE: 503,
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
-"""HTTP status code for each status code of gRPC; 500 for all that are missing here."""
+"""HTTP status code for each gRPC status code; all other gRPC codes become 500."""
 
 _FOREIGN = "the answer is not from Qdrant: check host, port and path (Qdrant's REST port is 6333, its gRPC port 6334)"
 _TLS_NEEDED = "the server expects TLS at this port: write https:// instead of http://"
@@ -224,7 +224,7 @@ def _unindexed_words(path: str, types: str) -> str:
 
 
 def _sentence(content: bytes) -> tuple[str, bool]:
-    """Return the error text of an answer, and whether the answer looks like one of Qdrant's."""
+    """Return the error text of an answer, and whether the answer looks like an answer of Qdrant."""
     text = content.decode(errors="replace").strip()
     with suppress(ValueError):
         answer: Any = loads(content)

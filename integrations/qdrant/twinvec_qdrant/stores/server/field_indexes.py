@@ -1,6 +1,6 @@
 """Payload indexes of a server's collection, on disk; the system caches what searches use.
 
-``_types`` has the indexes that this process knows of. Another process may change them at any time: it adds indexes for
+``_types`` has the indexes that this process knows. Another process may change them at any time: it adds indexes for
 new keys, and replaces an index that would hide values from a range. The indexes are therefore read again before a
 search that an outdated index would answer wrongly.
 """
@@ -75,7 +75,7 @@ class FieldIndexes(Backend):
         """Return each list of conditions adapted to the indexes; read the indexes again if necessary.
 
         Raise ``FilterError`` if conditions search words at a path without a text index: servers up to 1.19 would search
-        for the whole text as a substring, and mind its case.
+        for the whole text as a substring, and distinguish upper and lower case.
         """
         if any(map(self._are_unsure, many)):
             self._learn_indexes((yield from asked("get_collection")))

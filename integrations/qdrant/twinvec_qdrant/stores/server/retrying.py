@@ -89,7 +89,10 @@ class Requests:
             raise closed_error(self.location)
 
     def too_old(self, least: tuple[int, int], what: str) -> str | None:
-        """Return an error text if the server's version is below ``least``, which ``what`` needs; None if unknown."""
+        """Return an error text if ``what`` needs the version ``least`` and the server has an older one, else None.
+
+        An unknown version counts as new enough.
+        """
         if is_local(self.client):
             return None
         try:
@@ -133,7 +136,7 @@ class Requests:
             raise store_error(error, self.location, what) from None if unsendable(error) else error
 
     def announce(self, state: tenacity.RetryCallState) -> None:
-        """Log the first retry of a request; of the retries because of a rate limit, log only the collection's first."""
+        """Log the first retry of a request; of the retries due to a rate limit, log only the collection's first."""
         error = _error_of(state)
         if state.attempt_number > 1 or error is None:
             return

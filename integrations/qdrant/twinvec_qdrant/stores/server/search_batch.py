@@ -215,7 +215,7 @@ def _first(
     crossed: Sequence[_Requests],
     limits: Limits,
 ) -> tuple[_Requests, _Requests, Sequence[_Requests]]:
-    """Return the requests of the first batch besides ``own``: the first choice that the server permits in one batch."""
+    """Return the requests that the first batch has besides ``own``: as many as the server permits in one batch."""
     if not all(crossed):
         crossed = ()
     choices: list[tuple[_Requests, _Requests, Sequence[_Requests]]] = [

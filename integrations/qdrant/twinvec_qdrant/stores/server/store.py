@@ -119,7 +119,7 @@ def connect(
 ) -> ServerStore:
     """Return the server's collection, reached over REST or over gRPC at ``grpc_port``.
 
-    Raise ``ConfigurationError`` on a malformed url or a key sent unencrypted.
+    Raise ``ConfigurationError`` if the url is malformed, or a key would be sent unencrypted.
     """
     key = _sendable(api_key)
     if not is_server_address(url):

@@ -134,7 +134,7 @@ class Structure(KnownCollection):
             self.requests.call(self._client.update_collection, hnsw_config=models.HnswConfigDiff(m=0))
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
-        """Send the settings to the server if it has others; it then builds the index and still serves searches."""
+        """Send the settings to the server if its own differ; it then builds the index and still serves searches."""
         del force  # the server decides when to build
         if self._local:
             return False

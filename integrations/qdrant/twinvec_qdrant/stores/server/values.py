@@ -72,7 +72,7 @@ def numbers(vectors: Sequence[FloatArray]) -> list[list[float]]:
 
 
 def wire_id(key: str) -> int | str:
-    """Return a point's id as the server takes it: an integer if the id consists of digits."""
+    """Return a point's id in the server's form: an integer if the id consists of digits."""
     return int(key) if key.isdecimal() else key
 
 

@@ -1,4 +1,4 @@
-"""Mail: a letter (.eml, RFC 5322) -> its subject, its body, and who wrote it to whom and when."""
+"""E-mail: a message (.eml, RFC 5322) -> its subject, body, sender, recipients and date."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAIL_SUFFIX = ".eml"
 
 
 class Letter(NamedTuple):
-    """A letter: subject, body, whether the body is Markdown, and the payload."""
+    """An e-mail: subject, body, whether the body is Markdown, and the payload."""
 
     subject: str
     body: str
@@ -28,14 +28,15 @@ class Letter(NamedTuple):
 
 
 def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
-    """Return a letter, with ``from``, ``to``, ``cc``, ``date`` (ISO 8601) and ``attachments`` (names) as payload.
+    """Return an e-mail, with ``from``, ``to``, ``cc``, ``date`` (ISO 8601) and ``attachments`` (names) as payload.
 
-    The body is the plain text, or else the HTML, which is converted and needs the extra ``documents``. By version 5 of
-    the reading, a blank plain text counts as none, and all texts that are shown are the body (``parts``).
+    The body is the plain text. If there is no plain text, the body is converted from HTML, which needs the extra
+    ``documents``. From reading version 5 on, a blank plain text counts as missing, and the body consists of all texts
+    that a mail program shows (``parts``).
 
     Raises:
-        DocumentError: not a letter, or a broken one.
-        MissingExtraError: the letter has only HTML, and markitdown is missing.
+        DocumentError: the data are not an e-mail, or a damaged one.
+        MissingExtraError: the e-mail has only HTML, and markitdown is missing.
     """
     if version > 4:
         check_not_compressed(data)
@@ -43,13 +44,13 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
         message = message_from_bytes(data, policy=policy.default)
         assert isinstance(message, EmailMessage)
         if not is_letter(message):
-            raise DocumentError("not a letter: no From, To, Date or Message-ID at its beginning")
+            raise DocumentError("not an e-mail: it does not begin with headers such as From, To, Date or Message-ID")
         texts = shown_texts(message) if version > 4 else _body(message, version)
         attachments = [name for each in message.iter_attachments() if (name := each.get_filename())]
     except TwinvecError:
         raise
     except Exception as error:  # the parser raises many types for unusual letters
-        raise DocumentError(f"a broken letter: {one_line(error)}") from error
+        raise DocumentError(f"damaged e-mail: {one_line(error)}") from error
     payload = _payload(message) | ({"attachments": attachments} if attachments else {})
     is_markdown = any(each.is_html for each in texts)
     return Letter(header(message, "subject"), _joined(texts, version), is_markdown, payload)

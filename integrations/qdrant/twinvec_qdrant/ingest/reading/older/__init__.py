@@ -1,1 +1,1 @@
-"""Older reading: what only version 1 of the reading does, for collections of an older version of twinvec."""
+"""Older reading: code that only reading version 1 uses, for collections of an older version of twinvec."""

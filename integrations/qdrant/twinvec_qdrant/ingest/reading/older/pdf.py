@@ -1,7 +1,7 @@
-"""PDF by version 1 of the reading: the Markdown of markitdown, and where each page starts in it.
+"""PDF in reading version 1: the Markdown of markitdown, and the offset at which each page starts in it.
 
-PDFium reads the text of each page. A piece of each page is looked for in the whole text, comparing letters and digits
-only, since the two differ in their spaces and lines.
+PDFium reads the text of each page. A piece of this text is then looked for in the Markdown. Only letters and digits
+are compared, because the spaces and lines of the two texts differ.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_pdf_of_version_1(data: bytes) -> tuple[str, tuple[int, ...]]:
 
 
 def _page_starts(pages: Sequence[str], text: str) -> tuple[int, ...]:
-    """Return the offset in ``text`` where each page starts. A page that is not found starts where the next one does."""
+    """Return the offset in ``text`` where each page starts; a page that is not found gets the next page's offset."""
     letters, offsets = _letters(text)
     found: list[int | None] = []
     begin = 0
@@ -58,7 +58,7 @@ def _letters(text: str) -> tuple[str, list[int]]:
 
 
 def _place(page: str, letters: str, begin: int) -> int | None:
-    """Return where a page starts: by a piece that occurs once in the rest of the text, else by its first piece."""
+    """Return where a page starts: by a piece found only once in the rest of the text, else by the first piece found."""
     first = None
     for start in range(0, min(len(page), _TRIES * _STEP), _STEP):
         piece = page[start : start + _PIECE]

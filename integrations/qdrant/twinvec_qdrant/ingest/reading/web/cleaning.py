@@ -1,12 +1,12 @@
 """Cleaning: the HTML of a page or chapter -> HTML that gives good Markdown.
 
-What leads elsewhere goes: navigation, tables of contents, the addresses of images and of pages of the same site. By
-version 3 of the reading, what a browser shows apart is apart: the converter (markdownify) knows only some elements as
-blocks, and joins the texts of all others. By version 5, a page is parsed by libxml2, which knows the end tags that HTML
-permits to leave out.
+Links to other places are removed: navigation, tables of contents, the addresses of images and of pages of the same
+site. From reading version 3 on, texts that a browser shows apart stay apart: the converter (markdownify) knows only
+some elements as blocks, and joins the texts of all others. From version 5 on, libxml2 parses a page, because it knows
+which end tags HTML permits to omit.
 
-Beautiful Soup searches all children of an element when it moves one of them. Lists of children are made anew instead
-(``_change``), so that the time is linear in the length of the page.
+Beautiful Soup searches all children of an element when it moves one of them. This module therefore makes
+lists of children anew (``_change``), so that the time is linear in the length of the page.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _APART_IN_LINE = (  # elements of forms, and of drawings with text
 
 @dataclass(slots=True)
 class _Facts:
-    """What an element of a page holds.
+    """Facts about the content of one element of a page.
 
     Attributes:
-        letters: Characters of its texts.
-        linked: Those in links to places of the page; what is in two links counts twice.
-        has_word: Whether a text holds a letter or digit.
-        has_link: Whether an element in it is a link.
-        has_content: Whether an element in it is the content of the page, as ``_CONTENT`` says.
+        letters: Number of characters in its texts.
+        linked: Number of characters in links within the page; a text in two nested links counts twice.
+        has_word: Whether a text has a letter or digit.
+        has_link: Whether the element contains a link.
+        has_content: Whether the element contains the main content of the page (``_CONTENT``).
     """
 
     letters: int = 0
@@ -61,10 +61,10 @@ class _Facts:
 
 
 def clean(html: bytes, address: str, version: int, *, titled: bool = False) -> bytes:
-    """Return HTML, in UTF-8, without what leads elsewhere.
+    """Return HTML in UTF-8, without navigation and without links to other places.
 
-    A page whose ``address`` is known may name its own site in its links. With ``titled``, a page without headings has
-    its title as heading.
+    If the ``address`` is known, links to the page's own site are recognised. With ``titled``, a page without headings
+    gets its title as heading.
     """
     page = _parsed(html, version)
     for link in page.find_all("a", href=True) if address else ():
@@ -94,7 +94,7 @@ def _parsed(html: bytes, version: int) -> Any:
 
 
 def _change(page: Any, change: Callable[[list[Any]], list[Any]]) -> None:
-    """Change the children of each element of a page, those of the innermost elements first."""
+    """Change the children of each element of a page; begin with the innermost elements."""
     for element in reversed(_elements(page)):
         element.contents = change(element.contents)
     last, following = page, [page]
@@ -109,7 +109,7 @@ def _change(page: Any, change: Callable[[list[Any]], list[Any]]) -> None:
 
 
 def _elements(page: Any) -> list[Any]:
-    """Return a page and its elements, each one after the element that it is in."""
+    """Return a page and its elements; each element follows its parent."""
     from bs4.element import Tag
 
     elements = [page]
@@ -119,7 +119,7 @@ def _elements(page: Any) -> list[Any]:
 
 
 def _facts(page: Any) -> dict[int, _Facts]:
-    """Return what each element of a page holds, by its ``id()``."""
+    """Return the facts about each element of a page, by ``id()`` of the element."""
     from bs4.element import CData, NavigableString, Tag
 
     facts: dict[int, _Facts] = {}
@@ -142,7 +142,7 @@ def _facts(page: Any) -> dict[int, _Facts]:
 
 
 def _shown(child: Any, version: int) -> list[Any]:
-    """Return what stands for an element or text: for an image, its description."""
+    """Return the replacement of an element or text; the replacement of an image is its description."""
     from bs4.element import NavigableString
 
     if child.name == "img":
@@ -154,7 +154,7 @@ def _shown(child: Any, version: int) -> list[Any]:
 
 
 def _terms(child: Any) -> list[Any]:
-    """Return a term or description of a list, and then those in it: libxml2 takes them for parts of the first."""
+    """Return a <dt> or <dd> element, and then the later ones, which libxml2 nests in it by mistake."""
     inner = next((place for place, each in enumerate(child.contents) if each.name in _TERMS), None)
     if inner is None:
         return [child]
@@ -163,7 +163,7 @@ def _terms(child: Any) -> list[Any]:
 
 
 def _kept(child: Any, facts: dict[int, _Facts]) -> list[Any]:
-    """Return what stays of an element or text: nothing of navigation, and no address of the same site."""
+    """Return an element or text after cleaning: [] for navigation, and only the text of a link to the same site."""
     if child.name is None:
         return [child]
     if _is_navigation(child, facts[id(child)]):
@@ -176,7 +176,7 @@ def _kept(child: Any, facts: dict[int, _Facts]) -> list[Any]:
 
 
 def _on_site(link: str, address: str) -> str:
-    """Return a link without the site, or without the page, if it leads to the site or page at ``address``."""
+    """Return a link relative to ``address`` if it leads to the same page or site, else unchanged."""
     place = link.partition("#")
     if place[0] == address.partition("#")[0]:
         return f"#{place[2]}"
@@ -189,7 +189,7 @@ def _on_site(link: str, address: str) -> str:
 
 
 def _is_navigation(element: Any, held: _Facts) -> bool:
-    """Return whether an element of a page only leads elsewhere, such as a list of the page's own headings."""
+    """Return whether an element is only navigation, such as a list of the page's own headings."""
     names = [*element.get_attribute_list("class"), element.get("id"), element.get("role")]
     if element.name == "nav" or any(name and _NAVIGATION.fullmatch(name) for name in names):
         return element.name not in _CONTENT and not held.has_content
@@ -204,7 +204,7 @@ def _is_inner(link: Any) -> bool:
 
 
 def _set_apart(page: Any) -> Any:
-    """Return a page in which the converter takes each block for one, and blanks part what is apart in a line."""
+    """Return a page in which the converter knows all blocks, and blanks surround inline controls such as buttons."""
     for block in page.find_all(_BLOCKS):
         block.name = "div"
     for menu in page.find_all("menu"):
@@ -214,7 +214,7 @@ def _set_apart(page: Any) -> Any:
 
 
 def _parted(children: list[Any]) -> list[Any]:
-    """Return the children of an element with blanks around those that are apart in a line."""
+    """Return the children of an element, with blanks around inline controls such as buttons."""
     from bs4.element import NavigableString
 
     parted: list[Any] = []

@@ -1,7 +1,7 @@
 """Page files: a web page, a web archive (MHTML) or an EPUB book -> cleaned HTML in UTF-8.
 
-By version 4 of the reading, the chapters of a book are cleaned like pages. By version 5, a page is in the encoding in
-which browsers read it.
+From reading version 4 on, the chapters of a book are cleaned like pages. From version 5 on, the encoding of a page is
+determined as browsers do it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAGES = (".htm", ".html")
 
 BOOK = ".epub"
 ARCHIVES = (".mht", ".mhtml")
-"""Endings of the names of web pages that a browser saved as a single file; versions 1 and 2 read them as text."""
+"""Endings of the names of web pages that a browser saved as one file; reading versions 1 and 2 read them as text."""
 
 _CHAPTER = ".xhtml"
 _MISREAD = re.compile(  # tags that libxml2 and browsers read differently
@@ -36,38 +36,40 @@ _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 
 
 def cleaned(data: bytes, address: str, version: int) -> bytes:
-    """Return a web page, in UTF-8, without what leads elsewhere.
+    """Return a web page in UTF-8, without navigation and without links to other places.
 
-    A page whose ``address`` is known may name its own site in its links. A page without headings has its title as
+    If the ``address`` is known, links to the page's own site are recognised. A page without headings gets its title as
     heading.
 
     Raises:
-        DocumentError: a binary file, from version 5 on.
+        DocumentError: the file is binary (from reading version 5 on).
     """
     return clean(_page(data) if version > 4 else data, address, version, titled=True)
 
 
 def page_of_archive(data: bytes, version: int) -> tuple[bytes, str]:
-    """Return the HTML of a web archive (MHTML, RFC 2557), and the address that it is from, or "".
+    """Return the HTML of a web archive (MHTML, RFC 2557), and the address of the page, or "".
 
-    The HTML is in UTF-8 if the archive says which encoding it has.
+    The HTML is in UTF-8 if the archive states its encoding.
 
     Raises:
-        DocumentError: not a web archive, or one without a page.
+        DocumentError: the file is not a web archive, or has no page.
     """
     message = message_from_bytes(data, policy=policy.default)
     assert isinstance(message, EmailMessage)
     if "content-type" not in message:
-        raise DocumentError("not a web archive: no Content-Type at its beginning; save the page again")
+        raise DocumentError(
+            "not a web archive: it does not begin with headers such as Content-Type; save the page again"
+        )
     try:
         part = message.get_body(("html",))
         raw = None if part is None else part.get_payload(decode=True)
         address = "" if part is None else str(part["content-location"] or message["snapshot-content-location"] or "")
     except Exception as error:  # the parser of mail raises many types for broken archives
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DocumentError(f"a broken web archive: {reason}; save the page again") from error
+        raise DocumentError(f"damaged web archive: {reason}; save the page again") from error
     if part is None or not isinstance(raw, bytes):
-        raise DocumentError("a web archive without a page; save the page again")
+        raise DocumentError("the web archive has no page; save the page again")
     return _in_utf8(raw, part, version), "".join(address.split())
 
 
@@ -88,7 +90,7 @@ def cleaned_book(data: bytes, version: int) -> bytes:
 
 
 def _chapter(part: bytes, version: int) -> bytes:
-    """Return a chapter in UTF-8, whose CDATA sections are texts: it is XHTML, and is parsed as HTML."""
+    """Return a chapter in UTF-8, with CDATA sections as plain text, since the XHTML will be parsed as HTML."""
     if version < 5:
         return part
     try:
@@ -99,7 +101,7 @@ def _chapter(part: bytes, version: int) -> bytes:
 
 
 def _in_utf8(raw: bytes, part: MIMEPart, version: int) -> bytes:
-    """Return a page in UTF-8. One whose encoding is not stated, or not that, stays: the page may state it itself."""
+    """Return a page of an archive in UTF-8, or unchanged if its bytes do not fit the stated encoding."""
     stated = part.get_content_charset() or "utf-8"
     try:
         text = decode_as_stated(raw, stated) if version > 4 else raw.decode(stated)
@@ -109,7 +111,7 @@ def _in_utf8(raw: bytes, part: MIMEPart, version: int) -> bytes:
 
 
 def _page(data: bytes) -> bytes:
-    """Return a page in UTF-8, without escape sequences of terminals; errors as for ``cleaned``."""
+    """Return a page in UTF-8, without escape sequences of terminals; raise the errors of ``cleaned``."""
     dammit = import_extra("bs4.dammit", "documents", "reading web pages", "twinvec-qdrant")
     stated = dammit.EncodingDetector.find_declared_encoding(data, is_html=True) or ""
     # the statement was found as ASCII, so it is wrong

@@ -32,7 +32,7 @@ _MADE_ANEW: tuple[tuple[str, ...], ...] = (
     ("payload_index", "vector_index-*", f"*-{SPARSE}"),
     ("payload_index", "vector_*"),
 )
-"""Parts of a segment that each attempt leaves out: first none, then parts that are rebuilt fast, then all vectors."""
+"""Parts of a segment that each attempt leaves out: first none, then parts that are quick to make, then all vectors."""
 _SETTINGS = "segment.json"
 _OF_ANY = ("version.info", *(f"payload_storage/{name}" for name in ("config.json", "bitmask.dat", "gaps.dat")))
 """Files of a segment without documents: settings and maps of free room. Files of an empty segment can replace them."""
@@ -98,7 +98,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
 
 
 def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], damage: Damage) -> None:
-    """Copy a segment without these parts; settings of a ``new`` segment replace damaged ones."""
+    """Copy a segment without these parts; settings of a ``new`` segment replace damaged settings."""
     shutil.copytree(segment, copy)
     (copy / "payload_storage").mkdir(exist_ok=True)
 

@@ -1,4 +1,4 @@
-"""What this process knows of a collection on a server, and work within the limits of the server.
+"""The facts that this process knows about a collection on a server, and work within the server's limits.
 
 The process asks the server once, and again if the server refuses a request because of a limit.
 """
@@ -61,7 +61,7 @@ class KnownCollection(FieldIndexes):
         return info
 
     def _within(self, work: Callable[[Limits], Steps[T]]) -> Steps[T]:
-        """Do the work within the known limits; if the limits have changed, do it once more within the new ones."""
+        """Do the work within the known limits; if the limits have changed, do it once more within the new limits."""
         known = yield from self._permitted()
         try:
             return (yield from work(known))

@@ -1,4 +1,4 @@
-"""The limits that a server sets for a collection (strict mode, server 1.13 and later), and what a request may hold.
+"""The limits that a server sets for a collection (strict mode, server 1.13 and later), and permitted sizes of requests.
 
 A rate limit is a budget for a minute, which refills steadily. The server always refuses a request that costs more than
 the whole budget, and refuses any other request until the budget has refilled to its cost. Batches are therefore so
@@ -17,7 +17,7 @@ _ROUNDING = 1.0  # the server rounds the pause that it names up to whole seconds
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the server permits; None for no limit.
+    """The limits of the server; None for no limit.
 
     Attributes:
         results: Results of one search or page (``max_query_limit``).
@@ -50,7 +50,7 @@ class Limits:
     bounded: bool = False
 
     def page(self, size: int) -> int:
-        """Return how many results a request may ask for, at most ``size``."""
+        """Return how many results a request may have, at most ``size``."""
         return _least(size, self.results)
 
     def written(self, size: int) -> int:
@@ -72,7 +72,7 @@ class Limits:
         return _least(size, self._share(self.reads))
 
     def permits_ids(self, count: int) -> bool:
-        """Return whether one search may name this many ids, and return this many points."""
+        """Return whether one search may name this many ids and find this many points."""
         return count <= min(most for most in (self.results, self.values, count) if most is not None)
 
     @property

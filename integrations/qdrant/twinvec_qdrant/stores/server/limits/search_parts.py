@@ -65,7 +65,7 @@ def requests_for(query: Query, limits: Limits, *, indexed: bool) -> list[models.
 def crossing_requests(
     query: Query, sources: Sequence[models.QueryRequest], shards: int, limits: Limits
 ) -> list[models.QueryRequest]:
-    """Return the requests that score by ``query`` the points which ``sources`` finds; none for several ``sources``.
+    """Return the requests that score the points of one source by ``query``; none if there are several ``sources``.
 
     Every shard prefetches and scores its own candidates. The requests therefore ask for the candidates of all shards,
     in pages (``offset``) if the server limits the results. If there are several pages, the server asks each shard for a
@@ -185,7 +185,7 @@ def _request(
 
 
 def _client_vector(vector: FloatArray | SparseVector) -> Any:
-    """Return the vector of a query as the client takes it."""
+    """Return the vector of a query in the client's form."""
     if isinstance(vector, tuple):
         return client_sparse(vector)
     return numbers(list(vector)) if vector.ndim == 2 else numbers([vector])[0]
@@ -198,7 +198,7 @@ def _cost(request: models.QueryRequest | models.Prefetch) -> int:
 
 
 def _compared(request: models.QueryRequest | models.Prefetch) -> int:
-    """Return what the server counts for the vectors of a query."""
+    """Return the cost that the server's rate limit counts for the vectors of a query."""
     vector = request.query.nearest if isinstance(request.query, models.NearestQuery) else None
     if isinstance(vector, models.SparseVector):
         return max(1, math.ceil(len(vector.indices) / _TERMS))
