@@ -32,7 +32,8 @@ class RerankRequest(IgnoresOthersFields):
     Unknown fields are ignored, but a misspelt known field is an error.
     """
 
-    alike = 0.75  # top_m, top_k and return_document are slips; max_tokens_per_doc, truncation and priority are not
+    alike = 0.75  # top_m is a slip, and so is top_k, which would change the result; max_tokens_per_doc is not
+    others = frozenset({"mode", "model_id"})
 
     query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The query: a question or key words.")
     documents: list[str | dict[str, Any]] = Field(
