@@ -85,8 +85,8 @@ class TooManyMigrations(RequestError):  # noqa: N818 - as above
 
     def __init__(self, names: Sequence[str], retry_after: float) -> None:
         super().__init__(
-            f"only {len(names)} collections are migrated at a time, now {' and '.join(map(repr, names))}; try again once one "
-            "of these migrations has ended",
+            f"only {len(names)} collections are migrated at a time, now {' and '.join(map(repr, names))}; try again "
+            "once one of these migrations has ended",
             code="too_many_migrations",
             status=429,
             headers={"Retry-After": str(math.ceil(retry_after))},

@@ -10,16 +10,16 @@ import subprocess
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
+from typing import get_type_hints
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from typer.main import get_command
 
 import models
-from twinvec.cli import build_app
 from twinvec.models import find_model
 from twinvec_qdrant import Collection
+from twinvec_qdrant.cli.maintenance import migrate_command
 from twinvec_qdrant.settings import LEAST_RATE
 from twinvec_serve import ServeSettings, create_app
 from unit.serve.processes import serving
@@ -146,9 +146,8 @@ async def test_the_answers_have_the_fields_that_are_described(settings):
 
 async def test_the_smallest_rate_of_the_command_is_that_of_the_server_and_its_pauses_end_early(settings, new):
     """A drop, and the end of the server, end migrations that would pause for 100 seconds."""
-    command = get_command(build_app()).commands["migrate"]
-    (rate,) = [each for each in command.params if each.name == "rate"]
-    assert rate.type.min == LEAST_RATE
+    (option,) = get_type_hints(migrate_command, include_extras=True)["rate"].__metadata__
+    assert option.min == LEAST_RATE
     began = time.monotonic()
     body = {"model": "new", "rate": LEAST_RATE}
     async with running(settings) as (client, collections):

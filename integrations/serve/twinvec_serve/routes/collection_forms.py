@@ -279,8 +279,8 @@ class Reindexed(BaseModel):
     )
     payload_indexes: dict[str, str] = Field(description="Type of the index of every payload key that has one.")
     erased: bool = Field(
-        description="Whether the collection's files now hold nothing of what was deleted or replaced before; always false "
-        "on a Qdrant server."
+        description="Whether the collection's files now hold nothing of what was deleted or replaced before; false on "
+        "a Qdrant server."
     )
 
 
