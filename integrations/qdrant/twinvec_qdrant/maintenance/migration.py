@@ -229,6 +229,7 @@ class Migration:
         """Wait, unless the migration is given up or the collection is closed meanwhile, which is an error."""
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _LONGEST_PAUSE))
+            self._backend.count([CHUNKS])  # an error if the collection is closed
             self.target()
 
     def _store(self, points: Sequence[Point]) -> None:
