@@ -144,6 +144,7 @@ async def test_the_answers_have_the_fields_that_are_described(settings):
             assert answer.keys() == described[name]["properties"].keys(), name
 
 
+@pytest.mark.slow
 async def test_the_smallest_rate_of_the_command_is_that_of_the_server_and_its_pauses_end_early(settings, new):
     """A drop, and the end of the server, end migrations that would pause for 100 seconds."""
     (option,) = get_type_hints(migrate_command, include_extras=True)["rate"].__metadata__
