@@ -7,6 +7,7 @@ Legend: N vectors, Q queries, P pairs, D numbers in a vector.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -282,8 +283,14 @@ def _numbers(given: Any, name: str) -> npt.NDArray[Any]:
         values = np.asarray(given)
     except ValueError as error:  # rows of different lengths
         raise InputError(f"{name}: expected an array of numbers: {error}") from None
+    if values.dtype.kind == "O" and values.ndim and not any(isinstance(each, str | bytes) for each in values.flat):
+        with suppress(TypeError, ValueError, OverflowError):
+            return values.astype(np.float32)
     if values.dtype.kind in "USO":
-        raise InputError(f"{name}: expected an array of numbers, got a {type(given).__name__}; encode texts first")
+        kind = type(given).__name__
+        if not isinstance(given, str | bytes | list | tuple):
+            kind += f" of dtype {values.dtype}"
+        raise InputError(f"{name}: expected an array of numbers, got a {kind}; encode texts first")
     if values.dtype in (np.int8, np.uint8):
         raise InputError(
             f"{name}: expected float vectors, got {values.dtype}; Encoder.restore turns int8 codes back, and "

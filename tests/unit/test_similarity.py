@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tracemalloc
+from decimal import Decimal
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.cluster import DBSCAN
 
@@ -240,3 +242,32 @@ def test_commands_show_the_time_of_a_long_comparison_on_a_terminal(twinvec, tiny
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     assert "Comparing" in twinvec("pairs", texts, *model).err
     assert "Clustering" in twinvec("cluster", texts, *model).err
+
+
+def test_numbers_that_are_objects_are_vectors():
+    expected = semantic_search(np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32), 1)
+    for given in (
+        np.eye(2).astype(object),
+        [[Decimal(1), Decimal(0)], [0, Decimal(1)]],
+        pandas.DataFrame({"a": [1, 0], "b": [0.0, 1.0]}, dtype=object),
+        [np.array([1, 0], dtype=object), np.array([0, 1.0], dtype=object)],
+    ):
+        scores, rows = semantic_search(given, np.eye(2), 1)
+        np.testing.assert_array_equal(scores, expected[0])
+        np.testing.assert_array_equal(rows, expected[1])
+        assert most_similar_pairs(given)[0].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (np.array(["a fox", "4711"], dtype=object), "a ndarray of dtype object"),
+        (np.array([["1", "2"]], dtype=object), "a ndarray of dtype object"),
+        (pandas.Series([{}, []]), "a Series of dtype object"),
+        ([[10**400]], "a list"),
+        ([["1", "2"]], "a list"),
+    ],
+)
+def test_objects_that_are_no_numbers(given, kind):
+    with pytest.raises(InputError, match=f"vectors: expected an array of numbers, got {kind}; encode texts first"):
+        most_similar_pairs(given)

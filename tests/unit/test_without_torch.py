@@ -130,6 +130,25 @@ except TwinvecError as error:
     assert shown.strip().endswith(message.format(**lines))
 
 
+def test_the_module_of_objectives_is_no_attribute_and_its_import_says_what_to_install(run):
+    program = """
+import twinvec.training
+from twinvec.errors import MissingExtraError
+print(hasattr(twinvec.training, "objectives"), hasattr(twinvec.training, "settings"))
+for use in ("twinvec.training.objectives", "from twinvec.training import objectives"):
+    try:
+        exec(use)
+    except (AttributeError, MissingExtraError) as error:
+        print(type(error).__name__, error)
+"""
+    needs = f"training needs the package 'torch': {install_line('twinvec', 'train')}"
+    assert run(program).stdout.splitlines() == [
+        "False True",
+        f"AttributeError module 'twinvec.training' has no attribute 'objectives': {needs}",
+        f"MissingExtraError {needs}",
+    ]
+
+
 def test_a_name_that_no_device_has_is_refused(run, tiny_model):
     program = """
 from twinvec import Encoder, TwinvecError

@@ -20,6 +20,9 @@ Quantization = Literal["none", "int8", "binary", "turbo"]
 PayloadIndexType = Literal["keyword", "float", "bool", "integer", "datetime", "text", "geo", "uuid"]
 """Types of indexes of payload keys; ``PayloadIndexes`` describes them."""
 
+LEAST_RATE = 0.01
+"""Smallest rate of a migration that commands and servers accept, in chunks per second."""
+
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
 NEWEST_READING = 5

@@ -80,6 +80,19 @@ class Overloaded(RequestError):  # noqa: N818 - the state of the server, not a f
         )
 
 
+class TooManyMigrations(RequestError):  # noqa: N818 - as above
+    """As many collections are migrated as can be at once: 429; the message lists their names."""
+
+    def __init__(self, names: Sequence[str], retry_after: float) -> None:
+        super().__init__(
+            f"only {len(names)} collections are migrated at a time, now {' and '.join(map(repr, names))}; try again "
+            "once one of these migrations has ended",
+            code="too_many_migrations",
+            status=429,
+            headers={"Retry-After": str(math.ceil(retry_after))},
+        )
+
+
 class ServerStopsError(RequestError):
     """The server stops before the request is done: 503."""
 

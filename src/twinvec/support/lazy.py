@@ -17,13 +17,21 @@ def lazy_names(
     """Return a package's ``__getattr__`` and ``__dir__``.
 
     ``names`` maps each module to its names, split by spaces, and ``modules`` has the public modules without names.
+    A module that needs an extra which is not installed is no attribute, as ``hasattr`` expects.
     """
     homes = {name: module for module, own in names.items() for name in own.split()}
     found = {*modules.split(), *(module.partition(".")[0] for module in names)}.difference(homes)
 
     def load(name: str) -> Any:
         if name in found:
-            return import_module(f"{package}.{name}")
+            try:
+                return import_module(f"{package}.{name}")
+            except ImportError as error:
+                from twinvec.errors import MissingExtraError
+
+                if not isinstance(error, MissingExtraError):
+                    raise
+                raise AttributeError(f"module {package!r} has no attribute {name!r}: {error}") from error
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f"{package}.{homes[name]}"), name)

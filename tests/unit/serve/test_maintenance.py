@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from contextlib import asynccontextmanager, contextmanager
+from typing import get_type_hints
 
 import httpx
 import pytest
@@ -17,6 +19,8 @@ from fastapi.testclient import TestClient
 import models
 from twinvec.models import find_model
 from twinvec_qdrant import Collection
+from twinvec_qdrant.cli.maintenance import migrate_command
+from twinvec_qdrant.settings import LEAST_RATE
 from twinvec_serve import ServeSettings, create_app
 from unit.serve.processes import serving
 
@@ -111,7 +115,7 @@ async def test_a_model_that_is_not_served_and_wrong_bodies_change_nothing(settin
             refused = await client.post(MIGRATE, json={"model": model})
             assert code(refused) == (404, "model_not_found")
             assert refused.json()["error"]["message"] == f"unknown model {model!r}; this server has old, new"
-        for body in ({}, {"model": "new", "drop_others": True}, {"model": "new", "rate": 0.5}, {"path": "a"}):
+        for body in ({}, {"model": "new", "drop_others": True}, {"model": "new", "rate": 0.005}, {"path": "a"}):
             assert code(await client.post(MIGRATE, json=body)) == (400, "invalid_request"), body
         assert code(await client.post("/v1/collections/none/migrate", json={"model": "new"})) == (
             404,
@@ -126,6 +130,39 @@ def test_a_key_that_reads_neither_migrates_nor_reindexes(settings):
     for path, body in ((MIGRATE, {"model": "new"}), (REINDEX, {})):
         assert code(asked.post(path, json=body, headers={"Authorization": f"Bearer {READER}"}))[0] == 403
         assert code(asked.post(path, json=body))[0] == 401
+
+
+async def test_the_answers_have_the_fields_that_are_described(settings):
+    async with running(settings) as (client, _):
+        described = (await client.get("/openapi.json")).json()["components"]["schemas"]
+        for path, body, name in (
+            (MIGRATE, {"model": "new"}, "Migrated"),
+            (MIGRATE, {"drop_others": True}, "OthersDropped"),
+            (REINDEX, {}, "Reindexed"),
+        ):
+            answer = (await client.post(path, json=body)).json()
+            assert answer.keys() == described[name]["properties"].keys(), name
+
+
+@pytest.mark.slow
+async def test_the_smallest_rate_of_the_command_is_that_of_the_server_and_its_pauses_end_early(settings, new):
+    """A drop, and the end of the server, end migrations that would pause for 100 seconds."""
+    (option,) = get_type_hints(migrate_command, include_extras=True)["rate"].__metadata__
+    assert option.min == LEAST_RATE
+    began = time.monotonic()
+    body = {"model": "new", "rate": LEAST_RATE}
+    async with running(settings) as (client, collections):
+        async with migrating(client, collections, body) as request:
+            assert (await client.delete(DOCS)).json() == {"dropped": "docs"}
+            assert code(await request) == (404, "collection_not_found")
+        await fill(client)
+        async with migrating(client, collections, body) as request:
+            assert (await client.post(MIGRATE, json={"drop_others": True})).json() == {"dropped": [str(new)]}
+            assert code(await request) == (409, "migration_given_up")
+        async with migrating(client, collections, body) as request:
+            collections.stop_in(0)
+            assert code(await request) == (503, "server_stopped")
+    assert time.monotonic() - began < 50
 
 
 async def test_one_migration_at_a_time_beside_searches_and_ingests(settings):
@@ -158,7 +195,10 @@ async def test_only_two_collections_are_migrated_at_once(settings):
         under_way = [asyncio.create_task(client.post(path, json=SLOWLY)) for path in paths[:2]]
         await until(lambda: collections.ingests.beside("docs") and collections.ingests.beside("more"))
         refused = await client.post(paths[2], json=SLOWLY)
-        assert (code(refused), refused.headers["retry-after"]) == ((429, "overloaded"), "10")
+        assert (code(refused), refused.headers["retry-after"]) == ((429, "too_many_migrations"), "10")
+        assert refused.json()["error"]["message"].startswith(
+            "only 2 collections are migrated at a time, now 'docs' and 'more'; try again once"
+        )
         for path, request in zip(paths, under_way, strict=False):
             await client.post(path, json={"drop_others": True})  # before it has begun to encode
             assert code(await request) == (409, "migration_given_up")

@@ -73,6 +73,11 @@ OTHERS = {
     "user": "me",
     "client_name": "me",
     "topk": None,
+    "mode": "fast",
+    "model_id": "other",
+    "query_id": "q1",
+    "document": "a",
+    "documents_format": "text",
 }
 
 
@@ -94,6 +99,7 @@ def test_fields_of_other_services_are_ignored(client, path) -> None:
         ("returnDocuments", "return_documents"),
         ("rank_field", "rank_fields"),
         ("modle", "model"),
+        ("models", "model"),
     ],
 )
 def test_a_slip_is_refused_and_its_field_named(client, path, name, meant) -> None:
@@ -101,6 +107,16 @@ def test_a_slip_is_refused_and_its_field_named(client, path, name, meant) -> Non
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert (error["message"], error["param"]) == (f"{name}: is not known; did you mean {meant}?", name)
+
+
+def test_a_slip_of_a_field_that_is_missing_is_refused(client) -> None:
+    for name, meant in (("document", "documents"), ("querry", "query")):
+        given = {"query": QUERY, "documents": TEXTS, name: TEXTS}
+        del given[meant]
+        answer = client.post("/v1/rerank", json=given)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
+    both = client.post("/v1/rerank", json={"query": QUERY, "documents": TEXTS, "top_n": 1, "top_k": 3})
+    assert len(results(both)) == 1
 
 
 def test_the_default_is_the_cross_encoder_and_maxsim_is_there_too(client) -> None:

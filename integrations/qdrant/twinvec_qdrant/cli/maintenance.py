@@ -30,7 +30,7 @@ from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.opening_store import GRPC_PORT
 from twinvec_qdrant.report import IndexReport, RepairReport, VerifyReport
 from twinvec_qdrant.serving.names import collection_path
-from twinvec_qdrant.settings import Quantization
+from twinvec_qdrant.settings import LEAST_RATE, Quantization
 
 _NOTES_LOST = (
     "notes of the collection are lost, perhaps the list of its sources; if twinvec info shows no sources, ingest each "
@@ -105,7 +105,9 @@ def migrate_command(
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
-    rate: Annotated[float | None, typer.Option(min=0.01, help="Largest number of chunks to encode per second.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=LEAST_RATE, help="Largest number of chunks to encode per second.")
+    ] = None,
     ir: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Judged queries (BEIR layout); migrate only if the new model is not worse."),

@@ -57,5 +57,5 @@ def _rewritten(archive: zipfile.ZipFile, changed: dict[str, bytes]) -> bytes:
     copy = BytesIO()
     with zipfile.ZipFile(copy, "w") as written:
         for name in dict.fromkeys(archive.namelist()):
-            written.writestr(name, changed.get(name) or archive.read(name))
+            written.writestr(name, changed.get(name) or archive.read(name), archive.getinfo(name).compress_type)
     return copy.getvalue()

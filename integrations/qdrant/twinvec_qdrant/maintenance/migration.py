@@ -55,6 +55,7 @@ OnProgress = Callable[[str, int, int], None]
 """Function that gets the progress: the step ("measuring" or "migrating"), its finished chunks, and its total chunks."""
 
 _PAGE = 512
+_LONGEST_PAUSE = 1.0  # seconds between two looks at whether the migration goes on
 _SAMPLE = 64
 
 
@@ -221,10 +222,17 @@ class Migration:
             without = self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", *EMBEDDED_FIELDS])
             for page in pages(without, size):
                 found = True
-                time.sleep(max(due - time.monotonic(), 0))
+                self._pause(due)
                 due = time.monotonic() + (len(page) / rate if rate else 0)
                 self._store(self._encoded(page, advance))
                 self.report.encoded += len(page)
+
+    def _pause(self, end: float) -> None:
+        """Wait, unless the migration is given up or the collection is closed meanwhile, which is an error."""
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _LONGEST_PAUSE))
+            self._backend.count([CHUNKS])  # an error if the collection is closed
+            self.target()
 
     def _store(self, points: Sequence[Point]) -> None:
         """Write the vectors of the chunks that no writer has removed meanwhile."""

@@ -22,7 +22,7 @@ from anyio import CapacityLimiter, to_thread
 from twinvec.errors import CollectionNotFoundError, StoreError
 from twinvec_qdrant import Collection, IngestReport, RootElsewhere
 from twinvec_serve.collections.work import Work
-from twinvec_serve.errors import Overloaded, ServerStopsError
+from twinvec_serve.errors import Overloaded, ServerStopsError, TooManyMigrations
 
 T = TypeVar("T")
 
@@ -119,10 +119,10 @@ class Ingests:
     def begin_beside(self, opened: Collection, work: Work[T], function: Callable[[], T]) -> None:
         """Begin work, such as a migration, during which searches and ingests go on; a collection has at most one.
 
-        Raise Overloaded if too many collections have such work.
+        Raise TooManyMigrations if too many collections have such work.
         """
         if len(self._beside) >= _BESIDE:
-            raise Overloaded(_RETRY_SECONDS)
+            raise TooManyMigrations(list(self._beside), _RETRY_SECONDS)
         called = self._called(opened, partial(_begun, work, function), self._threads_beside)
         work.done = task = self.start(called)
         self._beside[opened.name] = work

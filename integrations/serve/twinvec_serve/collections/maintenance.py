@@ -72,8 +72,8 @@ class Maintenance:
         """Begin a migration of a collection to a served model; ``options`` are those of ``Collection.migrate``.
 
         Raise UnknownModel if no such model is served, CollectionNotFoundError if there is no such collection,
-        RequestError (409) while another migration of the collection is under way, and Overloaded if too many other
-        collections are being migrated.
+        RequestError (409) while another migration of the collection is under way, and TooManyMigrations if too many
+        other collections are being migrated.
         """
         served = self._models.served_name(model)
         encoder = self._models.encoder(served)

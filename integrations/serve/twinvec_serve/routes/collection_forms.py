@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from twinvec_qdrant.settings import LEAST_RATE
 from twinvec_serve.errors import ErrorAnswer
 from twinvec_serve.routes.sizes import as_texts
 
@@ -225,7 +226,7 @@ class Migration(BaseModel):
 
     model: str | None = Field(default=None, description="The new model, by its name on this server.")
     rate: float | None = Field(
-        default=None, ge=1, allow_inf_nan=False, description="Largest number of chunks to encode per second."
+        default=None, ge=LEAST_RATE, allow_inf_nan=False, description="Largest number of chunks to encode per second."
     )
     allow_truncation: bool = Field(
         default=False, description="Migrate even if the new model truncates some of the chunks."
@@ -277,6 +278,10 @@ class Reindexed(BaseModel):
         description="Share of the ten nearest chunks that a search finds, measured on a sample; null without chunks."
     )
     payload_indexes: dict[str, str] = Field(description="Type of the index of every payload key that has one.")
+    erased: bool = Field(
+        description="Whether the collection's files now hold nothing of what was deleted or replaced before; false on "
+        "a Qdrant server."
+    )
 
 
 class Dropped(BaseModel):

@@ -32,7 +32,8 @@ class RerankRequest(IgnoresOthersFields):
     Unknown fields are ignored, but a misspelt known field is an error.
     """
 
-    alike = 0.75  # makes top_m, top_k and return_document slips, but not max_tokens_per_doc, truncation and priority
+    alike = 0.75  # makes top_m and top_k slips (top_k would change the result), but not max_tokens_per_doc
+    others = frozenset({"mode", "model_id"})
 
     query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The query: a question or key words.")
     documents: list[str | dict[str, Any]] = Field(

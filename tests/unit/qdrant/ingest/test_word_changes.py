@@ -40,6 +40,21 @@ def test_moved_text_and_fields_are_text_where_they_stand_now(tmp_path, space):
     assert convert(data, ".docx", 4) == "Tea\n\nhere\n\nnew\n\nas of , see"
 
 
+def test_the_parts_stay_compressed_as_they_are(tmp_path):
+    names = zipfile.ZipFile(BytesIO(document(tmp_path))).namelist()
+    kinds = {name: zipfile.ZIP_STORED if row % 2 else zipfile.ZIP_DEFLATED for row, name in enumerate(names)}
+    kinds["word/document.xml"] = zipfile.ZIP_DEFLATED
+    kinds["word/media/tea.png"] = zipfile.ZIP_STORED
+    data = document(tmp_path, run("moved", "moveTo"))
+    copy = BytesIO()
+    with zipfile.ZipFile(BytesIO(data)) as read, zipfile.ZipFile(copy, "w") as written:
+        for name, kind in kinds.items():
+            written.writestr(name, read.read(name) if name in names else b"tea", kind)
+    changed = zipfile.ZipFile(BytesIO(with_all_text(copy.getvalue())))
+    assert b"moveTo" not in changed.read("word/document.xml")
+    assert {each.filename: each.compress_type for each in changed.infolist()} == kinds
+
+
 def test_text_that_was_moved_away_is_no_text(tmp_path):
     data = document(tmp_path, run("moved", "moveFrom"), run("6 May", "moveFrom").replace("<w:r>", "<w:fldSimple><w:r>")
                     .replace("</w:r>", "</w:r></w:fldSimple>"))  # fmt: skip

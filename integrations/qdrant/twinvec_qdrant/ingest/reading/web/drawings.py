@@ -28,7 +28,7 @@ def text_of_drawing(data: bytes) -> str:
     try:
         root = ElementTree.fromstring(data)
     except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two: an unknown encoding
-        raise DocumentError(f"damaged: a drawing (SVG) is XML: {one_line(error)}; get the file again") from error
+        raise DocumentError(f"damaged drawing: not valid XML ({one_line(error)}); get the file again") from error
     return "\n".join(_lines(root))
 
 
