@@ -136,7 +136,7 @@ def test_a_store_that_a_process_serves_is_told_before_a_cluster_is_started(twinv
         fcntl.flock(file, fcntl.LOCK_EX)
         done = twinvec("ingest", tmp_path / "docs", "-c", "notes", "--path", tmp_path / "store", "--ray")
     assert done.code == 1
-    for said in ("served by process 4321 at http://127.0.0.1:6380", "leave --ray out to send that process"):
+    for said in ("served by process 4321 at http://127.0.0.1:6380", "leave --ray out to send the documents"):
         assert said in done.err
     assert not fake.asked
 

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from twinvec_qdrant.settings import LEAST_RATE
 from twinvec_serve.errors import ErrorAnswer
 from twinvec_serve.routes.sizes import as_texts
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _MOST = 10_000
+_LEAST_RATE = 0.01  # as the command migrates
 
 Texts = Annotated[list[str], Field(fail_fast=True)]
 """Texts of a request. Validation stops at the first item that is not a text, since there may be millions of them."""
@@ -226,7 +226,7 @@ class Migration(BaseModel):
 
     model: str | None = Field(default=None, description="The new model, by its name on this server.")
     rate: float | None = Field(
-        default=None, ge=LEAST_RATE, allow_inf_nan=False, description="Largest number of chunks to encode per second."
+        default=None, ge=_LEAST_RATE, allow_inf_nan=False, description="Largest number of chunks to encode per second."
     )
     allow_truncation: bool = Field(
         default=False, description="Migrate even if the new model truncates some of the chunks."

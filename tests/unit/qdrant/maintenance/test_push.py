@@ -110,7 +110,7 @@ def test_notes_follow_the_original(guides, other, encoder):
 def test_an_empty_original_empties_no_copy_unless_that_is_said(guides, other, encoder):
     guides.push(**other)
     guides.delete(guides.find())
-    with pytest.raises(DocumentError, match=r"remove all 7 of .*allow_empty"):
+    with pytest.raises(DocumentError, match=r"remove all 7 documents of .*allow_empty"):
         guides.push(prune=True, **other)
     with Collection.open("guides", encoder=encoder, **other) as copy:
         assert len(copy.find()) == 7
