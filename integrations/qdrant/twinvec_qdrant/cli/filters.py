@@ -12,6 +12,7 @@ import typer
 
 from twinvec.cli.options import wrong_usage
 
+_PLAIN = re.compile(r"[^\W\d]\w*!?=.*", re.DOTALL)  # equal or not equal, of a key without parts
 _CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>!=|=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _HOLDS = {"keyword": "texts", "float": "numbers", "integer": "numbers", "bool": "true or false"}
@@ -44,12 +45,13 @@ def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
     parts = ([wanted] if wanted else []) + others
     if not parts:
         return {}
-    # imported here, because a search without a filter does not need it
-    from twinvec.retrieval.filters import parse_filter
-
     stated = parts[0] if len(parts) == 1 else {"and": parts}
-    with wrong_usage():
-        parse_filter(stated)
+    if not all(_PLAIN.fullmatch(condition.strip()) for condition in conditions):
+        # imported here, because the parser is slow to import, and plain conditions are always allowed
+        from twinvec.retrieval.filters import parse_filter
+
+        with wrong_usage():
+            parse_filter(stated)
     return stated
 
 

@@ -110,7 +110,6 @@ OTHERS = [
 ]
 WRONG = [
     ("search", "a", "-c", "none"),
-    ("search", "a", "-c", "docs", "--filter", '{"year": {"foo": 1}}'),
     ("search", "a", "-c", "rows", "--min-relevance", ".5"),
     ("info", "-c", "none"),
     ("get", "guide.mm", "-c", "docs", "--path", "store", "--json"),
@@ -138,6 +137,8 @@ def test_commands_print_the_same(tiny, folder):
                 assert (expected.returncode, expected.stdout) == (1, done.stdout), arguments
             else:
                 assert (done.stdout, done.stderr) == (expected.stdout, expected.stderr), arguments
+        misused = twinvec(folder, "search", "a", "-c", "docs", "--filter", '{"year": {"foo": 1}}', "--path", "store")
+        assert (misused.returncode, misused.stdout) == (2, "")
         assert any(each.stdout.count("certificate") for each in before)
         assert any("twinvec show r3 --path store" in each.stderr for each in before)
 
@@ -270,7 +271,7 @@ def test_an_ingest_that_the_process_refuses_is_an_error(tiny, folder, tmp_path):
         assert "the ingest got no documents" in done.stderr
         nothing = twinvec(tmp_path, "ingest", "empty", "-c", "others", "--path", "store")
         assert nothing.returncode == 0
-        assert "no documents found in empty: looked for all files" in nothing.stderr
+        assert "no documents found in empty; looked for all files" in nothing.stderr
         listed = json.loads(twinvec(tmp_path, "collections", "--path", "store", "--json").stdout)["collections"]
         assert [each["name"] for each in listed] == ["docs"]
 
