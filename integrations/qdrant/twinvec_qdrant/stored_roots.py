@@ -17,7 +17,7 @@ SEPARATOR = ":"
 
 @dataclass(frozen=True, slots=True)
 class StoredRoot:
-    """The stored form of one root.
+    """A root as the collection stores it.
 
     Attributes:
         name: Its name, which no other root of the collection has.

@@ -59,7 +59,10 @@ class _Figures(ProgressColumn):
 
 
 def _speed(task: Task) -> float:
-    """Return the work per second: within the window, or since the start if the window is too short or all is done."""
+    """Return the work per second within the window.
+
+    At the very beginning and after the end, return the work per second since the start.
+    """
     if task.speed and not task.finished:
         return task.speed
     seconds = task.finished_time if task.finished else task.elapsed

@@ -33,8 +33,8 @@ from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.settings import ChunkSettings
 
 _FIRST_SHARE = 16  # the first part has 1/16 of a part's usual size, so that all helpers begin soon
-_HALVED = 2  # a part is halved after so many deaths of its helpers
-_MOST_LOSSES = 3  # a document that is alone in its part fails after so many further deaths
+_HALVED = 2  # a part is halved after this many of its helpers have died
+_MOST_LOSSES = 3  # a document alone in its part fails after this many further helpers have died
 
 
 @dataclass(frozen=True, slots=True)

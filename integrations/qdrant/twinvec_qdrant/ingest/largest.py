@@ -1,4 +1,4 @@
-"""The largest documents of an ingest: whether few documents have most of the new chunks.
+"""Find the largest documents of an ingest, and warn if a few documents have most of the new chunks.
 
 Minified, generated and lock files do so among source code, and searches then find little else.
 """
@@ -20,7 +20,7 @@ class LargestDocuments:
     """Counts the new chunks of each document, and keeps the ids of the largest documents only.
 
     Attributes:
-        sizes: Number of chunks -> number of documents that have so many.
+        sizes: Number of documents by their number of chunks.
         largest: (number of chunks, id) of the largest documents, the largest first.
     """
 

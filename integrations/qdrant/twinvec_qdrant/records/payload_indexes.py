@@ -186,7 +186,7 @@ def _index_of(paths: Iterable[str], known: Mapping[str, str]) -> FieldIndexType 
 
 
 def chosen_type(key: str, seen: SeenKey, preferred: str | None = None) -> FieldIndexType | None:
-    """Return the type of index that a key gets without a request, or None for a key with long texts.
+    """Return the index type that a key gets automatically, or None if the key has long texts.
 
     Of the keys that LlamaIndex adds to nodes, only ``SOURCE_KEY`` gets an index.
     """

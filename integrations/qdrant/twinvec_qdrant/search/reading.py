@@ -23,7 +23,7 @@ class Reading:
         query: The query as given.
         text: The query without its syntax and the blanks around it.
         right: ``text`` with corrected spelling.
-        condition: The phrases that a text must have and the words that it must not have; None if there are none.
+        condition: The phrases that a text must have and the words that it must not have; None for a query without both.
         telling: Whether every text that satisfies the condition has a term of the query.
     """
 

@@ -17,7 +17,7 @@ Item = TypeVar("Item", bound=str | tuple[str, str])
 Row = TypeVar("Row")
 
 BATCH_WORK = 16 * 1024
-"""Largest work of one call, in characters (some 4,000 tokens). Larger batches take as long for each text."""
+"""Largest batch of one call, in characters (about 4,000 tokens). A larger batch would not save time per text."""
 
 _MOST_ITEMS = 2048
 _PATIENCE = 0.25

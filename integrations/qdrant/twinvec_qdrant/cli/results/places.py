@@ -112,7 +112,7 @@ def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
 
 
 def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
-    """Return the character ranges of sections below the heading of a hit; if there is none, the whole text."""
+    """Return the character ranges of the sections below the heading of a hit; without a heading, the whole text."""
     heading, title = (str(hit.payload.get(name) or "") for name in ("heading", "title"))
     if not is_markdown(Document(source, "", payload=hit.payload)):
         return [range(len(text))]

@@ -41,7 +41,8 @@ def _behind_break(text: str, start: int) -> int:
 def pages_of_pieces(pieces: Sequence[str], text: str, starts: Sequence[int]) -> list[int]:
     """Return the page on which each piece starts; ``starts`` has the offset of every page in the text.
 
-    If a heading was put before a piece, the text does not contain the piece, which is then found by its last line.
+    The cutting may put a heading before a piece. The text then does not contain the whole piece, so this function
+    searches for the piece's last line.
     """
     pages, begin = [], 0
     for piece in pieces:

@@ -110,10 +110,10 @@ def _converter(suffix: str) -> DocumentConverter:
 
 @cache
 def _pages() -> DocumentConverter:
-    """Return markitdown's converter of HTML, which does not warn of a page that is nested too deeply.
+    """Return markitdown's HTML converter, changed for pages that are nested too deeply to convert.
 
-    markitdown would warn and take the plain text of such a page. A filter of warnings would act on the whole program
-    that uses twinvec. twinvec therefore takes the plain text itself.
+    markitdown returns the plain text of such a page, and issues a Python warning. The changed converter returns the
+    same text without the warning. A warning filter is no alternative, because it would affect the user's whole program.
     """
     from bs4 import BeautifulSoup
     from markitdown import DocumentConverterResult, StreamInfo

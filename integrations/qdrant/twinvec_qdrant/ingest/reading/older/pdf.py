@@ -12,7 +12,7 @@ from twinvec.errors import DocumentError
 from twinvec_qdrant.ingest.reading.converting import convert
 from twinvec_qdrant.ingest.reading.pdf_pages import damaged, page_texts
 
-_PIECE = 40  # number of letters and digits to search for: so many in a row occur only once in most texts
+_PIECE = 40  # length of a search string, in letters and digits; a string of this length is unique in most texts
 _STEP = 20
 _TRIES = 30
 
