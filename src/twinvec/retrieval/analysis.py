@@ -78,6 +78,7 @@ _TEXTS_AT_ONCE = 4096
 _SPELT = range(3, 33)  # lengths (in letters) of the words that are counted for spelling correction
 
 # "getEnv", "HTTPServer" and "mRNA" have two parts; "RNAs" is a word. A part of one letter is dropped, as everywhere.
+_WITH_UNDERSCORE = re.compile(r"\w*_\w*")
 _UNDERSCORED = re.compile(r"[^_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 
@@ -159,21 +160,16 @@ class Analyzer:
             asked = [some or every for some, every in zip(telling, asked, strict=True)]
         return [[term for term in each for _ in range(_CODE_COUNTS if _CODE.match(term) else 1)] for each in asked]
 
-    def code_share(self, query_terms: Sequence[str]) -> float:
-        """Return the share of a query's terms that are numbers or codes, as ``query_terms`` repeats them.
+    def code_share(self, query: str, query_terms: Sequence[str]) -> float:
+        """Return the share of a query's terms, as ``query_terms`` returns them, that are numbers or codes.
 
-        From version 3 on, identifiers with underscores and the terms of their parts count as codes.
+        From version 3 on, all terms of identifiers with underscores count as codes.
         """
         if self.version == 1 or not query_terms:
             return 0.0
-        identifiers = [term for term in query_terms if "_" in term] if self.version > 2 else []
-        parts = set(chain.from_iterable(map(_UNDERSCORED.findall, identifiers)))
-        codes = [
-            term
-            for term in query_terms
-            if _CODE.match(term) or term in identifiers or any(_may_be_stem(term, part) for part in parts)
-        ]
-        return len(codes) / len(query_terms)
+        identifiers = _WITH_UNDERSCORE.findall(query) if self.version > 2 else []
+        named = set(chain.from_iterable(self.terms(identifiers)))
+        return sum(1 for term in query_terms if term in named or _CODE.match(term)) / len(query_terms)
 
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield each term of a text with its start and end in the text, in characters."""
@@ -275,11 +271,6 @@ def folded(word: str) -> str:
 def with_characters_apart(text: str) -> str:
     """Return a text with a space on both sides of each Chinese character and each kana."""
     return _KANA.sub(r" \g<0> ", _IDEOGRAPHS.normalize_str(text))
-
-
-def _may_be_stem(term: str, word: str) -> bool:
-    """Return whether a term may be the stem of a word, by the first letters: stems may end otherwise."""
-    return term[:3] == word[:3] if len(word) > 3 else len(term) <= len(word) and term[:2] == word[:2]
 
 
 def _lowercased(word: str) -> str:

@@ -191,7 +191,7 @@ class MemoryIndex:
             for row, (query, words) in enumerate(zip(part, terms, strict=True)):
                 dense = dense_QN[row]
                 sparse = np.zeros_like(dense) if mode == "dense" else corpus.bm25.scores(words)[ranking.rows]
-                scores = _Scores(dense, sparse, len(words), unknown[row], self._analyzer.code_share(words))
+                scores = _Scores(dense, sparse, len(words), unknown[row], self._analyzer.code_share(query, words))
                 if feedback and mode != "sparse":
                     found[query] = ranking.hits(ranking.moved(vectors_QD[row], scores, feedback), asked=dense)
                 else:

@@ -257,28 +257,29 @@ def test_a_code_of_a_query_counts_as_three_terms(code: str) -> None:
         assert Analyzer(language, 2).query_terms([f"{code} pumps"])[0].count(code) == 3
         assert Analyzer(language, 1).query_terms([f"{code} pumps"])[0].count(code) == 1
         assert Analyzer(language, 2).terms([f"{code} pumps"])[0].count(code) == 1
-        assert Analyzer(language, 2).code_share([code, code, "pump"]) == pytest.approx(2 / 3)
-        assert Analyzer(language, 1).code_share([code, "pump"]) == 0
+        assert Analyzer(language, 2).code_share(code, [code, code, "pump"]) == pytest.approx(2 / 3)
+        assert Analyzer(language, 1).code_share(code, [code, "pump"]) == 0
 
 
 def test_an_identifier_and_its_parts_are_codes() -> None:
-    analyzer = Analyzer("english", 3)
-    (asked,) = analyzer.query_terms(["try_acquire"])
-    assert analyzer.code_share(asked) == 1.0
-    assert analyzer.code_share(analyzer.query_terms(["call try_acquire twice"])[0]) == pytest.approx(3 / 5)
-    assert analyzer.code_share(analyzer.query_terms(["try to acquire"])[0]) == 0.0
-    (with_digit,) = analyzer.query_terms(["get_url2 configure pump kitchen valve"])
-    assert analyzer.code_share(with_digit) == pytest.approx(1 - 4 / len(with_digit))
-    (with_stop_words,) = analyzer.query_terms(["is_in_list install pump kitchen valve"])
-    assert analyzer.code_share(with_stop_words) == pytest.approx(1 - 4 / len(with_stop_words))
-    assert analyzer.code_share(analyzer.query_terms(["a__b pump valve"])[0]) == pytest.approx(1 / 3)
-    assert Analyzer("english", 2).code_share(asked) == 0.0
+    def share(query: str, version: int = 3) -> float:
+        analyzer = Analyzer("english", version)
+        return analyzer.code_share(query, *analyzer.query_terms([query]))
+
+    assert share("try_acquire") == share("get_user") == share("get_user user") == 1.0
+    assert share("call try_acquire twice") == pytest.approx(3 / 5)
+    assert share("acquaint try_acquire") == pytest.approx(3 / 4)
+    assert share("is_even evening") == pytest.approx(2 / 3)
+    assert share("get_url2 configure pump kitchen valve") == pytest.approx(7 / 11)  # codes count three times
+    assert share("is_in_list install pump kitchen valve") == pytest.approx(2 / 6)
+    assert share("a__b pump valve") == pytest.approx(1 / 3)
+    assert share("try to acquire") == share("try_acquire", version=2) == 0.0
 
 
 @pytest.mark.parametrize("word", ["2019", "1990s", "1848", "b12", "x86", "20th", "1001st", "pumps"])
 def test_years_and_short_or_common_words_count_once(word: str) -> None:
     assert len(Analyzer("english", 2).query_terms([word])[0]) == 1
-    assert Analyzer("english", 2).code_share([word]) == Analyzer("english", 2).code_share([]) == 0
+    assert Analyzer("english", 2).code_share(word, [word]) == Analyzer("english", 2).code_share("", []) == 0
 
 
 def test_the_words_of_many_texts_are_not_held_at_once(monkeypatch) -> None:

@@ -79,7 +79,7 @@ class BM25Weights:
 
     def code_share(self, query: str) -> float:
         """Return the share of a query's terms that are numbers or codes."""
-        return self.analyzer.code_share(*self.analyzer.query_terms([query]))
+        return self.analyzer.code_share(query, *self.analyzer.query_terms([query]))
 
     def written(self, texts: Iterable[str]) -> None:
         """Add the words of newly written chunks to the vocabulary."""
