@@ -115,7 +115,12 @@ async def test_a_model_that_is_not_served_and_wrong_bodies_change_nothing(settin
             refused = await client.post(MIGRATE, json={"model": model})
             assert code(refused) == (404, "model_not_found")
             assert refused.json()["error"]["message"] == f"unknown model {model!r}; this server has old, new"
-        for body in ({}, {"model": "new", "drop_others": True}, {"model": "new", "rate": 0.005}, {"path": "a"}):
+        for body in (
+            {},
+            {"model": "new", "drop_others": True},
+            {"model": "new", "rate": LEAST_RATE * 0.99},
+            {"path": "a"},
+        ):
             assert code(await client.post(MIGRATE, json=body)) == (400, "invalid_request"), body
         assert code(await client.post("/v1/collections/none/migrate", json={"model": "new"})) == (
             404,

@@ -50,11 +50,10 @@ from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.roots import Membership
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
-from twinvec_qdrant.report import IngestReport, taken_over_warning, unknown_warning, unused_warning
+from twinvec_qdrant.report import NAMED, IngestReport, taken_over_warning, unknown_warning, unused_warning
 
 logger = logging.getLogger(__name__)
 
-_NAMED = 3  # largest number of ids in a warning
 _ROUNDS = 5  # tries of a commit, which fails only if another writer changes the same document
 
 
@@ -350,7 +349,7 @@ class Ingestion:
 def _not_pruned(kept: Sequence[str], hidden: Mapping[str, int]) -> str:
     """Return the warning that missing documents stay; ``hidden`` maps prefixes of ids to numbers of failures."""
     failures = sum(number for below, number in hidden.items() if any(source.startswith(below) for source in kept))
-    named = listed(sorted(kept), _NAMED)
+    named = listed(sorted(kept), NAMED)
     counted = f"{len(kept):,} missing document{'' if len(kept) == 1 else 's'}"
     return f"not pruned: {counted}, which {failures:,} failure{'' if failures == 1 else 's'} may hide: {named}"
 

@@ -33,7 +33,14 @@ _STREAMED = ("xl/worksheets/", "xl/sharedStrings")
 _TEXTS = frozenset({".htm", ".html", ".ncx", ".opf", ".rels", ".txt", ".xhtml", ".xml"})
 _MARKS = (BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE)
 _USUAL = (ZIP_STORED, ZIP_DEFLATED)
-_BROKEN = (BadZipFile, ZlibError, EOFError, NotImplementedError, RuntimeError, ValueError)  # errors of damaged archives
+BROKEN_ARCHIVE = (
+    BadZipFile,
+    ZlibError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)  # errors of damaged archives
 _BLOCK = _MIB
 
 _CHECKED_SHEET = 16 * _MIB
@@ -50,7 +57,7 @@ def check_archive(data: bytes, suffix: str) -> None:
     """
     try:
         archive = ZipFile(BytesIO(data))
-    except _BROKEN:
+    except BROKEN_ARCHIVE:
         return
     with archive:
         items = archive.infolist()
@@ -68,7 +75,7 @@ def check_parts(data: bytes, suffix: str) -> None:
     try:
         with ZipFile(BytesIO(data)) as archive:
             names = archive.namelist()
-    except _BROKEN:
+    except BROKEN_ARCHIVE:
         return
     if not any(name.lower().startswith(_MAIN[suffix]) for name in names):
         raise DocumentError(
@@ -104,7 +111,7 @@ def _blocks(archive: ZipFile, item: ZipInfo) -> Iterator[bytes]:
         with archive.open(wanted) as part:
             while block := part.read(_BLOCK):
                 yield block
-    except _BROKEN:  # RuntimeError: encrypted; ValueError: an offset before the archive's beginning
+    except BROKEN_ARCHIVE:  # RuntimeError: encrypted; ValueError: an offset before the archive's beginning
         return
 
 

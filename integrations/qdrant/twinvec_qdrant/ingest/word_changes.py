@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import zipfile
-import zlib
 from io import BytesIO
 from typing import Any
 
 from twinvec.support.extras import import_extra
+from twinvec_qdrant.ingest.office_archives import BROKEN_ARCHIVE
 
 _SPACES = (  # of WordprocessingML, transitional and strict (ISO/IEC 29500)
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
@@ -23,7 +23,6 @@ _UNREAD = ("moveTo", "fldSimple")
 _READ = "ins"
 _MENTIONED = re.compile(rb"\bmoveTo\b|\bfldSimple\b")
 _TEXTS = re.compile(r"word/[^/]+\.xml", re.IGNORECASE)  # the document, its notes and its comments
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
 def with_all_text(data: bytes) -> bytes:
@@ -34,28 +33,34 @@ def with_all_text(data: bytes) -> bytes:
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             parts = {name: archive.read(name) for name in archive.namelist() if _TEXTS.fullmatch(name)}
-            changed = {name: _renamed(part) for name, part in parts.items() if _MENTIONED.search(part)}
-            return _rewritten(archive, changed) if changed else data
-    except _BROKEN:
+            changed = {name: new for name, part in parts.items() if (new := _renamed(part)) is not None}
+            return _rewritten(archive, parts | changed) if changed else data
+    except BROKEN_ARCHIVE:
         return data
 
 
-def _renamed(part: bytes) -> bytes:
+def _renamed(part: bytes) -> bytes | None:
+    """Return a part with its elements renamed; None if it has no such element, or cannot be parsed."""
+    if not _MENTIONED.search(part):
+        return None
     etree: Any = import_extra("lxml.etree", "documents", "reading .docx files", "twinvec-qdrant")
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
     try:
         root = etree.fromstring(part, parser)
     except etree.XMLSyntaxError:  # the converter reports it
-        return part
+        return None
     for space in _SPACES:
         for element in list(root.iter(*(f"{{{space}}}{name}" for name in _UNREAD))):
             element.tag = f"{{{space}}}{_READ}"
     return bytes(etree.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
-def _rewritten(archive: zipfile.ZipFile, changed: dict[str, bytes]) -> bytes:
+def _rewritten(archive: zipfile.ZipFile, parts: dict[str, bytes]) -> bytes:
+    """Return the archive with ``parts`` in the place of its own."""
     copy = BytesIO()
     with zipfile.ZipFile(copy, "w") as written:
         for name in dict.fromkeys(archive.namelist()):
-            written.writestr(name, changed.get(name) or archive.read(name), archive.getinfo(name).compress_type)
+            written.writestr(
+                name, parts[name] if name in parts else archive.read(name), archive.getinfo(name).compress_type
+            )
     return copy.getvalue()

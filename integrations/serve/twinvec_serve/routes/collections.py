@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from twinvec import TwinvecError
+from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
 from twinvec_qdrant import Asked, ChunkSettings, Collection, CollectionEntry, IndexSettings
 from twinvec_serve.collections.open_collections import OpenCollections, Searched
 from twinvec_serve.errors import RequestError
@@ -38,7 +39,6 @@ from twinvec_serve.services import Served, Services
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["collections"], dependencies=[Depends(known_query)])
 
-_LEAST = 0.5  # default of min_relevance in a search with ``everything``
 _OWN_RERANKERS = ("none", "maxsim")
 
 
@@ -217,7 +217,7 @@ def _asked(wanted: Search, shared: Services) -> Asked:
         wanted.candidates,
         wanted.filter,
         not wanted.group,
-        _LEAST if wanted.everything and wanted.min_relevance is None else wanted.min_relevance,
+        DEFAULT_MIN_RELEVANCE if wanted.everything and wanted.min_relevance is None else wanted.min_relevance,
         everything=wanted.everything,
         phrasings={key: each for key, each in phrasings.items() if each},
         syntax=wanted.syntax,

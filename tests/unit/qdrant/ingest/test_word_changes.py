@@ -66,20 +66,20 @@ def test_a_document_without_such_elements_stays_as_it_is(tmp_path):
     data = document(tmp_path, run("new", "ins"))
     assert with_all_text(data) is data
     broken = document(tmp_path, "<w:moveTo><w:p>")
-    assert zipfile.ZipFile(BytesIO(with_all_text(broken))).read("word/document.xml").count(b"<w:moveTo>") == 1
+    assert with_all_text(broken) is broken
     for damaged in (b"", b"PK\3\4", broken[:100], broken.replace(b"<w:moveTo>", b"<w:moveTO>")):
         assert with_all_text(damaged) == damaged
 
 
 def test_entities_are_not_expanded(tmp_path):
     data = document(tmp_path, "<w:moveTo/>")
-    entities = b'<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa">' + b"".join(
-        b'<!ENTITY %c "&%c;&%c;&%c;&%c;&%c;&%c;&%c;&%c;">' % (name + 1, *[name] * 8) for name in b"abcdefghijkl"
-    )
     path = tmp_path / "b.docx"
     with zipfile.ZipFile(BytesIO(data)) as read, zipfile.ZipFile(path, "w") as written:
         for name in read.namelist():
             part = read.read(name)
-            is_main = name == "word/document.xml"
-            written.writestr(name, entities + b"]>" + part.replace(b"Tea", b"&m;") if is_main else part)
-    assert len(with_all_text(path.read_bytes())) < 10_000
+            if name == "word/document.xml":
+                part = b'<!DOCTYPE a [<!ENTITY t "zebra">]>' + part.replace(b"Tea", b"&t;")
+            written.writestr(name, part)
+    changed = zipfile.ZipFile(BytesIO(with_all_text(path.read_bytes()))).read("word/document.xml")
+    assert b"<w:moveTo" not in changed
+    assert b"&t;" in changed

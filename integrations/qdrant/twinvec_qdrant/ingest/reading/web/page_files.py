@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 from twinvec_qdrant.ingest.reading.decoding import decode_as_stated, decode_page, without_escapes
+from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.web.cleaning import clean
 
 PAGES = (".htm", ".html")
@@ -66,8 +67,7 @@ def page_of_archive(data: bytes, version: int) -> tuple[bytes, str]:
         raw = None if part is None else part.get_payload(decode=True)
         address = "" if part is None else str(part["content-location"] or message["snapshot-content-location"] or "")
     except Exception as error:  # the parser of mail raises many types for broken archives
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DocumentError(f"damaged web archive: {reason}; save the page again") from error
+        raise DocumentError(f"damaged web archive: {one_line(error)}; save the page again") from error
     if part is None or not isinstance(raw, bytes):
         raise DocumentError("the web archive has no page; save the page again")
     return _in_utf8(raw, part, version), "".join(address.split())
