@@ -573,7 +573,7 @@ def test_the_best_cross_encoder_ranks_positives_above_negatives(run, tmp_path, t
     assert report.after["pairs.mrr@10"] == pytest.approx(100 * expected, abs=1e-3)
     assert report.before["pairs.mrr@10"] < report.after["pairs.mrr@10"]
     (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
-    with pytest.raises(DocumentError, match=r"dev\.jsonl: has no negatives, among which"):
+    with pytest.raises(DocumentError, match=r"dev\.jsonl: has no negatives to rank the positives against"):
         run(rows, "other", **CROSS_ENCODER, evaluation={"pairs": "dev.jsonl"})
 
 
