@@ -92,8 +92,9 @@ def _introduces(text: str, line: Span, unit: Span) -> bool:
     between = text[line.end : unit.start]
     if not between.isspace() or between.count("\n") != 1 or "\n" in text[line.start : line.end]:
         return False
-    start = text.rfind("\n", 0, line.start) + 1
-    return not text[start : line.start].strip() and len(between.rpartition("\n")[2]) > line.start - start
+    before = text[text.rfind("\n", 0, line.start) + 1 : line.start]
+    indentation = between.rpartition("\n")[2]
+    return not before.strip() and len(indentation.expandtabs()) > len(before.expandtabs())
 
 
 def windows(spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
@@ -203,7 +204,7 @@ def _is_label(text: str, above: Span, line: str) -> bool:
 
 
 def _indentation(line: str) -> int:
-    return len(line) - len(line.lstrip())
+    return len(line[: len(line) - len(line.lstrip())].expandtabs())
 
 
 def _is_prose(line: str) -> bool:

@@ -171,6 +171,10 @@ class Server:
         "if self.is_running and not port in self.known_ports:\n            return None",
         "return self.listen(port)",
     ]
+    assert cut("       -cmin n\n\t      minutes ago.\n\n       -empty\n\t      no content.") == [
+        "-cmin n\n\t      minutes ago.",
+        "-empty\n\t      no content.",
+    ], "a tab ends at a multiple of eight columns"
     assert cut("the end of it\n\n    indented") == ["the end of it", "indented"], "a blank line parts them"
     assert len(cut(f"{'x' * 300}\n    {'y' * 300}")) == 2, "both together are too long"
 
