@@ -24,7 +24,7 @@ from twinvec.errors import ModelError, SpaceMismatchError, StoreError, StoreUnav
 from twinvec.retrieval.base import Hit, SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.passages import with_passages
-from twinvec.retrieval.phrasings import Phrasings, led_terms, led_vector
+from twinvec.retrieval.phrasings import Phrasings, led_terms, led_vector, led_weight
 from twinvec.support.checks import string
 from twinvec_qdrant.encoders import checked_vector, checked_vectors
 from twinvec_qdrant.opening import load_recorded
@@ -138,18 +138,18 @@ class Serving:
         self, vector: Vector, words: str | None, request: SearchRequest, space: str | None
     ) -> Steps[list[Hit]]:
         """Return the hits for a caller's vector, and for ``words`` with corrected spelling if they are given."""
-        sparse, right, unknown, codes = None, "", False, 0.0
+        sparse, right, unknown, codes, weight = None, "", False, 0.0, 0.0
         if words is not None:
             (read,) = yield from read_queries([words], self._bm25, self._known_words, syntax=False)
             sparse, right = self._bm25.queries([read.text], [read.right])[0], read.right
-            codes = self._bm25.code_share(right)
+            codes, (weight,) = self._bm25.code_share(right), self._bm25.weights([right])
             if not right.isascii():  # models know almost all ASCII words: do not load one for these
                 (unknown,) = unknown_texts((yield from self._reader()), [right])
         found = yield from self._nearest(
             vector,
             space,
             lambda searcher, vector_D: searcher.search(
-                [QueryVectors(vector_D, sparse, unknown=unknown, code_share=codes)], request
+                [QueryVectors(vector_D, sparse, unknown=unknown, code_share=codes, weight=weight)], request
             ),
         )
         return found if words is None else self._shown(right, found, request)
@@ -227,22 +227,31 @@ class Serving:
         right = [each.right for each in read]
         dense: Sequence[FloatArray | None] = [None] * len(read)
         sparse: Sequence[SparseVector | None] = [None] * len(read)
-        unknown, codes = [False] * len(read), [0.0] * len(read)
+        unknown, codes, weights = [False] * len(read), [0.0] * len(read), [0.0] * len(read)
         if request.mode != "sparse":
             encoder = yield from self._loaded(served)
             dense = list((yield from _dense(encoder, right, phrasings.answers)))
             if request.mode == "hybrid" and not phrasings.answers:
                 unknown, codes = unknown_texts(encoder, right), list(map(self._bm25.code_share, right))
         if request.mode != "dense":
-            sparse = self._bm25.queries([each.text for each in read], right)
+            sparse, weights = self._bm25.queries([each.text for each in read], right), self._bm25.weights(right)
             if phrasings.words:
-                others = self._bm25.queries(phrasings.words)
+                others, their_weights = self._bm25.queries(phrasings.words), self._bm25.weights(phrasings.words)
                 sparse = [led_terms(each, others) for each in sparse]
+                weights = [led_weight(each, their_weights) for each in weights]
         queries = [
             QueryVectors(
-                vector_D, words, condition=each.condition, telling=each.telling, unknown=is_unknown, code_share=share
+                vector_D,
+                words,
+                condition=each.condition,
+                telling=each.telling,
+                unknown=is_unknown,
+                code_share=share,
+                weight=weight,
             )
-            for each, vector_D, words, is_unknown, share in zip(read, dense, sparse, unknown, codes, strict=True)
+            for each, vector_D, words, is_unknown, share, weight in zip(
+                read, dense, sparse, unknown, codes, weights, strict=True
+            )
         ]
         outcome = yield from served.searcher.search(queries, request)
         return outcome if request.mode != "sparse" else Outcome(outcome.hits, None)

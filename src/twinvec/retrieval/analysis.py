@@ -75,7 +75,7 @@ _PIECE = re.compile(r"[^ \t\n\r]+")
 _REMEMBERED_LENGTH = 64  # characters; longer words hardly occur again
 _REMEMBERED = 2**17
 _TEXTS_AT_ONCE = 4096
-_SPELT = range(3, 33)  # lengths (in letters) of the words that are counted for spelling correction
+_SPELT = range(3, 33)  # lengths (in letters) of the words that are counted
 
 # "getEnv", "HTTPServer" and "mRNA" have two parts; "RNAs" is a word. A part of one letter is dropped, as everywhere.
 _WITH_UNDERSCORE = re.compile(r"\w*_\w*")
@@ -185,8 +185,8 @@ class Analyzer:
     def word_counts(self, written: Mapping[str, int]) -> Counter[str]:
         """Return lowercase word -> number of texts with it, from the counts of ``written_words``.
 
-        Stop words and words with digits are left out. A text that writes a word in two ways ("May", "may") counts
-        twice.
+        Stop words and words with digits are left out, and ASCII words of less than 3 letters; Chinese characters and
+        other short words of other letters count. A text that writes a word in two ways ("May", "may") counts twice.
         """
         counts: Counter[str] = Counter()
         for piece, count in written.items():
@@ -195,7 +195,7 @@ class Analyzer:
                 continue
             for form in self._forms_of(piece):
                 counts[form] += count
-        for form in [each for each in counts if len(each) not in _SPELT or not each.isalpha()]:
+        for form in [each for each in counts if not (is_counted(each) or (each.isalpha() and not each.isascii()))]:
             del counts[form]
         for form in _stop_words(self.language):
             del counts[form]
@@ -259,6 +259,11 @@ class Analyzer:
 def written_words(texts: Iterable[str]) -> Counter[str]:
     """Count the texts that hold each word in its original spelling; ``Analyzer.word_counts`` normalises the words."""
     return Counter(chain.from_iterable(set(_words(text)) for text in texts))
+
+
+def is_counted(word: str) -> bool:
+    """Return whether ``Analyzer.word_counts`` has always counted words like this, in lower case."""
+    return len(word) in _SPELT and word.isalpha()
 
 
 def folded(word: str) -> str:

@@ -9,8 +9,10 @@ score. Only ``BM25Index`` imports bm25s, when it is built, because this import l
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -43,6 +45,44 @@ class BM25Index:
             return np.zeros(self._size, dtype=np.float32)
         scores: npt.NDArray[np.float32] = self._index.get_scores(list(terms))
         return scores
+
+
+_LEAST_WEIGHT = 2.0
+_UNCOUNTED_WEIGHT = 4.5
+
+
+@dataclass(frozen=True, slots=True)
+class TermCounts:
+    """The number of texts that contain each term, and the number of all texts.
+
+    Attributes:
+        texts: Number of all texts.
+        counts: Term -> number of texts that contain it.
+        is_counted: Whether a term would be in ``counts`` if a text contained it. None: every term would.
+    """
+
+    texts: int
+    counts: Mapping[str, int]
+    is_counted: Callable[[str], bool] | None = None
+
+    def weight(self, terms: Iterable[str]) -> float:
+        """Return the sum of the inverse document frequencies of a query's terms, those of absent terms included.
+
+        A term that most texts contain counts like a term in every seventh text, so that a text with this term alone
+        does not count as a text with the whole query. A term whose number of texts is unknown has a medium weight.
+        """
+        most = self._inverse_frequency(0)
+        least = min(_LEAST_WEIGHT, most / 2)
+        return sum(max(self._weight(term, most), least) for term in terms)
+
+    def _weight(self, term: str, most: float) -> float:
+        if (count := self.counts.get(term)) is not None:
+            return self._inverse_frequency(min(count, self.texts))
+        is_absent = self.is_counted is None or self.is_counted(term)
+        return most if is_absent else min(_UNCOUNTED_WEIGHT, most)
+
+    def _inverse_frequency(self, count: int) -> float:
+        return math.log1p((self.texts - count + 0.5) / (count + 0.5))
 
 
 SparseVector = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]

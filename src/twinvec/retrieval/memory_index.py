@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from twinvec.arrays import FloatArray, IntArray, largest, unit, without_directio
 from twinvec.errors import BadVectorError
 from twinvec.retrieval.analysis import NEWEST_ANALYSIS, Analyzer
 from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit, unknown_texts
-from twinvec.retrieval.bm25 import BM25Index
+from twinvec.retrieval.bm25 import BM25Index, TermCounts
 from twinvec.retrieval.documents import (
     Document,
     DocumentLike,
@@ -191,7 +193,9 @@ class MemoryIndex:
             for row, (query, words) in enumerate(zip(part, terms, strict=True)):
                 dense = dense_QN[row]
                 sparse = np.zeros_like(dense) if mode == "dense" else corpus.bm25.scores(words)[ranking.rows]
-                scores = _Scores(dense, sparse, len(words), unknown[row], self._analyzer.code_share(query, words))
+                weight = corpus.term_counts.weight(words) if words else 0.0
+                codes = self._analyzer.code_share(query, words)
+                scores = _Scores(dense, sparse, len(words), weight, unknown[row], codes)
                 if feedback and mode != "sparse":
                     found[query] = ranking.hits(ranking.moved(vectors_QD[row], scores, feedback), asked=dense)
                 else:
@@ -265,6 +269,10 @@ class _Corpus:
         return BM25Index(self.terms)
 
     @cached_property
+    def term_counts(self) -> TermCounts:
+        return TermCounts(len(self.terms), Counter(chain.from_iterable(map(set, self.terms))))
+
+    @cached_property
     def id_ranks(self) -> IntArray:
         """Rank of each row in the order of ids."""
         return np.argsort(sorted(range(len(self.documents)), key=lambda row: self.documents[row].id))
@@ -309,11 +317,12 @@ def _fields(document: Document) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """The scores of one query, with ``terms``, ``unknown`` and ``code_share`` for ``fuse``."""
+    """The scores of one query, with the number and the weight of its terms, ``unknown`` and ``code_share``."""
 
     dense: FloatArray
     sparse: FloatArray
     terms: int
+    weight: float
     unknown: bool
     code_share: float
 
@@ -391,7 +400,12 @@ class _Ranking:
         document = self.corpus.documents[self.rows[index]]
         scores = {stage: float(values[index]) for stage, values in stages.items()}
         found = relevance(
-            scores, of_query.terms, self.judged_by, unknown=of_query.unknown, code_share=of_query.code_share
+            scores,
+            of_query.weight,
+            self.judged_by,
+            terms=of_query.terms,
+            unknown=of_query.unknown,
+            code_share=of_query.code_share,
         )
         payload, hidden = dict(document.payload), document.hidden
         return Hit(document.id, document.full_text, score, scores, payload, relevance=found, hidden=hidden)

@@ -49,6 +49,11 @@ def led_terms(query: SparseVector, words: Sequence[SparseVector]) -> SparseVecto
     return weighted_sum([query, *words], [1.0, *(1 / (LEAD * len(words)) for _ in words)])
 
 
+def led_weight(query: float, words: Sequence[float]) -> float:
+    """Return the weight of the terms of ``led_terms``, from those of the query and of its key words."""
+    return query + sum(words) / (LEAD * len(words))
+
+
 def _given(texts: str | Sequence[str], name: str) -> tuple[str, ...]:
     checked = [check_text(texts, name)] if isinstance(texts, str) else check_texts(texts, name=name)
     return tuple(text for text in checked if text.strip())

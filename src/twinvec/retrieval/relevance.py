@@ -7,10 +7,11 @@ says where the cosines of a collection lie, between two landmarks:
 - ``near``: the cosine of a sentence with the chunk that it was taken from.
 
 The place of a cosine is (cosine - unrelated) / (near - unrelated): 0 at the first landmark, 1 at the second. Words are
-measured by the evidence of a term: the BM25 score, a sum of log-odds weights (Robertson and Zaragoza 2009), divided by
-the number of the query's terms. Relevance is the logistic function of a weighted sum of place and evidence. Its weights
-come from a logistic regression on sets of questions, each searched in its own set and in the others. The less the model
-has learnt of a collection's language, the more words decide (``share_learnt``).
+measured by their coverage: the BM25 score divided by the weight of the query's terms, the sum of their inverse document
+frequencies. A term that no text of the collection contains has the largest weight, so a question about another subject
+has a low coverage, although texts share common words with it. Relevance is the logistic function of a weighted sum of
+place and coverage. Its weights come from a logistic regression on sets of questions, each searched in its own set and
+in the others. The less the model has learnt of a collection's language, the more words decide (``share_learnt``).
 
 Relevance depends on no other hit and on no rank, so it can be compared between queries and collections. A search by
 vectors alone or by words alone has other weights, and the same scale of relevance.
@@ -34,14 +35,11 @@ DEFAULT_MIN_RELEVANCE = 0.5
 PLACE = 10.0
 """Difference in log-odds between the two landmarks of the cosine."""
 
-EVIDENCE_OF_A_TERM = 2.6
-"""Log-odds that one unit of BM25 per term adds in a hybrid search."""
+COVERAGE = 14.0
+"""Log-odds that full coverage adds in a hybrid search; a typical right hit has a coverage of 0.2 to 0.7."""
 
-FULL_EVIDENCE = 3.0
-"""Largest evidence that counts; more evidence, such as a word that is found twice, adds nothing."""
-
-_HYBRID, _DENSE, _SPARSE = -4.5, -3.6, -2.4  # per mode: log-odds of a hit at landmark 0 without evidence
-_EVIDENCE_ALONE = 3.9  # log-odds that one unit of BM25 per term adds in a sparse search
+_HYBRID, _DENSE, _SPARSE = -4.8, -3.6, -3.0  # per mode: log-odds of a hit at landmark 0 without coverage
+_COVERAGE_ALONE = 16.0  # log-odds that full coverage adds in a sparse search
 _RISE_COUNTS = 1.3
 """How fast ``share_learnt`` falls with the rise of landmark 0 above the model's own (``benchmarks/languages.py``)."""
 
@@ -146,9 +144,10 @@ def completed(calibration: Calibration | None, known: Calibration) -> Calibratio
 
 def relevance(
     scores: Mapping[str, float],
-    terms: int,
+    weight: float,
     calibration: Calibration | None,
     *,
+    terms: int = 0,
     unknown: bool = False,
     code_share: float = 0.0,
     learnt: float = 1.0,
@@ -162,28 +161,29 @@ def relevance(
 
     Args:
         scores: Scores of the hit.
-        terms: Number of the query's terms.
+        weight: Weight of the query's terms (``TermCounts.weight``).
         calibration: Calibration of the collection.
+        terms: Number of the query's terms.
         unknown: Whether the query consists mostly of words that the model does not know.
         code_share: Share of the query's terms that are numbers or codes.
         learnt: ``share_learnt`` of the collection.
     """
     if calibration is None:
         return None
-    evidence = min(scores["sparse"] / terms, FULL_EVIDENCE) if "sparse" in scores and terms else None
-    by_words = _SPARSE + _EVIDENCE_ALONE * (evidence or 0.0)
+    coverage = scores["sparse"] / weight if "sparse" in scores and weight else None
+    by_words = _SPARSE + _COVERAGE_ALONE * (coverage or 0.0)
     if (unknown or calibration.unknown_texts) and "sparse" in scores:
         return logistic(by_words)
     if "dense" not in scores:
-        return None if evidence is None else logistic(by_words)
+        return None if coverage is None else logistic(by_words)
     if calibration.landmarks is None:
         return None
     place = calibration.place(scores["dense"])
-    if evidence is None:
+    if coverage is None:
         return logistic(_DENSE + PLACE * place)
     if terms == 1:
         place = max(place, 0.0)
-    by_both = _HYBRID + PLACE * place + EVIDENCE_OF_A_TERM * evidence
+    by_both = _HYBRID + PLACE * place + COVERAGE * coverage
     by_vectors_too = (1 - code_share) * learnt
     log_odds = by_vectors_too * by_both + (1 - by_vectors_too) * by_words
     return logistic(log_odds)

@@ -2,13 +2,14 @@
 
 import math
 import zlib
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from twinvec.retrieval import bm25 as lexical
 from twinvec.retrieval.analysis import Analyzer
-from twinvec.retrieval.bm25 import BM25Index, document_vector, document_vectors, query_vector, term_id
+from twinvec.retrieval.bm25 import BM25Index, TermCounts, document_vector, document_vectors, query_vector, term_id
 
 TEXTS = [
     "Hybrid search fuses the scores of vectors and words; words are found by an inverted index.",
@@ -100,3 +101,22 @@ def test_vectors_of_many_documents_are_those_of_each(average: float, shared: boo
             for numbers, wanted in zip(found, expected, strict=True):
                 assert numbers.dtype == wanted.dtype
                 assert numbers.tolist() == wanted.tolist()
+
+
+def test_the_weight_of_a_query_is_the_score_of_a_text_that_repeats_its_terms_without_end():
+    texts = [["tax", "year"], ["tax", "form"], *[["tax"]] * 5, ["tax"] * 10_000]
+    counts = TermCounts(8, Counter(term for each in texts for term in set(each)))
+    alone = math.log1p(0.5 / 8.5)
+    assert BM25Index(texts).scores(["tax"])[-1] == pytest.approx(alone, rel=0.01)
+    assert counts.weight(["year", "form", "year"]) == pytest.approx(3 * math.log1p(7.5 / 1.5))
+    assert counts.weight(["penguin"]) == pytest.approx(math.log1p(8.5 / 0.5)), "a term of no text"
+    assert counts.weight(["tax"]) == pytest.approx(counts.weight(["penguin"]) / 2) > alone, "a term of all texts"
+    assert counts.weight([]) == 0
+
+
+def test_terms_that_are_not_counted_have_a_medium_weight():
+    counts = TermCounts(5000, {"tax": 700}, str.isalpha)
+    absent, uncounted, common = (counts.weight([term]) for term in ("penguin", "4711", "tax"))
+    assert absent > uncounted > common == pytest.approx(2, abs=0.1)
+    assert TermCounts(5000, {}).weight(["4711"]) == absent
+    assert TermCounts(4, {}, str.isalpha).weight(["4711"]) == TermCounts(4, {}).weight(["4711"]), "at most the largest"

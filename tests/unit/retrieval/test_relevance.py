@@ -6,6 +6,7 @@ import pytest
 
 from twinvec import Encoder
 from twinvec.adapters.external_encoder import ExternalEncoder
+from twinvec.retrieval.bm25 import TermCounts
 from twinvec.retrieval.relevance import (
     DEFAULT_MIN_RELEVANCE,
     DEFAULT_SPACE,
@@ -28,33 +29,36 @@ SCALE = Calibration(unrelated=0.25, near=0.65)
 
 
 def test_a_near_text_is_relevant_and_an_unrelated_one_is_not_in_every_mode():
-    near, unrelated = {"dense": 0.65, "sparse": 6.0}, {"dense": 0.25, "sparse": 0.6}
+    near, unrelated = {"dense": 0.65, "sparse": 7.0}, {"dense": 0.25, "sparse": 1.0}
     for stages in ({"dense", "sparse"}, {"dense"}, {"sparse"}):
-        high, low = (relevance({each: scores[each] for each in stages}, 4, SCALE) for scores in (near, unrelated))
+        high, low = (relevance({each: scores[each] for each in stages}, 20, SCALE) for scores in (near, unrelated))
         assert 0 <= low < 0.2 < DEFAULT_MIN_RELEVANCE < 0.8 < high <= 1, stages
 
 
-def test_relevance_grows_with_each_score_and_falls_with_the_terms_that_share_the_words_score():
+def test_relevance_grows_with_each_score_and_falls_with_the_weight_of_the_query():
     for cosine in (0.2, 0.4, 0.6):
-        found = [relevance({"dense": cosine, "sparse": each}, 3, SCALE) for each in (0, 1, 4, 9)]
+        found = [relevance({"dense": cosine, "sparse": each}, 20, SCALE) for each in (0, 1, 4, 9)]
         assert found == sorted(set(found))
-    assert relevance({"dense": 0.5, "sparse": 2}, 3, SCALE) > relevance({"dense": 0.4, "sparse": 2}, 3, SCALE)
-    assert relevance({"dense": 0.4, "sparse": 4}, 2, SCALE) > relevance({"dense": 0.4, "sparse": 4}, 8, SCALE)
-    assert relevance({"dense": 0.4, "sparse": 90}, 2, SCALE) == relevance({"dense": 0.4, "sparse": 900}, 2, SCALE)
+    assert relevance({"dense": 0.5, "sparse": 2}, 20, SCALE) > relevance({"dense": 0.4, "sparse": 2}, 20, SCALE)
+    assert relevance({"dense": 0.4, "sparse": 4}, 10, SCALE) > relevance({"dense": 0.4, "sparse": 4}, 50, SCALE)
 
 
-def test_a_rare_word_alone_makes_a_hit_relevant_and_a_common_word_does_not():
-    assert relevance({"dense": 0.18, "sparse": 3.0}, 1, SCALE) > DEFAULT_MIN_RELEVANCE
-    assert relevance({"dense": 0.18, "sparse": 0.4}, 1, SCALE) < 0.1
+def test_a_rare_word_alone_makes_a_hit_relevant_and_a_common_word_of_a_query_does_not():
+    counts = TermCounts(1000, {"tax": 400, "year": 300})
+    for mode in ({"dense": 0.18}, {}):
+        rare = relevance({**mode, "sparse": 2.9}, counts.weight(["nasuwt"]), SCALE, terms=1)
+        common = relevance({**mode, "sparse": 0.4}, counts.weight(["penguin", "year"]), SCALE, terms=2)
+        assert rare > DEFAULT_MIN_RELEVANCE > 0.1 > common
 
 
 def test_a_far_vector_does_not_count_against_a_hit_with_the_only_term_of_a_query():
-    assert (
-        relevance({"dense": 0.05, "sparse": 2.0}, 1, SCALE) == relevance({"dense": 0.25, "sparse": 2.0}, 1, SCALE) > 0.6
-    )
-    assert relevance({"dense": 0.05, "sparse": 4.0}, 2, SCALE) < 0.1
-    assert relevance({"dense": 0.6, "sparse": 0.5}, 1, SCALE) > 0.9
-    assert relevance({"dense": 0.05, "sparse": 0.0}, 1, SCALE) < 0.1
+    def of_one(cosine, sparse):
+        return relevance({"dense": cosine, "sparse": sparse}, 4, SCALE, terms=1)
+
+    assert of_one(0.05, 2.0) == of_one(0.25, 2.0) > 0.6
+    assert relevance({"dense": 0.05, "sparse": 4.0}, 10, SCALE, terms=2) < 0.1
+    assert of_one(0.6, 0.5) > 0.9
+    assert of_one(0.05, 0.0) < 0.1
 
 
 def test_the_less_of_a_language_is_learnt_the_more_words_decide():
@@ -67,8 +71,8 @@ def test_the_less_of_a_language_is_learnt_the_more_words_decide():
         assert share_learnt(unmeasured, known) == share_learnt(SCALE, Calibration()) == 1.0
     found = {"dense": 0.4, "sparse": 3.0}
     scale = Calibration(unrelated=0.5, near=0.65)
-    by_words = relevance({"sparse": 3.0}, 3, scale)
-    grown = [relevance(found, 3, scale, learnt=share) for share in (1.0, 0.5, 0.2, 0.0)]
+    by_words = relevance({"sparse": 3.0}, 8, scale)
+    grown = [relevance(found, 8, scale, learnt=share) for share in (1.0, 0.5, 0.2, 0.0)]
     assert grown == sorted(grown)
     assert grown[0] < 0.1 < DEFAULT_MIN_RELEVANCE < grown[-1] == by_words
 
@@ -85,7 +89,7 @@ def test_without_landmarks_only_words_alone_have_a_relevance():
     unknown = Calibration()
     assert relevance({"dense": 0.9}, 1, unknown) is None
     assert relevance({"dense": 0.9, "sparse": 5}, 1, unknown) is None
-    assert relevance({"sparse": 5}, 1, unknown) == relevance({"sparse": 5}, 1, SCALE) > 0.9
+    assert relevance({"sparse": 5}, 10, unknown) == relevance({"sparse": 5}, 10, SCALE) > 0.9
     assert relevance({"sparse": 0}, 0, SCALE) is None  # a query without terms
     assert relevance({"dense": 0.9, "sparse": 5}, 1, None) is None  # a collection of before calibrations
 
@@ -167,22 +171,22 @@ def test_the_landmarks_of_maxsim_rise_with_those_of_the_cosine():
 def test_words_count_alone_by_the_share_of_codes():
     near, found = {"dense": 0.9, "sparse": 0.0}, {"dense": 0.3, "sparse": 4.0}
     for scores in (near, found):
-        by_words = relevance({"sparse": scores["sparse"]}, 2, SCALE)
-        shares = [relevance(scores, 2, SCALE, code_share=share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
-        assert shares[0] == relevance(scores, 2, SCALE)
+        by_words = relevance({"sparse": scores["sparse"]}, 12, SCALE)
+        shares = [relevance(scores, 12, SCALE, code_share=share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        assert shares[0] == relevance(scores, 12, SCALE)
         assert shares[-1] == pytest.approx(by_words)
         assert shares in (sorted(shares), sorted(shares, reverse=True))
     assert (
-        relevance(near, 2, SCALE, code_share=1.0) < DEFAULT_MIN_RELEVANCE < relevance(found, 2, SCALE, code_share=1.0)
+        relevance(near, 12, SCALE, code_share=1.0) < DEFAULT_MIN_RELEVANCE < relevance(found, 12, SCALE, code_share=1.0)
     )
 
 
 def test_words_alone_make_a_hit_of_an_unknown_query_relevant():
     for sparse in (0.0, 2.0, 6.0):
-        by_words = relevance({"sparse": sparse}, 2, SCALE)
+        by_words = relevance({"sparse": sparse}, 12, SCALE)
         for calibration in (SCALE, Calibration()):
-            assert relevance({"dense": 0.9, "sparse": sparse}, 2, calibration, unknown=True) == by_words
-    nothing = relevance({"sparse": 0.0}, 2, SCALE)
+            assert relevance({"dense": 0.9, "sparse": sparse}, 12, calibration, unknown=True) == by_words
+    nothing = relevance({"sparse": 0.0}, 12, SCALE)
     assert relevance({"dense": 1.0, "sparse": 0.0}, 0, SCALE, unknown=True) == nothing < 0.1, "a query without terms"
     assert relevance({"dense": 0.6}, 0, SCALE, unknown=True) == relevance({"dense": 0.6}, 0, SCALE) > 0.5
-    assert relevance({"dense": 0.6, "sparse": 6}, 2, None, unknown=True) is None
+    assert relevance({"dense": 0.6, "sparse": 6}, 12, None, unknown=True) is None

@@ -77,6 +77,11 @@ class BM25Weights:
             for text, right, vector in zip(texts, instead, vectors, strict=True)
         ]
 
+    def weights(self, queries: Sequence[str]) -> list[float]:
+        """Return the weight of each query's terms (``TermCounts.weight``); the vocabulary must be read."""
+        counts = self.vocabulary.term_counts(self.analyzer)
+        return [counts.weight(terms) for terms in self.analyzer.query_terms(queries)]
+
     def code_share(self, query: str) -> float:
         """Return the share of a query's terms that are numbers or codes."""
         return self.analyzer.code_share(query, *self.analyzer.query_terms([query]))

@@ -37,7 +37,8 @@ class QueryVectors:
     ``asked`` is the dense vector before feedback moved it; None without feedback. ``condition`` holds the phrases that
     a text must have and the words that it must not have. ``telling`` says that every text which satisfies the condition
     has a term of the query. ``unknown`` says that the query consists mostly of words that the model does not know.
-    ``code_share`` is the share of the query's terms that are numbers or codes.
+    ``code_share`` is the share of the query's terms that are numbers or codes. ``weight`` is the weight of the query's
+    terms (``TermCounts.weight``).
     """
 
     dense: FloatArray | None
@@ -47,6 +48,7 @@ class QueryVectors:
     telling: bool = False
     unknown: bool = False
     code_share: float = 0.0
+    weight: float = 0.0
 
     @property
     def terms(self) -> int:

@@ -257,8 +257,9 @@ class Searcher:
         for query, candidates in found:
             judge = partial(
                 relevance,
-                terms=query.terms,
+                weight=query.weight,
                 calibration=judged_by,
+                terms=query.terms,
                 unknown=query.unknown,
                 code_share=query.code_share,
                 learnt=learnt,

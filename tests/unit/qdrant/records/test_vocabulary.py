@@ -1,5 +1,7 @@
 """The vocabulary of a collection: every writer counts it, also after a kill, and queries are corrected by it."""
 
+from itertools import chain
+
 import pytest
 from qdrant_client import QdrantClient
 
@@ -172,8 +174,13 @@ def test_blanks_and_case_change_nothing(filled):
     assert words
 
 
+def speller_of(words, analyzer=None):
+    analyzer = analyzer or Analyzer("english", 2)
+    return Speller(words, set(chain.from_iterable(analyzer.terms(list(words)))), analyzer)
+
+
 def test_words_that_a_model_knows_are_right():
-    speller = Speller({"policy": 7, "leave": 3}, Analyzer("english", 2))
+    speller = speller_of({"policy": 7, "leave": 3})
     found = speller.corrections("lease of leve")
     assert [(each.word, each.instead) for each in found] == [("lease", "leave"), ("leve", "leave")]
     assert corrected("lease of leve", found, lambda each: each.word == "lease") == "lease of leave"
@@ -182,7 +189,7 @@ def test_words_that_a_model_knows_are_right():
 
 def test_of_the_closest_words_the_most_frequent_is_taken():
     words = {"contact": 2, "contract": 9, "contracts": 1, "compact": 50}
-    speller = Speller(words, Analyzer("english", 2))
+    speller = speller_of(words)
     assert [each.instead for each in speller.corrections("contrakt")] == ["contract"]
     assert [each.instead for each in speller.corrections("contrct")] == ["contract"]
     assert speller.corrections("bontract") == []  # the first letter is right
@@ -190,7 +197,7 @@ def test_of_the_closest_words_the_most_frequent_is_taken():
 
 def test_a_full_vocabulary_corrects_by_frequent_words_only(monkeypatch):
     monkeypatch.setattr(spelling, "MAX_WORDS", 2)
-    speller = Speller({"variable": 100, "smith": 1}, Analyzer("english", 2))
+    speller = speller_of({"variable": 100, "smith": 1})
     assert [each.instead for each in speller.corrections("variabel smyth")] == ["variable"]
 
 
@@ -206,7 +213,7 @@ class CountingAnalyzer(Analyzer):
 
 def test_a_word_of_a_long_query_is_looked_at_once():
     analyzer = CountingAnalyzer("english", 2)
-    speller = Speller({"environment": 3, "variable": 1}, analyzer)
+    speller = speller_of({"environment": 3, "variable": 1}, analyzer)
     before = analyzer.calls
     query = "enviroment variabel " * 5000
     found = speller.corrections(query)
@@ -219,6 +226,6 @@ def test_a_word_of_a_long_query_is_looked_at_once():
 
 
 def test_of_a_long_query_the_first_words_are_corrected(monkeypatch):
-    speller = Speller({"environment": 3}, Analyzer("english", 2))
+    speller = speller_of({"environment": 3})
     monkeypatch.setattr(spelling, "_MOST_WORDS", 3)
     assert [each.start for each in speller.corrections("enviroment green brewed enviroment enviromemt")] == [0, 24]

@@ -9,7 +9,7 @@ example because it is a token of the model, is not corrected.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from twinvec.retrieval.analysis import Analyzer, folded
@@ -38,11 +38,14 @@ class Correction(NamedTuple):
 
 
 class Speller:
-    """Corrects queries by the ``words`` of the collection, each with the number of chunks that contain it."""
+    """Corrects queries by the ``words`` of the collection, each with the number of chunks that contain it.
 
-    def __init__(self, words: Mapping[str, int], analyzer: Analyzer) -> None:
+    ``terms`` has the terms of these words.
+    """
+
+    def __init__(self, words: Mapping[str, int], terms: Collection[str], analyzer: Analyzer) -> None:
         self._analyzer = analyzer
-        self._terms = frozenset(analyzer.terms([" ".join(words)])[0])
+        self._terms = terms
         rare = _SURE * min(words.values(), default=0) if len(words) >= MAX_WORDS else 0
         self._by_letter: dict[str, dict[str, tuple[int, str]]] = {}
         for word, count in words.items():
@@ -70,7 +73,7 @@ class Speller:
 
     def _instead(self, word: str) -> tuple[str, bool] | None:
         terms = self._analyzer.terms([word])[0]
-        if not terms or not self._terms.isdisjoint(terms):
+        if not terms or any(term in self._terms for term in terms):
             return None
         from rapidfuzz import process
         from rapidfuzz.distance import OSA

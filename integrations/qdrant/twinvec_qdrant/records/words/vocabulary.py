@@ -13,7 +13,9 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from twinvec.retrieval.analysis import Analyzer, written_words
+from twinvec.retrieval.analysis import Analyzer, is_counted, written_words
+from twinvec.retrieval.bm25 import TermCounts
+from twinvec.retrieval.relevance import MANY
 from twinvec_qdrant.records.schema import CHUNKS, note_id
 from twinvec_qdrant.records.words.spelling import MAX_WORDS, Speller
 from twinvec_qdrant.stores.base import Backend
@@ -37,6 +39,7 @@ class Vocabulary:
         self._new: Counter[str] = Counter()
         self._written = 0  # number of written chunks minus number of removed chunks
         self._stored: Mapping[str, object] | None = None
+        self._term_counts: TermCounts | None = None
         self._speller: Speller | None = None
         self._is_read = False
 
@@ -100,7 +103,7 @@ class Vocabulary:
         if anew:
             self._backend.flush()
         self._new, self._written = Counter(), 0
-        self._stored, self._speller, self._is_read = point.payload, None, True
+        self._stored, self._term_counts, self._speller, self._is_read = point.payload, None, None, True
 
     def read(self) -> Steps[None]:
         """Read the stored vocabulary, unless this object has read or written it."""
@@ -113,8 +116,22 @@ class Vocabulary:
         """Return the corrector of queries, or None without a vocabulary."""
         yield from self.read()
         if self._speller is None and self._stored is not None:
-            self._speller = Speller(_unpacked(self._stored), analyzer)
+            self._speller = Speller(_unpacked(self._stored), self.term_counts(analyzer).counts, analyzer)
         return self._speller
+
+    def term_counts(self, analyzer: Analyzer) -> TermCounts:
+        """Return the number of chunks of each term, as far as the stored vocabulary was read and has it.
+
+        A chunk that has several words with the same term counts several times.
+        """
+        if self._term_counts is None:
+            words = {} if self._stored is None else _unpacked(self._stored)
+            counts: Counter[str] = Counter()
+            for terms, count in zip(analyzer.terms(list(words)), words.values(), strict=True):
+                for term in terms:
+                    counts[term] += count
+            self._term_counts = TermCounts(self.chunks or MANY, counts, lambda term: bool(words) and is_counted(term))
+        return self._term_counts
 
 
 def _point(words: Mapping[str, int], chunks: int) -> Point:
