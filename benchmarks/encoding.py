@@ -41,6 +41,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from output import Output
+
 IntArray = npt.NDArray[np.int64]
 
 PACKAGES = ("asyncio", "collections", "concurrent", "email", "http", "json", "logging", "unittest", "urllib")
@@ -76,12 +78,7 @@ def main() -> None:
     options = parser.parse_args()
     words = documentation()
     peak = peak_gflops()
-    parts = []
-
-    def tell(part: str) -> None:
-        parts.append(part)
-        print(part, flush=True)
-
+    tell = Output(options.output)
     tell(describe_machine(options, peak))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -97,8 +94,7 @@ def main() -> None:
         tell(latency(contenders, make_texts(words, options.texts // 2, 3, 10)))
         tell(rerank(options.model, root, words, options.rounds))
         tell(memory(makers, make_texts(words, options.texts, *KINDS["mixed"])))
-    if options.output:
-        options.output.write_text("\n".join(parts), encoding="utf-8")
+    tell.write()
 
 
 def make_export(model: str, folder: Path, words: list[str]) -> Path:

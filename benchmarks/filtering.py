@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from output import Output
 from qdrant import Precomputed
 from twinvec import Document
 from twinvec.arrays import FloatArray
@@ -64,12 +65,7 @@ def main() -> None:
     if options.probe is not None:
         print(json.dumps(_searched(options.probe, options.queries)))
         return
-    lines: list[str] = []
-
-    def say(line: str) -> None:
-        lines.append(line)
-        print(line, flush=True)
-
+    say = Output(options.output)
     say("| points | filter | of the documents | ms | ratio | ms without indexes | ratio |")
     say("| ---: | --- | ---: | ---: | ---: | ---: | ---: |")
     costs = [_measured(size, options.queries, say) for size in map(int, options.sizes.split(","))]
@@ -78,8 +74,7 @@ def main() -> None:
     say("| ---: | --- | ---: | ---: | ---: | ---: |")
     for line in (line for lines in costs for line in lines):
         say(line)
-    if options.output is not None:
-        options.output.write_text("\n".join(lines) + "\n")
+    say.write()
 
 
 def _measured(size: int, queries: int, say: Callable[[str], None]) -> list[str]:

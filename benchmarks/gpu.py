@@ -33,6 +33,7 @@ from encoding import (
     make_cross_encoder,
     make_texts,
 )
+from output import Output
 
 PAIR_QUERIES, PAIR_TEXTS = 20, 100
 PEER_BATCHES = (32, 256)
@@ -48,12 +49,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="also write the tables to this file")
     options = parser.parse_args()
     words = documentation()
-    parts: list[str] = []
-
-    def tell(part: str) -> None:
-        parts.append(part)
-        print(part, flush=True)
-
+    tell = Output(options.output)
     tell(describe(options))
     with tempfile.TemporaryDirectory() as folder:
         cross_encoder = make_cross_encoder(options.model, Path(folder) / "cross-encoder")
@@ -69,8 +65,7 @@ def main() -> None:
             queries, texts = make_texts(words, PAIR_QUERIES, 3, 10), make_texts(words, PAIR_TEXTS, *KINDS["mixed"])
             scorers = rerankers(cross_encoder, options.device, precision)
             tell(compare_scores(scorers, queries, texts, options.rounds))
-    if options.output:
-        options.output.write_text("\n".join(parts), encoding="utf-8")
+    tell.write()
 
 
 def encoders(model: str, device: str, precision: Any) -> list[Contender]:

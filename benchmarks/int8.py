@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import mean
 
 from encoding import processor
+from output import Output
 from twinvec import Encoder
 from twinvec.engines.openvino import has_bfloat16
 from twinvec.evaluation.beir import BeirSet, load_beir
@@ -32,12 +33,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, help="also write the table to this file")
     options = parser.parse_args()
-    lines = []
-
-    def tell(line: str) -> None:
-        lines.append(line)
-        print(line, flush=True)
-
+    tell = Output(options.output)
     packages = ", ".join(f"{name} {version(name)}" for name in ("openvino", "nncf"))
     tell("# What int8 and bfloat16 lose in retrieval\n")
     tell(f"{processor()}; {packages}. Command: `python benchmarks/int8.py {' '.join(sys.argv[1:])}`.")
@@ -58,8 +54,7 @@ def main() -> None:
         found = "".join(f" {each:.2f} | {loss:+.2f}% |" for each, loss in zip(after, losses[-1], strict=True))
         tell(f"| {folder.name} | {before:.2f} |{found}")
     tell("| mean | |" + "".join(f" | {mean(each):+.2f}% |" for each in zip(*losses, strict=True)))
-    if options.output:
-        options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    tell.write()
 
 
 def make_export(model: str, folder: Path, beir: BeirSet) -> Path:

@@ -31,6 +31,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from qdrant_client import QdrantClient
 
+from output import Output, seconds_of
 from twinvec import Document, Encoder, MaxSimReranker
 from twinvec.arrays import FloatArray
 from twinvec.evaluation.beir import load_beir
@@ -91,12 +92,7 @@ def main() -> None:
     if options.probe is not None:
         print(json.dumps(vars(_probe(options.probe))))
         return
-    lines: list[str] = []
-
-    def say(line: str) -> None:
-        lines.append(line)
-        print(line, flush=True)
-
+    say = Output(options.output)
     _pipeline(list(islice(_documents(options.data), options.texts)), say)
     _reranking(list(islice(_documents(options.data), min(options.texts, RERANKED))), say)
     texts = [document.full_text for document in islice(_documents(options.data), options.vectors)]
@@ -109,8 +105,7 @@ def main() -> None:
             _measure(
                 Path(folder), _grown(base_ND, size), _moved(base_ND[:QUERIES], 0.5, seed=1), size, options.local, say
             )
-    if options.output is not None:
-        options.output.write_text("\n".join(lines) + "\n")
+    say.write()
 
 
 def _documents(data: Path) -> Iterator[Document]:
@@ -133,14 +128,14 @@ def _pipeline(documents: list[Document], say: Callable[[str], None]) -> None:
             TemporaryDirectory() as folder,
             Collection.open("b", folder, encoder=encoder, chunking=False) as collection,
         ):
-            first = len(documents) / _time(partial(collection.ingest, documents))
-            again = len(documents) / _time(partial(collection.ingest, documents))
+            first = len(documents) / seconds_of(partial(collection.ingest, documents))
+            again = len(documents) / seconds_of(partial(collection.ingest, documents))
             assert collection.count() == len(documents)
         rounds.append((alone, first, again))
     alone, first, again = np.median(rounds, axis=0)
     share = np.median([each[1] / each[0] for each in rounds])
     queries = [document.text[:60] for document in documents[:100]]
-    times = [_time(partial(encoder.encode_query, [query])) for query in queries]
+    times = [seconds_of(partial(encoder.encode_query, [query])) for query in queries]
     say(
         f"{len(documents):,} texts a second: encoded {alone:,.1f}, ingested {first:,.1f} ({share:.0%}), "
         f"unchanged {again:,.0f}. A query is encoded in {1000 * np.median(times):.1f} ms."
@@ -153,12 +148,12 @@ def _reranking(documents: list[Document], say: Callable[[str], None]) -> None:
     queries = [document.text[:60] for document in documents[:10]]
     with TemporaryDirectory() as folder:
         with Collection.open("plain", folder, encoder=encoder) as collection:
-            plain = _time(partial(collection.ingest, documents))
+            plain = seconds_of(partial(collection.ingest, documents))
         with Collection.open("kept", folder, encoder=encoder, late_interaction=True) as collection:
-            kept = _time(partial(collection.ingest, documents))
+            kept = seconds_of(partial(collection.ingest, documents))
             found = collection.search_many(queries, CANDIDATES, group=False)
             computed, stored = (
-                np.median([_time(partial(each.rerank, *asked)) for asked in zip(queries, found, strict=True)])
+                np.median([seconds_of(partial(each.rerank, *asked)) for asked in zip(queries, found, strict=True)])
                 for each in (MaxSimReranker(encoder), collection.maxsim())
             )
             size = collection.info()["late_interaction"]["bytes_a_chunk"]
@@ -180,18 +175,18 @@ def _measure(
     np.save(folder / "best.npy", np.argsort(-(queries_QD @ vectors_ND.T), axis=1)[:, :LIMIT])
     with Collection.open("b", folder, encoder=encoder, chunking=False) as collection:
         collection._backend.build_index = lambda *args, **options: False  # type: ignore[method-assign]
-        filled = _time(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
-        again = _time(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
+        filled = seconds_of(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
+        again = seconds_of(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
     rates = f"{size / filled:,.0f} points/s stored, {size / again:,.0f} documents/s unchanged"
     _row(say, size, f"embedded, no index ({rates})", 0.0, _probed(folder), _disk(folder) / size)
     for settings in INDEXES:
         with Collection.open("b", folder, encoder=encoder) as collection:
-            built = _time(partial(collection.reindex, settings))
+            built = seconds_of(partial(collection.reindex, settings))
         name = f"embedded, {settings.quantization}" + (f", ef {settings.ef}" if settings.ef else "")
         _row(say, size, name, built, _probed(folder), _disk(folder) / size)
     if size <= local:
         with Collection.open("b", client=QdrantClient(":memory:"), encoder=encoder, chunking=False) as collection:
-            filled = _time(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
+            filled = seconds_of(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
             found = _search(collection, queries_QD, np.load(folder / "best.npy"))
             _row(say, size, f"local mode of the client ({size / filled:,.0f} points/s stored)", 0.0, found, None)
 
@@ -249,12 +244,6 @@ def _resident() -> int:
     """Return the bytes of this process in memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _time(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def _grown(base_ND: FloatArray, size: int) -> FloatArray:

@@ -40,6 +40,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
+from output import Output, seconds_of
 from twinvec import Document
 from twinvec.arrays import FloatArray, unit
 from twinvec.retrieval.bm25 import SparseVector
@@ -92,12 +93,7 @@ def main() -> None:
     if options.proxy is not None:
         asyncio.run(_proxy(options.proxy[0], float(options.proxy[1]) / 1000))
         return
-    lines: list[str] = []
-
-    def say(line: str) -> None:
-        lines.append(line)
-        print(line, flush=True)
-
+    say = Output(options.output)
     points = options.points or (20_000 if options.url else 200)
     with server_or_stand_in(options.url) as url:
         _head(url, points, options.url is not None, say)
@@ -110,8 +106,7 @@ def main() -> None:
                 _searching(address, delay, options.queries, say)
         drop_collection(NAME, url=url)
         QdrantClient(url, check_compatibility=False).delete_collection(BARE)
-    if options.output is not None:
-        options.output.write_text("\n".join(lines) + "\n")
+    say.write()
 
 
 def _head(url: str, points: int, real: bool, say: Callable[[str], None]) -> None:
@@ -145,7 +140,7 @@ def _writing(url: str, count: int, say: Callable[[str], None]) -> None:
     for name in (NAME, BARE):
         client.delete_collection(name)
     with Collection.open(NAME, url=url, encoder=Hashed(), chunking=False, wait_seconds=60) as collection:
-        ours = _time(lambda: collection.ingest(documents, vectors=vectors))
+        ours = seconds_of(lambda: collection.ingest(documents, vectors=vectors))
         stored = client_points(list(_points(collection)))
     client.create_collection(
         BARE,
@@ -154,7 +149,7 @@ def _writing(url: str, count: int, say: Callable[[str], None]) -> None:
     )
     for key in ("kind", "metadata.team"):
         client.create_payload_index(BARE, key, models.PayloadSchemaType.KEYWORD)
-    bare = _time(lambda: client.upload_points(BARE, stored, batch_size=256, wait=True))
+    bare = seconds_of(lambda: client.upload_points(BARE, stored, batch_size=256, wait=True))
     say(f"Documents written a second: ours {count / ours:,.0f}, upload_points {count / bare:,.0f}.")
 
 
@@ -357,12 +352,6 @@ def _times(work: Callable[[], object], searches: int = 1) -> Times:
     work()
     wall = time.perf_counter() - start
     return 1000 * wall / searches, 1000 * (time.process_time() - cpu) / searches
-
-
-def _time(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ import numpy as np
 import qdrant_edge as edge
 from qdrant_client import QdrantClient, models
 
+from output import Output, seconds_of
 from qdrant import Precomputed
 from server import server_or_stand_in
 from twinvec import Document
@@ -73,7 +74,7 @@ class Corpus:
         """Ingest the documents, and save the chunks that are written."""
         calibrating: list[float] = []
         calibrate = collection._calibrate
-        collection._calibrate = lambda: calibrating.append(_time(calibrate))  # type: ignore[method-assign]
+        collection._calibrate = lambda: calibrating.append(seconds_of(calibrate))  # type: ignore[method-assign]
         write = collection._backend.upsert
 
         def kept(points: Sequence[Point]) -> None:
@@ -98,12 +99,7 @@ def main() -> None:
     parser.add_argument("--url", default=os.environ.get("QDRANT_URL"))
     parser.add_argument("-o", "--output", type=Path, help="also write the output to this file")
     options = parser.parse_args()
-    lines: list[str] = []
-
-    def say(line: str) -> None:
-        lines.append(line)
-        print(line, flush=True)
-
+    say = Output(options.output)
     say("| " + " | ".join(COLUMNS) + " |")
     say("| --- |" + " ---: |" * (len(COLUMNS) - 1))
     for words in WORDS:
@@ -115,8 +111,7 @@ def main() -> None:
             corpus = Corpus(options.documents if options.url else options.documents // 5, words)
             rounds = [(_on_server(corpus, url), _bare_client(corpus.points, url)) for _ in range(options.rounds)]
             _row(say, "server" if options.url else "stand-in", words, rounds, len(corpus.documents))
-    if options.output is not None:
-        options.output.write_text("\n".join(lines) + "\n")
+    say.write()
 
 
 def _row(
@@ -152,7 +147,7 @@ def _bare_engine(points: Sequence[Point]) -> float:
                 shard.update(edge.UpdateOperation.upsert_points([edge_point(point) for point in page]))
             shard.flush()
 
-        seconds = _time(write)
+        seconds = seconds_of(write)
         shard.close()
         return seconds
 
@@ -177,16 +172,10 @@ def _bare_client(points: Sequence[Point], url: str) -> float:
     for field in ("kind", "source"):
         client.create_payload_index(BARE, field, models.PayloadSchemaType.KEYWORD)
     stored = client_points(points)
-    seconds = _time(lambda: client.upload_points(BARE, stored, wait=True))
+    seconds = seconds_of(lambda: client.upload_points(BARE, stored, wait=True))
     client.delete_collection(BARE)
     client.close()
     return seconds
-
-
-def _time(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

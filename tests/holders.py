@@ -1,10 +1,12 @@
-"""A process that holds an embedded collection open, for tests of what others may do meanwhile."""
+"""Processes of tests, such as one that holds an embedded collection open, for tests of what others may do meanwhile."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +28,22 @@ def with_helpers() -> dict[str, str]:
     """An environment in which a process finds the helpers of the tests."""
     folders = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+
+
+def started(program: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start a process of a program, with pipes for its input, its output and its errors."""
+    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, text=True, env=with_helpers(), **pipes)
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the collection "notes" of a folder, until its input ends."""
+    with started(HOLDER, folder) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        yield holder
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from langchain_tests.unit_tests import EmbeddingsUnitTests
 from langchain_twinvec import TwinvecEmbeddings
 
 
-class TestUnit(EmbeddingsUnitTests):
+class DefaultModel:
     @property
     def embeddings_class(self) -> type[Embeddings]:
         return TwinvecEmbeddings
@@ -21,11 +21,7 @@ class TestUnit(EmbeddingsUnitTests):
         return {"model": "default"}
 
 
-class TestIntegration(EmbeddingsIntegrationTests):
-    @property
-    def embeddings_class(self) -> type[Embeddings]:
-        return TwinvecEmbeddings
+class TestUnit(DefaultModel, EmbeddingsUnitTests): ...
 
-    @property
-    def embedding_model_params(self) -> dict[str, Any]:
-        return {"model": "default"}
+
+class TestIntegration(DefaultModel, EmbeddingsIntegrationTests): ...

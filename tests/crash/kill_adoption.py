@@ -24,7 +24,7 @@ from frameworks_collections import NAME, langchain_store
 from stand_in import StandIn
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import Collection, adopt_collection
-from twinvec_qdrant.adopting import adoption
+from twinvec_qdrant.adopting import in_place
 from words import WordEncoder
 
 DOCUMENTS = 90
@@ -56,7 +56,7 @@ class Outcome:
 def work(folder: Path, seed: int, number: int) -> None:
     """What the process to be killed does."""
     del seed, number
-    adoption._PAGE = PAGE
+    in_place._PAGE = PAGE
     adopt_collection(NAME, layout="langchain", encoder=WordEncoder(), url=(folder / "url").read_text())
 
 

@@ -71,10 +71,7 @@ def train(
             scaling_config=ScalingConfig(
                 num_workers=workers.most,
                 use_gpu=use_gpu,
-                resources_per_worker={
-                    "CPU": max(workers.cpus, _LEAST_CPUS),
-                    **({"GPU": 1.0} if use_gpu else {}),
-                },
+                resources_per_worker={"CPU": max(workers.cpus, _LEAST_CPUS), **({"GPU": 1.0} if use_gpu else {})},
                 # prevents that one node gets all workers, which reserve less than they use
                 placement_strategy="SPREAD",
             ),

@@ -60,22 +60,9 @@ def encode_command(
     from twinvec.vector_files import encode_file
 
     if ray is not None:
-        _encode_on(
-            ray_runner(ray),
-            source,
-            output,
-            devices,
-            as_json=as_json,
-            options={
-                "model": model,
-                "field": field,
-                "prompt": prompt,
-                "storage": storage,
-                "dim": dim,
-                "engine": engine,
-                "precision": precision,
-            },
-        )
+        options = {"model": model, "field": field, "prompt": prompt, "storage": storage, "dim": dim}
+        options |= {"engine": engine, "precision": precision}
+        _encode_on(ray_runner(ray), source, output, devices, options, as_json=as_json)
         return
     if output.suffix.lower() not in ("", ".npy"):
         raise typer.BadParameter(
@@ -99,7 +86,7 @@ def encode_command(
 
 
 def _encode_on(
-    runner: Any, source: Path, output: Path, devices: list[str] | None, *, as_json: bool, options: dict[str, Any]
+    runner: Any, source: Path, output: Path, devices: list[str] | None, options: dict[str, Any], *, as_json: bool
 ) -> None:
     from twinvec.cli.terminal import show_json
 

@@ -34,6 +34,16 @@ class Recorder:
         return [text.upper() for text in texts]
 
 
+async def busy() -> tuple[Recorder, Coalescer[str, str], asyncio.Task[list[str]]]:
+    """A recorder that is busy with the call ["first"] until it is free, its coalescer, and the call."""
+    recorder = Recorder()
+    recorder.free.clear()
+    gathered = Coalescer(recorder)
+    first = asyncio.create_task(gathered(["first"]))
+    await asyncio.to_thread(recorder.entered.wait, 30)
+    return recorder, gathered, first
+
+
 def upper(texts: list[str]) -> list[str]:
     return [text.upper() for text in texts]
 
@@ -48,11 +58,7 @@ async def test_calls_of_one_round_are_computed_at_once_and_answered_each() -> No
 
 
 async def test_calls_that_come_while_the_thread_is_busy_wait_for_one_next_call() -> None:
-    recorder = Recorder()
-    recorder.free.clear()
-    gathered = Coalescer(recorder)
-    first = asyncio.create_task(gathered(["first"]))
-    await asyncio.to_thread(recorder.entered.wait, 30)
+    recorder, gathered, first = await busy()
     others = [asyncio.create_task(gathered([f"x{i}"])) for i in range(5)]
     await asyncio.sleep(0)
     recorder.free.set()
@@ -80,11 +86,7 @@ async def test_a_bad_call_alone_fails() -> None:
 
 
 async def test_a_cancelled_call_is_not_computed_and_the_others_are() -> None:
-    recorder = Recorder()
-    recorder.free.clear()
-    gathered = Coalescer(recorder)
-    first = asyncio.create_task(gathered(["first"]))
-    await asyncio.to_thread(recorder.entered.wait, 30)
+    recorder, gathered, first = await busy()
     cancelled, kept = asyncio.create_task(gathered(["never"])), asyncio.create_task(gathered(["kept"]))
     await asyncio.sleep(0)
     cancelled.cancel()
@@ -97,11 +99,7 @@ async def test_a_cancelled_call_is_not_computed_and_the_others_are() -> None:
 
 
 async def test_cancelling_a_call_that_is_being_computed_leaves_the_thread_working() -> None:
-    recorder = Recorder()
-    recorder.free.clear()
-    gathered = Coalescer(recorder)
-    task = asyncio.create_task(gathered(["first"]))
-    await asyncio.to_thread(recorder.entered.wait, 30)
+    recorder, gathered, task = await busy()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

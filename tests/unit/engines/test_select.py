@@ -45,16 +45,17 @@ def test_a_name_that_no_device_has_is_refused_when_an_object_is_made(tiny_model,
             make()
 
 
+def printed(program, model):
+    return subprocess.run([sys.executable, "-c", program, model], capture_output=True, text=True, check=True).stdout
+
+
 def test_usual_names_are_known_without_torch(tiny_model):
     program = (
         "import sys\nfrom twinvec import Encoder\n"
         "for device in (None, 'cpu', 'cuda', 'cuda:11', 'mps', 'xpu:0', 'hpu'): Encoder(sys.argv[1], device=device)\n"
         "print('torch' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tiny_model("bert"))], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"
+    assert printed(program, tiny_model("bert")) == "False\n"
 
 
 def test_a_device_that_another_package_adds_to_torch_is_taken(tiny_model):
@@ -62,10 +63,7 @@ def test_a_device_that_another_package_adds_to_torch_is_taken(tiny_model):
         "import sys, torch\nfrom twinvec import Encoder\ntorch.utils.rename_privateuse1_backend('npu')\n"
         "for device in ('npu', 'npu:1'): Encoder(sys.argv[1], device=device)\nprint('taken')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tiny_model("bert"))], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "taken\n"
+    assert printed(program, tiny_model("bert")) == "taken\n"
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])

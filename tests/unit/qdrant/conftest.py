@@ -6,6 +6,7 @@ import pytest
 from qdrant_client import QdrantClient
 
 from cases import slow
+from stand_in import StandIn
 from twinvec_qdrant import Collection
 from twinvec_qdrant.ingest import pace
 from words import WordEncoder
@@ -38,3 +39,10 @@ def collection(place, words):
     """A collection without chunking, filled with nothing."""
     with Collection.open("notes", encoder=words, chunking=False, **place) as opened:
         yield opened
+
+
+@pytest.fixture
+def server():
+    """The stand-in of a Qdrant server."""
+    with StandIn().running() as running:
+        yield running

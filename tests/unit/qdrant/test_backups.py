@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from cases import slow
-from holders import with_helpers
+from holders import started
 from twinvec.errors import (
     CollectionNotFoundError,
     ConfigurationError,
@@ -213,9 +210,7 @@ KILLED = """
 
 def killed(step: str, *arguments: object) -> None:
     """Kill a process at a step of its backup or its restoring."""
-    command = [sys.executable, "-c", textwrap.dedent(KILLED), step, *map(str, arguments)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=with_helpers(), **pipes) as process:
+    with started(KILLED, step, *arguments) as process:
         assert process.stdout.readline() == "stopped\n", process.stderr.read()
         process.send_signal(signal.SIGKILL)
 
@@ -300,8 +295,7 @@ INGESTER = """
 @pytest.mark.slow
 def test_backups_beside_an_ingest_that_is_killed_are_all_whole(store, tmp_path):
     for attempt in range(3):
-        command = [sys.executable, "-c", textwrap.dedent(INGESTER), str(store)]
-        with subprocess.Popen(command, text=True, env=with_helpers(), stdout=subprocess.PIPE) as ingester:
+        with started(INGESTER, store) as ingester:
             assert ingester.stdout.readline() == "goes on\n"
             for number in range(2):
                 backup_collection("notes", tmp_path / f"backup{attempt}{number}", store, wait_seconds=60)

@@ -22,12 +22,6 @@ PLAIN = {
 }
 
 
-@pytest.fixture
-def server():
-    with StandIn().running() as running:
-        yield running
-
-
 def opened(server: StandIn, **options) -> Collection:
     return Collection.open("notes", url=server.url, encoder=WordEncoder(max_tokens=16), wait_seconds=20, **options)
 

@@ -6,9 +6,6 @@ import copy
 import json
 import pickle
 import queue
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +16,7 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient, models
 
-from holders import HOLDER, stopped, with_helpers
+from holders import holding, stopped
 from twinvec import Encoder, MemoryIndex
 from twinvec.errors import (
     CollectionNotFoundError,
@@ -302,11 +299,7 @@ def test_a_long_id_is_cut_in_messages(collection):
 
 
 def test_a_second_process_waits_and_is_then_told_who_has_it(tmp_path, words):
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_helpers()
-    ) as holder:
-        assert holder.stdout.readline() == "open\n"
+    with holding(tmp_path) as holder:
         with stopped(holder), pytest.raises(StoreBusyError, match=rf"(?s){tmp_path}.*process {holder.pid}"):
             Collection.open("notes", tmp_path, encoder=words, wait_seconds=0)
         release = threading.Timer(0.2, holder.stdin.close)

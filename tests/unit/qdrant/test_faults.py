@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from random import Random
 
 import pytest
@@ -81,17 +82,17 @@ def test_every_fault_at_any_request_is_survived(server, seed):
     assert len(server.met) > 20
 
 
+def goes_away(server: StandIn, kind: Fault, after: int) -> None:
+    """From a later request on, the server only has faults."""
+    requests = count()
+    server.fault = lambda method, path: kind if next(requests) >= after else None
+
+
 @pytest.mark.parametrize("kind", [Fault.REFUSED, Fault.DROPPED, Fault.BUSY])
 @pytest.mark.parametrize("after", [slow(3), slow(11), 25])
 def test_a_server_that_goes_away_ends_the_ingest_and_the_next_completes_it(server, kind, after):
     with opened(server, wait_seconds=0.2) as collection:
-        left = [after]
-
-        def fault(method: str, path: str) -> Fault | None:
-            left[0] -= 1
-            return kind if left[0] < 0 else None
-
-        server.fault = fault
+        goes_away(server, kind, after)
         with pytest.raises(StoreUnavailableError) as caught:
             collection.ingest(NOTES.items())
         assert "committed before the error" in caught.value.__notes__[-1]
@@ -207,13 +208,7 @@ def test_a_server_that_goes_away_ends_the_migration_and_the_next_completes_it(se
     old, new = models()
     with opened(server, wait_seconds=0.2, encoder=old, late_interaction=True) as collection:
         collection.ingest(NOTES.items())
-        left = [after]
-
-        def fault(method: str, path: str) -> Fault | None:
-            left[0] -= 1
-            return kind if left[0] < 0 else None
-
-        server.fault = fault
+        goes_away(server, kind, after)
         with pytest.raises(StoreUnavailableError):
             collection.migrate(new)
         server.fault = lambda method, path: None

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
-import textwrap
 from contextlib import closing
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from qdrant_client import QdrantClient, models
 
-from holders import HOLDER, with_helpers
+from holders import holding
 from langchain_twinvec import TwinvecVectorStore as LangChainStore
 from llama_index.vector_stores.twinvec import TwinvecVectorStore as LlamaIndexStore
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError
@@ -99,11 +96,7 @@ def test_a_collection_that_is_open_is_not_dropped(tmp_path, words):
         pytest.raises(StoreBusyError, match="open in this process"),
     ):
         drop_collection("notes", tmp_path)
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_helpers()
-    ) as holder:
-        assert holder.stdout.readline() == "open\n"
+    with holding(tmp_path) as holder:
         with pytest.raises(StoreBusyError, match=f"process {holder.pid}"):
             drop_collection("notes", tmp_path, wait_seconds=0.1)
         holder.stdin.close()

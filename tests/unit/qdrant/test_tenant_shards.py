@@ -19,10 +19,9 @@ NOTES = [
 
 
 @pytest.fixture
-def server():
-    with StandIn().running() as running:
-        running.be_cluster(3)
-        yield running
+def server(server):
+    server.be_cluster(3)
+    return server
 
 
 def opened(server: StandIn | None, name: str = "notes", **options) -> Collection:

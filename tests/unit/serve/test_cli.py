@@ -182,9 +182,7 @@ def test_a_request_in_flight_is_finished(tmp_path, tiny):
         server.process.send_signal(signal.SIGTERM)
         assert any("stopping" in line for line in server.process.stderr)
         connection.sendall(BODY)
-        answered = b""
-        while part := connection.recv(65536):
-            answered += part
+        answered = b"".join(iter(lambda: connection.recv(65536), b""))
         assert answered.startswith(b"HTTP/1.1 200")
         assert b'"embedding"' in answered
         assert server.process.wait(120) == 0
@@ -203,9 +201,7 @@ def test_a_request_that_does_not_end_is_given_up(tmp_path, tiny):
     options = ["--stop-seconds", "1"]
     with serving(tmp_path, tiny, *options, errors=subprocess.PIPE) as server, begun_request(server, BODY) as connection:
         server.process.send_signal(signal.SIGTERM)
-        answered = b""
-        while part := connection.recv(65536):
-            answered += part
+        answered = b"".join(iter(lambda: connection.recv(65536), b""))
         assert answered.startswith(b"HTTP/1.1 503")
         assert b'"code":"server_stopped"' in answered
         assert server.process.wait(120) == 0

@@ -19,6 +19,7 @@ from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections import open_collections
 from twinvec_serve.errors import Overloaded
 from twinvec_serve.routes.collection_forms import NewCollection
+from unit.serve.waiting import until
 
 DOCUMENTS = [
     {"id": "tls.md", "text": "A certificate is renewed two weeks before it ends.", "lang": "en", "year": 2024},
@@ -277,11 +278,6 @@ async def filled(model, folder):
     app = create_app(ServeSettings(path=folder, models={"tiny": model}))
     async with app.router.lifespan_context(app):
         yield app.state.services.collections
-
-
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 async def test_the_search_of_a_client_that_went_away_keeps_its_thread(tiny_model, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from twinvec_qdrant import Collection, TemporaryBackup
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections import backups, open_collections
 from unit.serve.processes import serving
+from unit.serve.waiting import until
 
 ADDRESS = "http://127.0.0.1:6380"
 DOCS = "/v1/collections/docs"
@@ -114,11 +115,6 @@ async def running(model, folder):
         await client.post("/v1/collections", json=NEW)
         assert (await client.post(f"{DOCS}/documents", json=DOCUMENTS)).json()["new"] == len(DOCUMENTS)
         yield client, app.state.services.collections
-
-
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 async def test_a_drop_waits_for_the_ingests_before_it_and_those_after_it_find_none(tiny_model, tmp_path):

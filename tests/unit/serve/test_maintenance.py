@@ -23,6 +23,7 @@ from twinvec_qdrant.cli.maintenance import migrate_command
 from twinvec_qdrant.settings import LEAST_RATE
 from twinvec_serve import ServeSettings, create_app
 from unit.serve.processes import serving
+from unit.serve.waiting import until
 
 ADDRESS = "http://127.0.0.1:6380"
 DOCS = "/v1/collections/docs"
@@ -67,14 +68,11 @@ async def migrating(client, collections, body=SLOWLY, encoded=1):
     """A migration that is under way and has encoded so many chunks; yields the request."""
     request = asyncio.create_task(client.post(MIGRATE, json=body))
     await until(
-        lambda: (work := collections.ingests.beside("docs")) and work.step == "migrating" and work.finished >= encoded
+        lambda: (
+            (work := collections.ingests.migration("docs")) and work.step == "migrating" and work.finished >= encoded
+        )
     )
     yield request
-
-
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 def code(answer):
@@ -198,7 +196,7 @@ async def test_only_two_collections_are_migrated_at_once(settings):
             await fill(client, name)
         paths = [f"/v1/collections/{name}/migrate" for name in ("docs", "more", "third")]
         under_way = [asyncio.create_task(client.post(path, json=SLOWLY)) for path in paths[:2]]
-        await until(lambda: collections.ingests.beside("docs") and collections.ingests.beside("more"))
+        await until(lambda: collections.ingests.migration("docs") and collections.ingests.migration("more"))
         refused = await client.post(paths[2], json=SLOWLY)
         assert (code(refused), refused.headers["retry-after"]) == ((429, "too_many_migrations"), "10")
         assert refused.json()["error"]["message"].startswith(
@@ -216,7 +214,7 @@ async def test_a_migration_goes_on_without_its_client(settings, new):
         async with migrating(client, collections, {"model": "new", "rate": 25}) as request:
             request.cancel()
             assert (await client.get(DOCS)).json()["migrating_to"] == str(new)
-        await until(lambda: collections.ingests.beside("docs") is None)
+        await until(lambda: collections.ingests.migration("docs") is None)
         assert (await client.get(DOCS)).json()["model"] == str(new)
 
 

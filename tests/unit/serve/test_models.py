@@ -24,6 +24,7 @@ from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
 from twinvec_serve.settings import ServeSettings
+from unit.serve.waiting import until
 
 TEXTS = ["How do I compare two files?", "Two men walked on the moon.", "", "İstanbul and 日本語"]
 
@@ -76,11 +77,6 @@ def held(models: ServedModels, name: str, monkeypatch) -> Iterator[tuple[threadi
         yield free, calls
     finally:
         free.set()
-
-
-async def until(condition: Any) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 async def test_vectors_and_tokens_are_those_of_the_encoder_for_each_kind(prompted) -> None:

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.joined_writes import JoinedProtocol
+from unit.serve.waiting import until
 
 
 @asynccontextmanager
@@ -42,11 +43,6 @@ async def post(port: int, path: str, body: Any) -> tuple[asyncio.StreamReader, a
     writer.write(f"{head}Content-Length: {len(content)}\r\nConnection: close\r\n\r\n".encode() + content)
     await writer.drain()
     return reader, writer
-
-
-async def until(condition: Any) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("http", [H11Protocol, JoinedProtocol])

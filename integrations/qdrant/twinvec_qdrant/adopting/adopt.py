@@ -12,7 +12,7 @@ from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import progress_bar
-from twinvec_qdrant.adopting.adoption import ADDING, FOREIGN, Adoption
+from twinvec_qdrant.adopting.in_place import ADDING, FOREIGN, Adoption
 from twinvec_qdrant.adopting.reading import ELSEWHERE, document_of, is_ours, layout_of
 from twinvec_qdrant.adopting.source import ForeignCollection, chosen_vector, found
 from twinvec_qdrant.calibration.measuring import try_to_calibrate

@@ -11,7 +11,7 @@ import typer
 from twinvec.cli.options import AsJson, CollectionName, StorePath, wrong_usage
 from twinvec.cli.terminal import show_json, tell
 from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait
-from twinvec_qdrant.cli.served.searching import client_of
+from twinvec_qdrant.cli.served.connecting import client_of
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.names import check_new_name
 

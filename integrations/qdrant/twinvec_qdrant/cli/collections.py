@@ -19,7 +19,7 @@ from twinvec_qdrant.cli.options import (
     check_confirmed,
     open_from_options,
 )
-from twinvec_qdrant.cli.served.searching import client_of
+from twinvec_qdrant.cli.served.connecting import client_of
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import DEFAULT_PATH
 

@@ -166,28 +166,20 @@ def ingest_command(
         raise typer.BadParameter("--source and --describe need a single SOURCE; ingest the others by separate commands")
     described = descriptions(describe, next(iter(roots.values())))
     check_stemmer(language)
-    wanted_cluster = cluster_settings(cluster)
+    settings: dict[str, Any] = {"tenant_key": tenant_key, "late_interaction": late_interaction, "language": language}
+    settings["chunking"] = _new_chunking(whole, chunk_tokens, overlap, surroundings)
+    settings["index"] = None if quantization is None else IndexSettings(quantization)
+    settings["cluster"] = cluster_settings(cluster)
+    settings["payload_indexes"] = payload_indexes(payload_index, no_payload_indexes)
     if ray is not None and url is not None:
         wait = max(wait, _HELPED_WAIT_SECONDS)
     place = CollectionPlace(collection, path, url, wait, grpc_port)
-    empty = [root for root in roots.values() if root.is_empty()]
-    complain_of_empty(empty)
+    complain_of_empty(empty := [root for root in roots.values() if root.is_empty()])
     writes = not dry_run and len(empty) < len(roots)
     with (
         helpers_on(ray, place) as helpers,
         _opened(
-            place,
-            model,
-            helpers=helpers,
-            keep_model=not is_flag(ctx, "model"),
-            create=writes,
-            chunking=_new_chunking(whole, chunk_tokens, overlap, surroundings),
-            index=None if quantization is None else IndexSettings(quantization),
-            tenant_key=tenant_key,
-            late_interaction=late_interaction,
-            language=language,
-            cluster=wanted_cluster,
-            payload_indexes=payload_indexes(payload_index, no_payload_indexes),
+            place, model, helpers=helpers, keep_model=not is_flag(ctx, "model"), create=writes, **settings
         ) as opened,
     ):
         start, report = time.perf_counter(), IngestReport()
@@ -254,7 +246,7 @@ def _opened(
 
     If the collection does not exist and ``create`` is False, return an empty collection in memory.
     """
-    from twinvec_qdrant.cli.served.searching import client_of
+    from twinvec_qdrant.cli.served.connecting import client_of
 
     if (client := client_of(place)) is None:
         return open_from_options(place, model, keep_model=keep_model, create=True, dry_run=not create, **settings)

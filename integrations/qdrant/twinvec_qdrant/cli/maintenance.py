@@ -25,8 +25,8 @@ from twinvec_qdrant.cli.options import (
     open_from_options,
     payload_indexes,
 )
+from twinvec_qdrant.cli.served.connecting import client_of
 from twinvec_qdrant.cli.served.maintaining import maintenance_of
-from twinvec_qdrant.cli.served.searching import client_of
 from twinvec_qdrant.opening_store import GRPC_PORT
 from twinvec_qdrant.report import IndexReport, RepairReport, VerifyReport
 from twinvec_qdrant.serving.names import collection_path

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from shlex import quote
@@ -126,16 +126,11 @@ def search_command(
         phrasings={"words": words or [], "answers": answer or []} if words or answer else {},
         passages=passages_for_output(),
     )
-    queries = [query.strip() for query in queries]
-    if not all(queries):
+    if not all(queries := [query.strip() for query in queries]):
         raise typer.BadParameter("the query is empty")
     place = CollectionPlace(collection or "", path, url, wait, grpc_port)
     answers, roots, failed = _search(place, model, queries, asked)
-    for query in (each.query for each in answers if each.unknown):
-        complain(
-            f"twinvec: the query {query!r} consists mostly of words that the model does not know, so a hybrid search "
-            "uses words only, and vectors find little; search a collection whose model knows the query's language"
-        )
+    _complain_of_unknown(answers)
     if as_json:
         _print_json(answers, failed)
     elif files:
@@ -143,20 +138,29 @@ def search_command(
     else:
         for each in answers:
             _show(each, asked, roots, named=len(answers) > 1, full=full, explain=explain)
-    if not as_json and not offset:
-        _tell_named(place, answers)
-    if asked.filter and not as_json and not any(each.hits for each in answers):
-        _hint(place, asked.filter)
+    if not as_json:
+        _tell_named(place, asked, answers)
+        _hint(place, asked, answers)
     for name, error in failed.items():
         complain(f"twinvec: the collection {name!r} was not searched: {error}")
     if failed:
         raise typer.Exit(SOME_FAILED)
 
 
-def _tell_named(place: CollectionPlace, answers: Sequence[Answer]) -> None:
-    """Print the command that shows a document named in a query, unless the document is the best hit."""
+def _complain_of_unknown(answers: Sequence[Answer]) -> None:
+    for query in (each.query for each in answers if each.unknown):
+        complain(
+            f"twinvec: the query {query!r} consists mostly of words that the model does not know, so a hybrid search "
+            "uses words only, and vectors find little; search a collection whose model knows the query's language"
+        )
+
+
+def _tell_named(place: CollectionPlace, asked: Asked, answers: Sequence[Answer]) -> None:
+    """On the first page, print the command that shows a document named in a query, unless it is the best hit."""
     from twinvec_qdrant.cli.results.hits import copyable
 
+    if asked.offset:
+        return
     given = {"-c": place.name, "--path": place.path, "--url": place.url}
     options = "".join(f" {option} {quote(str(value))}" for option, value in given.items() if value)
     for each in answers:
@@ -166,14 +170,16 @@ def _tell_named(place: CollectionPlace, answers: Sequence[Answer]) -> None:
             complain(f"twinvec: the query names a document; show it with: twinvec show {shown}{options}")
 
 
-def _hint(place: CollectionPlace, filter: Mapping[str, Any]) -> None:
+def _hint(place: CollectionPlace, asked: Asked, answers: Sequence[Answer]) -> None:
     """Print hints about a filter that found nothing, unless it fits one of the searched collections."""
     from twinvec_qdrant.cli.collections import collection_info, store_entries
 
+    if not asked.filter or any(each.hits for each in answers):
+        return
     names = [place.name] if place.name else [each["name"] for each in store_entries(place) if each["model"]]
     found: dict[str, list[str]] = {}
     for name in names:
-        found[name] = list(filter_hints(filter, collection_info(place._replace(name=name))))
+        found[name] = list(filter_hints(asked.filter, collection_info(place._replace(name=name))))
         if not found[name]:  # no hint: the filter fits this collection
             return
     for name, hints in islice(found.items(), _NEAREST):
@@ -184,7 +190,8 @@ def _search(
     place: CollectionPlace, model: str | None, queries: Sequence[str], asked: Asked
 ) -> tuple[list[Answer], RootsOf, dict[str, str]]:
     """Search the named collection, or all of the store; return answers, roots, and errors by collection."""
-    from twinvec_qdrant.cli.served.searching import client_of, search_served
+    from twinvec_qdrant.cli.served.connecting import client_of
+    from twinvec_qdrant.cli.served.searching import search_served
 
     if (client := client_of(place)) is not None:
         with client:

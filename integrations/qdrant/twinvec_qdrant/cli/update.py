@@ -23,11 +23,10 @@ from twinvec_qdrant.cli.options import (
     open_from_options,
     show_not_ingested,
 )
-from twinvec_qdrant.cli.served.searching import client_of
+from twinvec_qdrant.cli.served.connecting import opened_or_served
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
-    from twinvec_qdrant.cli.served.ingesting import ServedCollection
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.updates.updating import UpdateReport
 
@@ -63,11 +62,12 @@ def update_command(
     if watch:
         _watch(names, place, prune=not no_prune, as_json=as_json)
         return
+    from twinvec_qdrant.cli.served.ingesting import ServedCollection
     from twinvec_qdrant.updates.updating import update_collection
 
     reports = {}
     for name in names:
-        with _opened(place._replace(name=name)) as opened:
+        with opened_or_served(place._replace(name=name), lambda opened: opened, ServedCollection) as opened:
             start = time.perf_counter()
             reports[name] = update_collection(opened, prune=not no_prune, progress=not as_json)
         if not as_json:
@@ -75,15 +75,6 @@ def update_command(
     if as_json:
         show_json({"collections": [{"name": name, **asdict(report)} for name, report in reports.items()]})
     _end(reports)
-
-
-def _opened(place: CollectionPlace) -> Collection | ServedCollection:
-    """Open a collection; if a process serves the store, return an object that talks to this process."""
-    if (client := client_of(place)) is None:
-        return open_from_options(place)
-    from twinvec_qdrant.cli.served.ingesting import ServedCollection
-
-    return ServedCollection(client, place.name)
 
 
 def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bool) -> None:

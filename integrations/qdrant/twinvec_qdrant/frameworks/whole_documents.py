@@ -121,15 +121,12 @@ def _foreseen(collection: Collection, given: Sequence[Document | Failure]) -> In
     return report
 
 
-def _remove(collection: Collection, ids: Set[str]) -> None:
-    if ids:
-        collection.delete(sorted(ids))
-
-
 def _remove_after(error: Exception, collection: Collection, ids: Set[str]) -> None:
     """Remove documents after an error; if the store fails again, add a note with their ids to the error."""
+    if not ids:
+        return
     try:
-        _remove(collection, ids)
+        collection.delete(sorted(ids))
     except StoreError as failure:
         named = ", ".join(sorted(ids))
         error.add_note(

@@ -154,12 +154,10 @@ def write_questions(
 
     kept = path.with_name(f"{path.name}.{job[:_DIGITS]}.answers") if model else None
     with file.locked():
-        _check_free(path)
-        if not file.begun:
-            for each in judged_files(folder) if folder else ():
-                _check_free(each)
-            if kept is not None:
-                file.take(kept)
+        for each in (path, *(judged_files(folder) if folder and not file.begun else ())):
+            _check_free(each)
+        if kept is not None and not file.begun:
+            file.take(kept)
         if chosen.keep_rank:
             _check_searchable(collection, info["tenant_key"])
         counts: Counter[str] = Counter()

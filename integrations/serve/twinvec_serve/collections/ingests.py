@@ -1,8 +1,8 @@
 """Ingests, one at a time in a collection. Each runs to its end, even if its client has gone.
 
 Only a stop of the server ends an ingest earlier (``give_up``): the collection is closed during the ingest, with the
-effect of a kill. A drop waits for the ingests before it; later ingests find no collection. Other work, such as a
-migration, goes on beside the ingests of a collection; a drop ends that work.
+effect of a kill. A drop waits for the ingests before it; later ingests find no collection. A migration goes on while
+the ingests of its collection do; a drop ends it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from operator import length_hint
 from typing import Any, TypeVar
@@ -20,51 +19,16 @@ from weakref import WeakSet
 from anyio import CapacityLimiter, to_thread
 
 from twinvec.errors import CollectionNotFoundError, StoreError
-from twinvec_qdrant import Collection, IngestReport, RootElsewhere
-from twinvec_serve.collections.work import Work
+from twinvec_qdrant import Collection, RootElsewhere
+from twinvec_serve.collections.work import Ingest, Migrating, Work
 from twinvec_serve.errors import Overloaded, ServerStopsError, TooManyMigrations
 
 T = TypeVar("T")
 
 _AT_ONCE = 8  # largest number of ingests at the same time, each in another collection
-_BESIDE = 2  # largest number of collections that do other work beside their ingests at the same time
+_MIGRATIONS_AT_ONCE = 2
 _MOST_WAITING = 32  # largest number of ingests that wait in one collection
 _RETRY_SECONDS = 10.0
-
-
-@dataclass
-class Ingest(Work[IngestReport]):
-    """One ingest.
-
-    Attributes:
-        report: Report of the work done so far.
-        total: Number of documents; None if it is unknown.
-        current: The id of the document that was read last.
-    """
-
-    report: IngestReport = field(default_factory=IngestReport)
-    total: int | None = None
-    current: str | None = None
-
-    @property
-    def counted(self) -> int:
-        """Number of documents that are finished: written, unchanged, failed or empty."""
-        now = self.report
-        return now.new + now.updated + now.unchanged + now.failed + now.empty
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The counts of the report so far, without its lists."""
-        found = ((each.name, getattr(self.report, each.name)) for each in fields(self.report))
-        return {name: value for name, value in found if isinstance(value, int)}
-
-    @property
-    def progress(self) -> dict[str, Any]:
-        return {"done": self.counted, "total": self.total, "file": self.current, "report": self.counts}
-
-    @property
-    def so_far(self) -> dict[str, Any]:
-        return {"report": asdict(self.report)}
 
 
 class Ingests:
@@ -81,8 +45,8 @@ class Ingests:
         self._under_way: set[asyncio.Task[Any]] = set()
         self._given_up = asyncio.Event()
         self._threads = CapacityLimiter(_AT_ONCE)
-        self._beside: dict[str, Work[Any]] = {}
-        self._threads_beside = CapacityLimiter(_BESIDE)
+        self._migrations: dict[str, Migrating] = {}
+        self._migration_threads = CapacityLimiter(_MIGRATIONS_AT_ONCE)
 
     @property
     def crowded(self) -> bool:
@@ -116,26 +80,21 @@ class Ingests:
         called = partial(self._called, opened, partial(_begun, work, function))
         work.done = self.in_turn(opened.name, called)
 
-    def begin_beside(self, opened: Collection, work: Work[T], function: Callable[[], T]) -> None:
-        """Begin work, such as a migration, during which searches and ingests go on; a collection has at most one.
+    def begin_migration(self, opened: Collection, work: Migrating, function: Callable[[], Any]) -> None:
+        """Begin a migration, during which searches and ingests go on; a collection has at most one.
 
-        Raise TooManyMigrations if too many collections have such work.
+        Raise TooManyMigrations if too many collections are being migrated.
         """
-        if len(self._beside) >= _BESIDE:
-            raise TooManyMigrations(list(self._beside), _RETRY_SECONDS)
-        called = self._called(opened, partial(_begun, work, function), self._threads_beside)
+        if len(self._migrations) >= _MIGRATIONS_AT_ONCE:
+            raise TooManyMigrations(list(self._migrations), _RETRY_SECONDS)
+        called = self._called(opened, partial(_begun, work, function), self._migration_threads)
         work.done = task = self.start(called)
-        self._beside[opened.name] = work
-        task.add_done_callback(lambda _: self._beside.pop(opened.name))
+        self._migrations[opened.name] = work
+        task.add_done_callback(lambda _: self._migrations.pop(opened.name))
 
-    def beside(self, name: str) -> Work[Any] | None:
-        """Return the work (a migration) that goes on beside the ingests of a collection, or None."""
-        return self._beside.get(name)
-
-    async def ended_beside(self, name: str) -> None:
-        """Wait for the end of the work beside the ingests of a collection."""
-        if (work := self.beside(name)) is not None:
-            await asyncio.wait([work.done])
+    def migration(self, name: str) -> Migrating | None:
+        """Return the migration of a collection that is under way, or None."""
+        return self._migrations.get(name)
 
     async def write(self, opened: Collection, function: Callable[[], T]) -> T:
         """Run a writing function in a thread, after the earlier ingests of the collection.

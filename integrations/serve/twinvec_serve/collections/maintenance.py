@@ -8,57 +8,14 @@ and later ingests wait for the rebuild.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from twinvec import Encoder
-from twinvec.errors import TwinvecError
 from twinvec_qdrant import Collection, reindex_as_asked
 from twinvec_serve.collections.open_collections import OpenCollections
-from twinvec_serve.collections.work import Work
+from twinvec_serve.collections.work import Migrating, Work
 from twinvec_serve.errors import RequestError
 from twinvec_serve.models.served_models import ServedModels
-
-
-@dataclass
-class Migrating(Work[Any]):
-    """One migration. In the ``step`` "measuring" or "migrating", ``finished`` of ``total`` chunks are done.
-
-    ``given_up`` says whether a client has ended the migration.
-    """
-
-    model: str
-    given_up: bool = False
-    step: str | None = None
-    finished: int = 0
-    total: int | None = None
-
-    @property
-    def progress(self) -> dict[str, Any]:
-        return {"step": self.step, "done": self.finished, "total": self.total}
-
-    def run(self, opened: Collection, encoder: Encoder, **options: Any) -> Any:
-        """Migrate, and return the report; raise RequestError (409) if a client gives the migration up meanwhile."""
-        try:
-            return opened.migrate(encoder, on_progress=self._advance, **options)
-        except (TwinvecError, _GivenUpError) as error:
-            if not self.given_up:
-                raise
-            raise RequestError(
-                f"the migration of {opened.name!r} to {self.model!r} was given up (drop_others)",
-                code="migration_given_up",
-                status=409,
-            ) from error
-
-    def _advance(self, step: str, finished: int, total: int) -> None:
-        if self.given_up:
-            raise _GivenUpError
-        self.step, self.finished, self.total = step, finished, total
-
-
-class _GivenUpError(Exception):
-    """Ends a migration that a client gives up."""
 
 
 class Maintenance:
@@ -78,7 +35,7 @@ class Maintenance:
         served = self._models.served_name(model)
         encoder = self._models.encoder(served)
         opened = await self._collections.open(name)
-        if isinstance(other := self._collections.ingests.beside(name), Migrating):
+        if (other := self._collections.ingests.migration(name)) is not None:
             finished = "" if other.total is None else f" ({other.step}: {other.finished:,} of {other.total:,} chunks)"
             raise RequestError(
                 f"a migration of {name!r} to {other.model!r} is under way{finished}; wait for its end, or give it up "
@@ -87,7 +44,7 @@ class Maintenance:
                 status=409,
             )
         work = Migrating(served)
-        self._collections.ingests.begin_beside(opened, work, partial(work.run, opened, encoder, **options))
+        self._collections.ingests.begin_migration(opened, work, partial(work.run, opened, encoder, **options))
         return work
 
     async def drop_others(self, name: str) -> list[str]:
@@ -109,8 +66,8 @@ class Maintenance:
         return work
 
     async def _drop_others(self, opened: Collection) -> list[str]:
-        under_way = self._collections.ingests.beside(opened.name)
-        if isinstance(under_way, Migrating):
+        under_way = self._collections.ingests.migration(opened.name)
+        if under_way is not None:
             under_way.given_up = True
         dropped = await self._collections.call(opened, Collection.drop_others)
         if under_way is not None:  # the migration may have added its vectors after this drop

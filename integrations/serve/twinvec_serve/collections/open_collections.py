@@ -205,7 +205,8 @@ class OpenCollections:
             if (opened := self._open.pop(name, None)) is not None:
                 self.ingests.dropped.add(opened)
                 await self.run(_close, opened)
-                await self.ingests.ended_beside(name)
+                if (migration := self.ingests.migration(name)) is not None:
+                    await asyncio.wait([migration.done])
             try:
                 await self.run(drop_collection, name, **self._place)
             except CollectionNotFoundError:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from twinvec.retrieval.filters.conditions import (
     EXACT_INTEGER,
@@ -28,6 +28,8 @@ from twinvec.retrieval.filters.conditions import (
 )
 from twinvec.retrieval.filters.instants import microseconds, moment
 from twinvec.retrieval.filters.words import has_phrase, words
+
+T = TypeVar("T")
 
 _COMPARE = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 
@@ -93,10 +95,10 @@ def _passes(test: Test, found: list[Any]) -> bool:
     if isinstance(test, AnyOf):
         return any(_equal(value, option) for value in values for option in test.values)
     if isinstance(test, Between):
-        return any(_between(test, value) for value in values)
+        return any(_is_within(test.bounds, _number(value), float) for value in values)
     texts = [value for value in values if isinstance(value, str)]
     if isinstance(test, During):
-        return any(_during(test, text) for text in texts)
+        return any(_is_within(test.bounds, moment(text), microseconds) for text in texts)
     if isinstance(test, HasWords):
         return set(words(test.text)).issubset(word for text in texts for word in words(text))
     assert isinstance(test, HasPhrase)
@@ -114,14 +116,8 @@ def _equal(value: Any, option: Scalar) -> bool:
     return number is not None and number == float(option)
 
 
-def _between(test: Between, value: Any) -> bool:
-    number = _number(value)
-    return number is not None and all(_COMPARE[name](number, float(limit)) for name, limit in test.bounds)
-
-
-def _during(test: During, text: str) -> bool:
-    found = moment(text)
-    return found is not None and all(_COMPARE[name](found, microseconds(limit)) for name, limit in test.bounds)
+def _is_within(bounds: Iterable[tuple[str, T]], found: float | None, as_number: Callable[[T], float]) -> bool:
+    return found is not None and all(_COMPARE[name](found, as_number(limit)) for name, limit in bounds)
 
 
 def _number(value: Any) -> float | None:

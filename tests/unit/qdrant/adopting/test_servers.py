@@ -10,7 +10,7 @@ from stand_in import STRICT
 from twinvec import Encoder
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError, StoreError
 from twinvec_qdrant import Collection, adopt_collection
-from twinvec_qdrant.adopting import adoption
+from twinvec_qdrant.adopting import in_place
 from twinvec_qdrant.stores.server.backend import ServerBackend
 from words import WordEncoder
 
@@ -140,7 +140,7 @@ def test_product_quantisation_stays_when_the_index_is_built(on_server, words):
 
 def test_the_application_writes_while_points_are_adopted(theirs, words, monkeypatch):
     """Between the reading of a page and its commit: a changed point, a deleted one, and a new one."""
-    monkeypatch.setattr(adoption, "_PAGE", 20)
+    monkeypatch.setattr(in_place, "_PAGE", 20)
     store = langchain_store(theirs.client, words)
     ids = fill_langchain(store)
     add_fields, calls = ServerBackend.add_fields, []

@@ -33,11 +33,6 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def place(tmp_path):
-    return ("--collection", "notes", "--path", tmp_path / "store")
-
-
-@pytest.fixture
 def tiny(tiny_model):
     """Options of ``ingest`` for a model that is loaded in no time; later commands find it in the collection."""
     return ("--model", tiny_model("bert"))

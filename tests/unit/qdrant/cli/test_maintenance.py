@@ -14,11 +14,6 @@ from twinvec_qdrant.stores.conditions import field_is
 
 
 @pytest.fixture
-def place(tmp_path):
-    return ("--collection", "notes", "--path", tmp_path / "store")
-
-
-@pytest.fixture
 def tiny(tiny_model):
     """The model of the notes, which is loaded in no time."""
     return str(tiny_model("distilbert"))

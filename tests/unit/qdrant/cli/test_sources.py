@@ -32,11 +32,6 @@ def tree(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def place(tmp_path):
-    return ("--collection", "notes", "--path", tmp_path / "store")
-
-
-@pytest.fixture
 def tiny(tiny_model):
     return ("--model", tiny_model("bert"))
 

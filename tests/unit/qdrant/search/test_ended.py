@@ -44,12 +44,6 @@ QUERY = "old new bread rye"
 
 
 @pytest.fixture
-def server():
-    with StandIn().running() as running:
-        yield running
-
-
-@pytest.fixture
 def hoping(monkeypatch):
     """Every search asks for payloads at once: what it shows must not depend on this guess."""
     monkeypatch.setattr(

@@ -31,12 +31,6 @@ QUERIES = ["the quick fox", "two men on the moon", "compare files Größe", "384
 
 
 @pytest.fixture
-def server():
-    with StandIn().running() as running:
-        yield running
-
-
-@pytest.fixture
 def asked(server):
     """The requests that the server has got, as (method, action)."""
     requests: list[tuple[str, str]] = []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from twinvec_qdrant.asking import delete_documents, stored_documents
-from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
-from twinvec_qdrant.cli.served.searching import client_of
+from twinvec_qdrant.cli.options import CollectionPlace
+from twinvec_qdrant.cli.served.connecting import opened_or_served
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 
@@ -53,19 +53,9 @@ class ServedDocuments:
         return _joined([self._client.post(path, {**each, "dry_run": dry_run}) for each in asked])
 
 
-@contextmanager
-def documents_of(place: CollectionPlace) -> Iterator[OwnDocuments | ServedDocuments]:
-    """Open the collection that the options name, or connect to the process that serves its store.
-
-    Raises:
-        TwinvecError: see ``Collection.open``; or the process does not answer.
-    """
-    if (client := client_of(place)) is not None:
-        with client:
-            yield ServedDocuments(client, place.name)
-    else:
-        with open_from_options(place) as opened:
-            yield OwnDocuments(opened)
+def documents_of(place: CollectionPlace) -> AbstractContextManager[OwnDocuments | ServedDocuments]:
+    """Give access to the documents of the collection that the options name, as ``opened_or_served`` does."""
+    return opened_or_served(place, OwnDocuments, ServedDocuments)
 
 
 def nearest_hint(ids: Sequence[str]) -> str:

@@ -20,7 +20,8 @@ from twinvec.errors import (
     StoreBusyError,
     StoreUnavailableError,
 )
-from twinvec.support.progress import Advance, progress_bar
+from twinvec.support.progress import progress_bar
+from twinvec_qdrant.cli.served.connecting import Told
 from twinvec_qdrant.ingest.lines import written_line
 from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import stored_root
@@ -103,7 +104,7 @@ class ServedCollection:
         query = urlencode({**asked, **({"total": number} if number else {})})
         first = {"root": stored_root(root, source, describe).as_fields(), "named": source is not None}
         with progress_bar("Ingesting", number or None, "documents", shown=progress) as advance:
-            told = _Told(advance)
+            told = Told("waiting for other ingests, which the process finishes first", advance)
             try:
                 lines = chain([first], map(written_line, reading))
                 self._client.stream(f"{self._path}/documents?{query}", lines, told.event)
@@ -126,32 +127,6 @@ class ServedCollection:
         """Return the reading version; a collection with documents but without a recorded version has version 1."""
         info = self._client.get(self._path)
         return int(info.get("reading") or (1 if info["sources"] else NEWEST_READING))
-
-
-class _Told:
-    """The state of an ingest in the process, from its events."""
-
-    def __init__(self, advance: Advance) -> None:
-        self.report: dict[str, Any] = {}  # until the final report, the counts of committed documents
-        self.received = False  # whether the process has received all documents
-        self._advance = advance
-        self._done = 0
-        self._has_waited = False
-
-    def event(self, name: str, values: dict[str, Any]) -> None:
-        """Handle an event from the process: progress (which may be a wait), the report, or an error."""
-        if name == "progress":
-            self._advance(values["done"] - self._done)
-            self._done = values["done"]
-            self.received = values.get("received", False)
-            self.report = values.get("report", {})
-            if values.get("waiting") and not self._has_waited:
-                logger.warning("waiting for other ingests, which the process finishes first")
-                self._has_waited = True
-        elif name == "report":
-            self.report = values
-        elif name == "error":
-            self.report = values.get("report", {})
 
 
 def _wanted(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinvec.cli.terminal import complain
 from twinvec.errors import ConfigurationError, ModelNotFoundError, StoreUnavailableError
-from twinvec.support.progress import Advance, progress_bar, unseen
+from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.asking import reindex_as_asked
-from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
-from twinvec_qdrant.cli.served.searching import client_of
+from twinvec_qdrant.cli.options import CollectionPlace
+from twinvec_qdrant.cli.served.connecting import Told, opened_or_served
 from twinvec_qdrant.report import IndexReport, MigrationReport
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
@@ -21,8 +20,6 @@ from twinvec_qdrant.serving.names import collection_path
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.maintenance.migration_check import JudgedCheck
-
-logger = logging.getLogger(__name__)
 
 _GOES_ON = "the process that serves the store goes on with it"
 _KEPT = "the work that the process had finished is kept; run the same command again to do the rest"
@@ -93,7 +90,12 @@ class ServedMaintenance:
         """Let the process do the work, show its progress, and return its report."""
         body = {name: value for name, value in wanted.items() if value is not None}
         with ExitStack() as stack:
-            told = _Told(stack, shown=progress)
+
+            def begin(step: str, total: int) -> Advance:
+                stack.close()
+                return stack.enter_context(progress_bar(step.capitalize(), total, "chunks", shown=progress))
+
+            told = Told("waiting for ingests, which the process carries out first", begin=begin)
             try:
                 self._client.post_for_events(f"{self._path}{path}", body, told.event)
             except KeyboardInterrupt:
@@ -105,51 +107,9 @@ class ServedMaintenance:
         return told.report
 
 
-class _Told:
-    """The state of the work, from its events; each step has a progress bar, the last until ``stack`` is closed."""
-
-    def __init__(self, stack: ExitStack, *, shown: bool) -> None:
-        self.report: dict[str, Any] = {}
-        self._stack = stack
-        self._shown = shown
-        self._step: str | None = None
-        self._done = 0
-        self._advance: Advance = unseen
-        self._has_waited = False
-
-    def event(self, name: str, values: dict[str, Any]) -> None:
-        """Handle an event from the process: progress (which may be a wait), or the report."""
-        if name == "report":
-            self.report = values
-        elif name == "progress":
-            if (step := values.get("step")) is not None:
-                self._show(step, values["done"], values["total"])
-            if values.get("waiting") and not self._has_waited:
-                logger.warning("waiting for ingests, which the process carries out first")
-                self._has_waited = True
-
-    def _show(self, step: str, done: int, total: int) -> None:
-        if step != self._step:
-            self._stack.close()
-            bar = progress_bar(step.capitalize(), total, "chunks", shown=self._shown)
-            self._advance, self._step, self._done = self._stack.enter_context(bar), step, 0
-        self._advance(done - self._done)
-        self._done = done
-
-
-@contextmanager
-def maintenance_of(place: CollectionPlace) -> Iterator[OwnMaintenance | ServedMaintenance]:
-    """Open the collection that the options name; a process that serves the store is asked instead.
-
-    Raises:
-        TwinvecError: see ``Collection.open``; or the process does not answer.
-    """
-    if (client := client_of(place)) is not None:
-        with client:
-            yield ServedMaintenance(client, place.name)
-    else:
-        with open_from_options(place) as opened:
-            yield OwnMaintenance(opened)
+def maintenance_of(place: CollectionPlace) -> AbstractContextManager[OwnMaintenance | ServedMaintenance]:
+    """Give access to the maintenance of the collection that the options name, as ``opened_or_served`` does."""
+    return opened_or_served(place, OwnMaintenance, ServedMaintenance)
 
 
 def _as_recorded(model: str) -> str:

@@ -5,31 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from twinvec.cli.options import check_store
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant.asking import Answer, Asked, FoundHit
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
-from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
 from twinvec_qdrant.stored_roots import StoredRoot
-
-if TYPE_CHECKING:
-    from twinvec_qdrant.cli.options import CollectionPlace
-
-
-def client_of(place: CollectionPlace) -> ServerClient | None:
-    """Return a client of the process that serves the store; None if no process does.
-
-    Raises:
-        StoreBusyError: a process serves the store, and does not answer.
-    """
-    check_store(place.path, place.url)
-    if place.url is not None:
-        return None
-    found = serving_process(place.path or DEFAULT_PATH)
-    return None if found is None or found.is_this_process else ServerClient(found, place.wait)
 
 
 def search_served(

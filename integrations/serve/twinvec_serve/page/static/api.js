@@ -8,7 +8,7 @@ const LONGEST_PAUSE = 15; // seconds
 const TEXTS_A_CALL = 64;
 
 /** An answer that is an error. */
-export class Refused extends Error {
+class Refused extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;

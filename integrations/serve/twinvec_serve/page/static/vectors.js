@@ -22,7 +22,7 @@ export function unit(vector) {
   return Float64Array.from(vector, (value) => value / length);
 }
 
-export function mean(vectors) {
+function mean(vectors) {
   const sum = new Float64Array(vectors[0].length);
   for (const vector of vectors) for (let index = 0; index < sum.length; index += 1) sum[index] += vector[index] / vectors.length;
   return sum;

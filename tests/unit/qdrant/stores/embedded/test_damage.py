@@ -8,16 +8,14 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cases import slow
-from holders import HOLDER, with_helpers
+from holders import holding, started
 from twinvec import Document
 from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
 from twinvec.retrieval.documents import HiddenKeys
@@ -317,11 +315,7 @@ def test_a_collection_that_is_whole_is_opened_for_repair_as_it_is(folder, whole)
 
 
 def test_after_a_kill_nothing_is_called_damaged(tmp_path):
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_helpers()
-    ) as holder:
-        assert holder.stdout.readline() == "open\n"
+    with holding(tmp_path) as holder:
         holder.send_signal(signal.SIGKILL)
     assert not (tmp_path / "notes" / "shard" / "checksums.json").exists()
     with Collection.open("notes", tmp_path, encoder=WordEncoder()) as collection:
@@ -349,8 +343,8 @@ KILLED_WHILE_CLOSING = """
 
 @pytest.mark.slow
 def test_after_a_kill_between_the_writing_and_the_naming_of_checksums_nothing_is_called_damaged(tmp_path):
-    command = [sys.executable, "-c", textwrap.dedent(KILLED_WHILE_CLOSING), str(tmp_path)]
-    assert subprocess.run(command, env=with_helpers(), check=False).returncode == -signal.SIGKILL
+    with started(KILLED_WHILE_CLOSING, tmp_path) as process:
+        assert process.wait() == -signal.SIGKILL
     assert (tmp_path / "notes" / "shard" / "checksums.json.partial").exists()
     for _ in range(2):  # the first one writes checksums again
         with Collection.open("notes", tmp_path, encoder=WordEncoder()) as collection:

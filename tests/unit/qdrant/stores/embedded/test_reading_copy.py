@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cases import slow
-from holders import HOLDER, with_helpers
+from holders import holding, started, with_helpers
 from small_disks import HELPERS, on_ext4, on_small_disk, without_rights
 from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant import Collection, drop_collection, restore_collection
@@ -264,11 +264,7 @@ def test_a_copy_follows_its_original(store, temporary, closed_to_us):
         assert collection.count() == 40
         first = list(temporary.glob(COPIES))
         assert len(first) == 1
-        writer = [sys.executable, "-c", textwrap.dedent(HOLDER), str(store)]
-        with subprocess.Popen(
-            writer, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_helpers()
-        ) as holder:
-            assert holder.stdout.readline() == "open\n"
+        with holding(store) as holder:
             assert collection.count() == 40, "as before: the writer has not closed"
             holder.communicate("")
         assert collection.search("green tea", 1)[0].id == "tea"
@@ -280,10 +276,7 @@ def test_a_copy_follows_its_original(store, temporary, closed_to_us):
 
 @pytest.mark.slow
 def test_a_process_that_has_the_turn_gives_it_to_one_that_copies(store, temporary, closed_to_us):
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(store)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, text=True, env=with_helpers()) as holder:
-        assert holder.stdout.readline() == "open\n"
+    with holding(store) as holder:
         with opened(store) as collection:
             assert collection.search("green tea", 1)[0].id == "tea"
         holder.communicate("")
@@ -296,10 +289,7 @@ def test_a_collection_that_another_process_has_open_needs_no_room_as_after_a_kil
 ):
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.room.free_room", lambda _: OPEN_ROOM)
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.room.is_in_memory", lambda _: False)
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(store)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, text=True, env=with_helpers()) as holder:
-        assert holder.stdout.readline() == "open\n"
+    with holding(store) as holder:
         assert CollectionFolder(store, "notes").obstacle() is not None
         with opened(store) as collection:
             assert collection.search("green tea", 1)[0].id == "tea"
@@ -329,8 +319,8 @@ def test_an_attempt_after_a_kill_that_fails_leaves_the_need_for_room(store, monk
         collection.ingest([("tea", "green tea")])
         os.kill(os.getpid(), 9)
     """
-    command = [sys.executable, "-c", HELPERS + textwrap.dedent(program), str(store)]
-    assert subprocess.run(command, env=with_helpers(), check=False).returncode == -signal.SIGKILL
+    with started(HELPERS + textwrap.dedent(program), store) as process:
+        assert process.wait() == -signal.SIGKILL
     call, fails = {
         "open": (lambda: opened(store), "mark_opened"),
         "drop": (lambda: drop_collection("notes", store), "remove"),

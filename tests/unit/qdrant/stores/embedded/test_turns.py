@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from holders import HOLDER, with_helpers
+from holders import HOLDER, started, with_helpers
 from twinvec.errors import StoreBusyError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.stores.embedded.engine import TURN_SECONDS
@@ -73,13 +73,6 @@ INGESTER = """
 """Ingests one edition after another until its input ends, and prints the number of the last one."""
 
 
-def started(stack: ExitStack, program: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a process that prints "open" when it has the collection open."""
-    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return stack.enter_context(subprocess.Popen(command, text=True, env=with_helpers(), **pipes))
-
-
 @pytest.fixture
 def folder(tmp_path):
     with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as collection:
@@ -109,15 +102,15 @@ def opened(folder, **options) -> Collection:
 @pytest.mark.slow
 def test_four_processes_search_at_once(folder):
     with ExitStack() as stack:
-        check_searchers([started(stack, SEARCHER, folder, 3) for _ in range(4)])
+        check_searchers([stack.enter_context(started(SEARCHER, folder, 3)) for _ in range(4)])
 
 
 @pytest.mark.slow
 def test_two_processes_search_beside_one_that_ingests(folder):
     with ExitStack() as stack:
-        ingester = started(stack, INGESTER, folder)
+        ingester = stack.enter_context(started(INGESTER, folder))
         assert ingester.stdout.readline() == "open\n"
-        check_searchers([started(stack, SEARCHER, folder, 3) for _ in range(2)])
+        check_searchers([stack.enter_context(started(SEARCHER, folder, 3)) for _ in range(2)])
         last, errors = ingester.communicate(timeout=200)
         assert ingester.returncode == 0, errors
     with opened(folder) as collection:
@@ -130,7 +123,7 @@ def test_two_processes_search_beside_one_that_ingests(folder):
 @pytest.mark.slow
 def test_a_process_that_is_killed_in_its_turn_leaves_it_to_the_others(folder):
     with ExitStack() as stack:
-        killed = started(stack, SEARCHER, folder, 1)
+        killed = stack.enter_context(started(SEARCHER, folder, 1))
         assert killed.stdout.readline() == "open\n"
         killed.send_signal(signal.SIGKILL)
         with opened(folder) as collection:
@@ -141,7 +134,7 @@ def test_a_process_that_is_killed_in_its_turn_leaves_it_to_the_others(folder):
 def test_an_idle_process_lets_others_search_and_write_and_sees_what_they_wrote(folder):
     with opened(folder) as collection, ExitStack() as stack:
         assert collection.search("note n07", 1)[0].id == "n07"
-        holder = started(stack, HOLDER, folder)
+        holder = stack.enter_context(started(HOLDER, folder))
         assert holder.stdout.readline() == "open\n", "it has written one document"
         assert collection.search("green tea", 1)[0].id == "tea"
         assert collection.count() == 31
@@ -158,7 +151,7 @@ def test_the_description_is_changed_within_a_turn(folder):
         collection._backend.give()  # as a process does for which another one waits
         collection._backend.write_metadata({"average_length": 7.0})
         with ExitStack() as stack:
-            check_searchers([started(stack, SEARCHER, folder, 1)])
+            check_searchers([stack.enter_context(started(SEARCHER, folder, 1))])
     with opened(folder) as collection:
         assert collection._backend.read_metadata()["average_length"] == 7.0
         assert collection.verify().sound
@@ -175,7 +168,7 @@ def test_writers_exclude_writers_and_the_error_names_the_process(folder, monkeyp
                 sys.stdin.read()
     """
     with ExitStack() as stack:
-        writer = started(stack, writing, folder)
+        writer = stack.enter_context(started(writing, folder))
         assert writer.stdout.readline() == "open\n"
         with opened(folder) as collection:
             assert collection.search("note n07", 1)[0].id == "n07"
@@ -410,7 +403,7 @@ def test_a_writer_that_waits_for_long_says_for_whom(tmp_path, monkeypatch, caplo
 @pytest.mark.slow
 def test_a_collection_that_another_process_has_open_is_not_dropped(folder):
     with opened(folder) as collection, ExitStack() as stack:
-        holder = started(stack, HOLDER, folder)
+        holder = stack.enter_context(started(HOLDER, folder))
         assert holder.stdout.readline() == "open\n"
         assert collection.count() == 31, "the turn is ours again"
         collection.close()

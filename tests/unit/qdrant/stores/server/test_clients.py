@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 from qdrant_client.embed._inspection_cache import CACHE_STR_PATH
 
-from stand_in import StandIn
 from twinvec_qdrant import Collection
 
 
 @pytest.fixture
-def server():
-    with StandIn().running() as running:
-        yield running.url
+def server(server):
+    return server.url
 
 
 def test_clients_share_the_certificates_and_know_the_requests_of_searches(server, words):

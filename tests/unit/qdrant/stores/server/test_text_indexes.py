@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from qdrant_client import QdrantClient, models
 
-from stand_in import StandIn
 from twinvec.errors import FilterError
 from twinvec_qdrant import Collection
 from words import WordEncoder
@@ -17,9 +16,8 @@ PHRASE = {"not": {"author.bio": {"phrase": "red apple"}}}
 
 
 @pytest.fixture
-def server():
-    with StandIn().running() as running:
-        yield running.url
+def server(server):
+    return server.url
 
 
 @pytest.fixture

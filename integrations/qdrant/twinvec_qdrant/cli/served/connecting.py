@@ -1,0 +1,94 @@
+"""The process that serves a store: its client, and what it tells of the work that it does for a command."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twinvec.cli.options import check_store
+from twinvec.support.progress import Advance, unseen
+from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
+from twinvec_qdrant.serving.client import ServerClient
+from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
+
+if TYPE_CHECKING:
+    from twinvec_qdrant.collection import Collection
+
+logger = logging.getLogger(__name__)
+
+Own = TypeVar("Own")
+Served = TypeVar("Served")
+
+
+def client_of(place: CollectionPlace) -> ServerClient | None:
+    """Return a client of the process that serves the store; None if no process does.
+
+    Raises:
+        StoreBusyError: a process serves the store, and does not answer.
+    """
+    check_store(place.path, place.url)
+    if place.url is not None:
+        return None
+    found = serving_process(place.path or DEFAULT_PATH)
+    return None if found is None or found.is_this_process else ServerClient(found, place.wait)
+
+
+@contextmanager
+def opened_or_served(
+    place: CollectionPlace, own: Callable[[Collection], Own], served: Callable[[ServerClient, str], Served]
+) -> Iterator[Own | Served]:
+    """Open the collection that the options name, or connect to the process that serves its store.
+
+    Yields ``own`` of the open collection, or ``served`` of the client and the collection's name.
+
+    Raises:
+        TwinvecError: see ``Collection.open``; or the process does not answer.
+    """
+    if (client := client_of(place)) is not None:
+        with client:
+            yield served(client, place.name)
+    else:
+        with open_from_options(place) as opened:
+            yield own(opened)
+
+
+class Told:
+    """What the process tells of its work by events: progress (which may be a wait), a report or an error.
+
+    Args:
+        waiting: Message that is logged once if the work waits for other work.
+        advance: Shows the progress.
+        begin: Called for each step that the events name, with the step and its total; returns its ``advance``.
+
+    Attributes:
+        report: The final report; before it, the counts so far.
+        received: Whether the process has received the whole request.
+    """
+
+    def __init__(
+        self, waiting: str, advance: Advance = unseen, begin: Callable[[str, int], Advance] = lambda *_: unseen
+    ) -> None:
+        self.report: dict[str, Any] = {}
+        self.received = False
+        self._waiting = waiting
+        self._advance = advance
+        self._begin = begin
+        self._step: str | None = None
+        self._done = 0
+
+    def event(self, name: str, values: dict[str, Any]) -> None:
+        """Handle an event."""
+        self.report = values if name == "report" else values.get("report", {})
+        if name != "progress":
+            return
+        self.received = values.get("received", False)
+        step, done = values.get("step"), values.get("done", 0)
+        if step is not None and step != self._step:
+            self._advance, self._step, self._done = self._begin(step, values["total"]), step, 0
+        self._advance(done - self._done)
+        self._done = done
+        if values.get("waiting") and self._waiting:
+            logger.warning(self._waiting)
+            self._waiting = ""
