@@ -84,7 +84,7 @@ def _check(place: StorePlace) -> None:
     if not 1 <= integer(place.grpc_port, "grpc_port") <= 65_535:
         raise ConfigurationError(f"grpc_port must be from 1 to 65535, got {place.grpc_port!r}")
     if place.repair and (place.url is not None or place.client is not None):
-        raise ConfigurationError("repair is for damaged files of an embedded store; a server repairs its own")
+        raise ConfigurationError("repair is for damaged files of an embedded store; a server repairs its own files")
     number(place.wait_seconds, "wait_seconds", least=0)
 
 

@@ -75,7 +75,7 @@ class Calibration:
     def __post_init__(self) -> None:
         """Raise ValueError unless ``unrelated`` is below ``near``."""
         if self.unrelated is not None and self.near is not None and not self.unrelated < self.near:
-            raise ValueError(f"the landmarks of a calibration are in order, got {self.unrelated} and {self.near}")
+            raise ValueError(f"unrelated must be below near, got {self.unrelated} and {self.near}")
 
     @property
     def landmarks(self) -> tuple[float, float] | None:

@@ -189,8 +189,8 @@ class Migration:
         if longer:
             raise ConfigurationError(
                 f"{self._backend.location}: {longer:,} of {total:,} chunks are longer than the "
-                f"{encoder.tokenizer.max_tokens:,} tokens that {encoder.name!r} reads, and searches by it would not "
-                "see their ends. Ingest the documents into a new collection, which cuts them to fit (twinvec ingest "
+                f"{encoder.tokenizer.max_tokens:,} tokens that {encoder.name!r} reads, so searches would miss "
+                "their ends. Ingest the documents into a new collection, which cuts them to fit (twinvec ingest "
                 f"SOURCE --collection NEW_NAME --model {encoder.name}), or migrate all the same (--allow-truncation, "
                 "allow_truncation=True); nothing was changed"
             )

@@ -309,8 +309,8 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
         raise SpaceMismatchError(
             f"{location}: the encoder {encoder.name!r} has the collection's model, but its vectors have changed since "
             f"the collection was created: cosine {cosines[worst]:.4f} for {texts[worst]!r}, expected at least "
-            f"{SAME_VECTOR_COSINE}. A library, a precision or an export differs: use the same as then, or ingest into "
-            "a new collection"
+            f"{SAME_VECTOR_COSINE}. A library, a precision or an export has changed: use the one of that time, or ingest "
+            "into a new collection"
         )
 
 

@@ -164,9 +164,9 @@ class Roots:
             )
         if not named and known.location == wanted.location and _has_other_patterns(known, wanted):
             raise ConfigurationError(
-                f"{self._backend.location}: its source {wanted.name!r} is {_files(known)} of {known.location}; to take "
-                f"only {_files(wanted)} from now on, give --source {wanted.name!r} (source=...); "
-                "to add these files as another source, give --source another name"
+                f"{self._backend.location}: its source {wanted.name!r} reads {_files(known)} of {known.location}; to read "
+                f"only {_files(wanted)} from now on, give the name of this source: --source {wanted.name!r} "
+                "(source=...); to add these files as another source, give another name"
             )
         there = known if wanted.location is None else wanted
         described = {**known.described, **wanted.described}

@@ -146,7 +146,7 @@ class _Told:
             self.received = values.get("received", False)
             self.report = values.get("report", {})
             if values.get("waiting") and not self._has_waited:
-                logger.warning("waiting for other ingests, which the process finishes first")
+                logger.warning("waiting: the process that serves the store finishes other ingests first")
                 self._has_waited = True
         elif name == "report":
             self.report = values

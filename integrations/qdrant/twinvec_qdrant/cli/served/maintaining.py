@@ -65,9 +65,9 @@ class ServedMaintenance:
     def migrate(self, to: str, *, ir: Path | None, progress: bool, **options: Any) -> tuple[MigrationReport, None]:
         if ir is not None:
             raise ConfigurationError(
-                "--ir compares the models in the command's own process, and another process serves the store: stop "
-                'that process first; or leave --ir out, compare with "twinvec evaluate --ir" afterwards, and migrate '
-                "back if need be"
+                "--ir compares the models in the command's own process, which cannot open a store that another process "
+                'serves: stop that process first; or migrate without --ir, compare with "twinvec evaluate --ir", and '
+                "migrate back if the new model is worse"
             )
         try:
             report = self._done("/migrate", {"model": _as_recorded(to), **options}, progress=progress)
@@ -125,7 +125,7 @@ class _Told:
             if (step := values.get("step")) is not None:
                 self._show(step, values["done"], values["total"])
             if values.get("waiting") and not self._has_waited:
-                logger.warning("waiting for ingests, which the process carries out first")
+                logger.warning("waiting: the process that serves the store finishes ingests first")
                 self._has_waited = True
 
     def _show(self, step: str, done: int, total: int) -> None:

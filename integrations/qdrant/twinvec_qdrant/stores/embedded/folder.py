@@ -98,7 +98,7 @@ class CollectionFolder:
             known = Checksums.read(self.closed)
             if known is None or known.description == before or self.restored.is_dir():
                 return
-        raise StoreCorruptError(f"{self._description}: the collection's description is not as written; {REMEDY}")
+        raise StoreCorruptError(f"{self._description}: the collection's description is missing or damaged; {REMEDY}")
 
     def write_description(self, description: Mapping[str, Any]) -> None:
         """Replace the description atomically, also against crashes; raise ``StoreUnavailableError`` if that fails."""
