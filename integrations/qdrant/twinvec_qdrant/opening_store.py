@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient as AsyncQdrantClient
     from qdrant_client import QdrantClient as QdrantClient
 else:
-    AsyncQdrantClient = QdrantClient = Any  # annotations resolve without the client, which is slow to import
+    AsyncQdrantClient = QdrantClient = Any  # so that annotations can be resolved without the client, a slow import
 
 API_KEY_VARIABLE, API_KEY_FILE_VARIABLE = "QDRANT_API_KEY", "QDRANT_API_KEY_FILE"
 GRPC_PORT = 6334

@@ -105,7 +105,7 @@ def largest_warning(named: Sequence[tuple[str, int]], documents: tuple[int, int]
 
 
 def taken_over_warning(documents: int, source: str, *, would: bool) -> str:
-    """Return the warning that pruning the first named source removes documents that were ingested without one."""
+    """Return the warning that pruning the first named source removes documents ingested without a source."""
     counted = "1 document that was" if documents == 1 else f"{documents:,} documents that were"
     done = "would be removed" if would else ("is removed" if documents == 1 else "are removed")
     return (

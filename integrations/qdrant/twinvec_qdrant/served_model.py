@@ -80,7 +80,7 @@ class Serving:
         self._changing = threading.RLock()
         # a model that could not be loaded: its space, the time of the next try, the reason
         self._missing = ("", 0.0, "")
-        # a model that the description does not name yet: its name, the time when it was first seen, the time of the next check
+        # a model that the description does not name yet: its name, when it was first seen, the time of the next check
         self._announced = ("", 0.0, 0.0)
         self._warned = False
         self._ended = EndedCommits()

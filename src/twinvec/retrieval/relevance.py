@@ -218,7 +218,7 @@ def states_calibration(encoder: object, measured: Calibration | None = None) -> 
 
 
 def relevance_by_states(before: float | None, maxsim: float, known: Calibration | None) -> float | None:
-    """Return the relevance of a hit after late interaction: the mean of its log-odds before and by MaxSim.
+    """Return the relevance of a hit after late interaction: the mean of the log-odds before it and those by MaxSim.
 
     ``known`` has the landmarks of MaxSim (``states_calibration``). Without them ``before`` is kept; None stays None.
     """

@@ -1,8 +1,8 @@
 """Word documents: rename elements that the converter (mammoth) ignores to an element that it reads.
 
-mammoth reads inserted text (``w:ins``), but neither text that was moved to its place with tracked changes (``w:moveTo``) nor
-the text of a simple field, such as a date or a reference (``w:fldSimple``). Deleted text (``w:del``) and the place that
-text was moved from (``w:moveFrom``) are not text.
+mammoth reads inserted text (``w:ins``), but neither text that was moved here with tracked changes (``w:moveTo``) nor
+the text of a simple field, such as a date or a reference (``w:fldSimple``). Deleted text (``w:del``) and the former
+place of moved text (``w:moveFrom``) are not text.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ class CollectionFolder:
 
     def put_copy_in_place(self, copy: Path) -> None:
         """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill."""
-        (copy / OPENED).unlink(missing_ok=True)  # the list is about the replaced files
+        (copy / OPENED).unlink(missing_ok=True)  # these are the checksums of the replaced files
         copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)

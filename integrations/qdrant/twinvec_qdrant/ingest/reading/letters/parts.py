@@ -1,7 +1,7 @@
 """Parts: a letter -> the texts that a mail program shows one after the other.
 
-Of several alternatives, one is shown: the plain text, or else the HTML, or else the event of an invitation. Further texts stand
-between and behind attachments, and a forwarded letter is shown with its subject, sender and date.
+Of several alternatives, one is shown: the plain text, or else the HTML, or else the event of an invitation. Further
+texts stand between and behind attachments, and a forwarded letter is shown with its subject, sender and date.
 """
 
 from __future__ import annotations
