@@ -63,8 +63,8 @@ class Migration:
     """One migration to the model of ``encoder``; see ``Collection.migrate`` for errors. ``report`` counts its work.
 
     ``renames`` says whether only the name of the model changes, because all vectors exist.
-    ``present`` returns the encoder of the present model. If ``present`` is None, the next model may truncate chunks that
-    the present model reads whole.
+    ``present`` returns the encoder of the present model. If it is None, the next model may truncate chunks that the
+    present model reads whole.
     ``on_progress`` gets the progress, and ``progress`` says whether to show it.
     """
 
