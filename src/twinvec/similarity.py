@@ -293,8 +293,8 @@ def _numbers(given: Any, name: str) -> npt.NDArray[Any]:
         raise InputError(f"{name}: expected an array of numbers, got a {kind}; encode texts first")
     if values.dtype in (np.int8, np.uint8):
         raise InputError(
-            f"{name}: expected float vectors, got {values.dtype}; Encoder.restore turns int8 codes back, and "
-            "binary codes have no vectors: encode the texts without storage"
+            f"{name}: expected float vectors, got {values.dtype}; Encoder.restore makes vectors of int8 "
+            "codes; binary codes have no vectors, so encode the texts without storage"
         )
     return values
 

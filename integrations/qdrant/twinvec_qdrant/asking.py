@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from twinvec.retrieval.tuned_search import Setting
     from twinvec_qdrant.collection import Collection
 else:
-    Collection = Any  # annotations resolve without the class of collections, which is slow to import
+    Collection = Any  # so that annotations can be resolved without the class, a slow import
 
 MOST_HITS = 10_000
 """Largest number of hits of a search with ``Asked.everything``."""

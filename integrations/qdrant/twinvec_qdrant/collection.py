@@ -255,8 +255,8 @@ class Collection:
     ) -> IngestReport:
         """Ingest documents: encode and write new and changed documents; skip unchanged ones.
 
-        If a document is refused or cannot be encoded, the others are still ingested, and its older version stays. If
-        the process is killed, every document has its old or its new version, and the next call continues.
+        If a document is refused or cannot be encoded, its older version stays, and all other documents are ingested.
+        If the process is killed, every document has its old or its new version, and the next call continues.
 
         Texts without ids get their positions in this call as ids: "0", "1" and so on. The texts of a second call then
         replace those of the first, and a warning is logged. If you ingest in several calls, give ids.
@@ -270,8 +270,8 @@ class Collection:
             allow_empty: Let ``prune`` remove all documents if ``documents`` is empty; default: an error.
             dry_run: Report what would be done; encode and write nothing.
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
-            report: Report to add the counts to, which is returned; it is complete even after an error. Without one, a
-                warning in the log says how many documents failed, and why the first one failed.
+            report: Report to add the counts to, which is returned; it is complete even after an error. Without a
+                report, a warning in the log says how many documents failed, and why the first one failed.
             allow_all_failed: Return the report even if every document failed; default: an error, except with
                 ``dry_run``.
             source: Name of the documents' source. Document ids of the first source stay as they are. Document ids of

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient as AsyncQdrantClient
     from qdrant_client import QdrantClient as QdrantClient
 else:
-    AsyncQdrantClient = QdrantClient = Any  # annotations resolve without the client, which is slow to import
+    AsyncQdrantClient = QdrantClient = Any  # so that annotations can be resolved without the client, a slow import
 
 API_KEY_VARIABLE, API_KEY_FILE_VARIABLE = "QDRANT_API_KEY", "QDRANT_API_KEY_FILE"
 GRPC_PORT = 6334
@@ -84,7 +84,7 @@ def _check(place: StorePlace) -> None:
     if not 1 <= integer(place.grpc_port, "grpc_port") <= 65_535:
         raise ConfigurationError(f"grpc_port must be from 1 to 65535, got {place.grpc_port!r}")
     if place.repair and (place.url is not None or place.client is not None):
-        raise ConfigurationError("repair is for damaged files of an embedded store; a server repairs its own")
+        raise ConfigurationError("repair is for damaged files of an embedded store; a server repairs its own files")
     number(place.wait_seconds, "wait_seconds", least=0)
 
 

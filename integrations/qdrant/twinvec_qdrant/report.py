@@ -92,8 +92,8 @@ def unknown_warning(chunks: int) -> str:
 def largest_warning(named: Sequence[tuple[str, int]], documents: tuple[int, int], chunks: tuple[int, int]) -> str:
     """Return the warning that few documents have most of the new chunks.
 
-    ``named`` has the ids and the numbers of chunks of the largest ones. ``documents`` and ``chunks`` are pairs: how
-    many are meant, and of how many.
+    ``named`` has the ids and the numbers of chunks of the largest documents. ``documents`` has the number of documents
+    with most of the chunks, and the number of all documents. ``chunks`` has the numbers of their new chunks.
     """
     listed = ", ".join(f"{shortened(source)} ({size:,})" for source, size in named)
     (few, all_documents), (held, all_chunks) = documents, chunks
@@ -105,7 +105,7 @@ def largest_warning(named: Sequence[tuple[str, int]], documents: tuple[int, int]
 
 
 def taken_over_warning(documents: int, source: str, *, would: bool) -> str:
-    """Return the warning that pruning the first named source removes documents that were ingested without one."""
+    """Return the warning that pruning the first named source removes documents ingested without a source."""
     counted = "1 document that was" if documents == 1 else f"{documents:,} documents that were"
     done = "would be removed" if would else ("is removed" if documents == 1 else "are removed")
     return (

@@ -80,7 +80,7 @@ class Serving:
         self._changing = threading.RLock()
         # a model that could not be loaded: its space, the time of the next try, the reason
         self._missing = ("", 0.0, "")
-        # a model that the description does not name yet: its name, when it was first seen, when to look again
+        # a model that the description does not name yet: its name, when it was first seen, the time of the next check
         self._announced = ("", 0.0, 0.0)
         self._warned = False
         self._ended = EndedCommits()
@@ -395,7 +395,8 @@ class Serving:
         if outcome.model not in (None, holder.description.vector) and not self._warned:
             self._warned = True
             logger.warning(
-                "%s: searched with vectors of the former model %r, which documents ingested since the migration lack",
+                "%s: searched with vectors of the former model %r; documents ingested since the migration have no such "
+                "vectors, and were not found",
                 self._backend.location,
                 holder.description.model,
             )

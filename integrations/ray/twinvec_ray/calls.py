@@ -79,7 +79,7 @@ class _Tasks:
         self._task = _TASK.options(num_cpus=0, scheduling_strategy="SPREAD", max_retries=0)
         self._most = plan.cores
         self._waiting: deque[_Taken] = deque()  # calls whose tasks have not begun
-        self._running: list[Any] = []  # Ray's references of the results of running tasks
+        self._running: list[Any] = []  # Ray's references to the results of running tasks
 
     def take(self, item: Any) -> _Taken:
         """Queue a call for a task; any other item needs no task."""

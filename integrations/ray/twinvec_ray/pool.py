@@ -221,8 +221,8 @@ class Pool(Generic[T]):
         whole: Callable[[], dict[str, Any]] = ray.cluster_resources
         free: Callable[[], dict[str, Any]] = ray.available_resources
         return (
-            f"no worker has started for {START_SECONDS:.0f} seconds: each needs {_resources(self._needs)}, and of the "
-            f"cluster's {_resources(whole())} there are free: {_resources(free())}"
+            f"no worker has started for {START_SECONDS:.0f} seconds: each needs {_resources(self._needs)}, and the "
+            f"cluster has {_resources(whole())}, of which {_resources(free())} are free"
         )
 
 

@@ -85,7 +85,7 @@ def serve_command(
         Path | None, _access_option(metavar="FILE", help="Private key of the certificate, in PEM.", show_default=False)
     ] = None,
     behind_proxy: Annotated[
-        bool, _access_option("--behind-proxy", help="Say that a proxy in front of the server provides https.")
+        bool, _access_option("--behind-proxy", help="A proxy in front of the server provides https.")
     ] = False,
     allow_origin: Annotated[
         list[str] | None,

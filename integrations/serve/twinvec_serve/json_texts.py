@@ -26,8 +26,8 @@ SMALL_BYTES = 64 * 1024
 MOST_LISTS = 500_000
 """Most lists in one JSON text, and most items of a list in a body that a form describes."""
 
-_MANY_LISTS = 20_000  # Python's parser reads so many lists in a few milliseconds
-_MANY_COMMAS = 100_000  # commas between numbers are read so fast too; commas within texts take no time
+_MANY_LISTS = 20_000  # Python's parser reads this many lists in a few milliseconds
+_MANY_COMMAS = 100_000  # this many commas between numbers take as long; commas within texts take no time
 _MOST_FIELDS = 1000  # largest number of fields in a body that a form describes
 
 

@@ -195,7 +195,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # nothing to do: _catch_signals has set handlers that also serve before and after this time
+        yield  # nothing to do: _catch_signals has set handlers that also work before and after this time
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit or not self.started:

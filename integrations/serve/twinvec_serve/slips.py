@@ -47,7 +47,7 @@ class IgnoresOthersFields(BaseModel):
     def _meant(cls, name: str, given: set[str]) -> str | None:
         """Return the known field of which this name is a slip; None for a field of another service.
 
-        A field that is ``given`` itself has no slip: beside ``query``, ``query_id`` is another service's.
+        If the known field is ``given`` too, the name is no slip: next to ``query``, ``query_id`` is another field.
         """
         known = {_plain(each): each for each in cls.model_fields.keys() - cls.undecisive - given}
         plain = _plain(name[:_LONGEST])

@@ -33,7 +33,7 @@ class Runner(ABC):
 
     @abstractmethod
     def infer(self, batch: Batch, name: str) -> FloatArray:
-        """Compute the output for a batch; an EngineError begins with ``name``, the engine's name."""
+        """Compute the output for a batch; the message of an EngineError begins with ``name``, the engine's name."""
 
 
 class GraphEngine:

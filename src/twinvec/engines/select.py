@@ -233,7 +233,7 @@ def _check_device_name(device: str | None) -> None:
 def check_device(device: str | None) -> None:
     """Raise ConfigurationError for an invalid device name, and for an NVIDIA GPU if torch finds none.
 
-    Adapters call this when an object is made, so that the error does not come only with its first call.
+    Adapters call this when they make an object, so that the error comes then and not at the object's first use.
     """
     if device is None:
         return

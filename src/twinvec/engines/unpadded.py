@@ -100,9 +100,11 @@ def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
         worst = cosines_BT[send(mask_BT) == 1].min()
         if worst >= _LEAST_COSINE:  # the comparison is false for NaN
             return unpadded
-        logger.info("padding stays: a token's states with and without it have a cosine of only %.4f", float(worst))
+        logger.info(
+            "padding is kept: a token's states with and without padding have a cosine of only %.4f", float(worst)
+        )
     except (ImportError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-        logger.info("padding stays: %s", error)
+        logger.info("padding is kept: %s", error)
     backbone.set_attn_implementation(before)  # type: ignore[operator]
     return None
 

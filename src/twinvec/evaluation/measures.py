@@ -134,7 +134,7 @@ def check_run_ids(ids: Iterable[str]) -> None:
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:
-    """Read a TREC run file; raise InputError if it is missing, empty or malformed, or repeats a query's document."""
+    """Read a TREC run file; raise InputError if it is missing, empty or malformed, or repeats a document of a query."""
     run: dict[str, dict[str, float]] = {}
     for line_number, line in enumerate(read_lines(Path(path)), 1):
         if not line.strip():

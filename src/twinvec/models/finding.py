@@ -145,7 +145,7 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
     recorded = manifest_hashes(folder)
     named = (safe_relative(name, folder / MANIFEST) for name in recorded)
     exported = [glob.escape(str(name)) for name in named if not (folder / name).exists()]
-    if exported:  # the first download skips all graphs; now get those that twinvec.json names
+    if exported:  # the first download skips all graphs; now get the graphs that twinvec.json names
         _download(repository, commit, hub, exported)
     _verify(folder)
     for path in weight_files(folder):

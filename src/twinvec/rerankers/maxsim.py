@@ -18,7 +18,7 @@ from twinvec.support.progress import progress_bar
 from twinvec.support.slicing import sliced_by_weight
 
 _QUERIES_AT_ONCE = 2**14
-_QUERY_CHARACTERS_AT_ONCE = 2**19  # the token states of queries with so many characters take about 200 MB
+_QUERY_CHARACTERS_AT_ONCE = 2**19  # the token states of queries with this many characters take about 200 MB
 _TEXTS_AT_ONCE = 256
 
 

@@ -20,7 +20,7 @@ from twinvec.text import check_text, is_list
 if TYPE_CHECKING:
     from twinvec.arrays import FloatArray, IntArray
 else:
-    FloatArray = IntArray = Any  # annotations resolve without NumPy, which is slow to import
+    FloatArray = IntArray = Any  # so that annotations can be resolved without NumPy, a slow import
 
 Mode = Literal["hybrid", "dense", "sparse"]
 """How to search: by vectors, by words (BM25), or by both, fused."""

@@ -24,7 +24,7 @@ MAX_LEVELS = 100
 """Largest nesting depth of a payload. A store cannot read a point that is nested 128 levels deep."""
 
 _INT64 = range(-(2**63), 2**63)
-_SHORT = 256  # a payload of so many fields, with texts of so many characters, is below the size limit
+_SHORT = 256  # a payload with this many fields, of this many characters each, is below the size limit
 
 
 class HiddenKeys(NamedTuple):

@@ -73,7 +73,7 @@ class Calibration:
     def __post_init__(self) -> None:
         """Raise ValueError unless ``unrelated`` is below ``near``."""
         if self.unrelated is not None and self.near is not None and not self.unrelated < self.near:
-            raise ValueError(f"the landmarks of a calibration are in order, got {self.unrelated} and {self.near}")
+            raise ValueError(f"unrelated must be below near, got {self.unrelated} and {self.near}")
 
     @property
     def landmarks(self) -> tuple[float, float] | None:
@@ -218,7 +218,7 @@ def states_calibration(encoder: object, measured: Calibration | None = None) -> 
 
 
 def relevance_by_states(before: float | None, maxsim: float, known: Calibration | None) -> float | None:
-    """Return the relevance of a hit after late interaction: the mean of its log-odds before and by MaxSim.
+    """Return the relevance of a hit after late interaction: the mean of the log-odds before it and those by MaxSim.
 
     ``known`` has the landmarks of MaxSim (``states_calibration``). Without them ``before`` is kept; None stays None.
     """

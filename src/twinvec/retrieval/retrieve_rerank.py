@@ -135,7 +135,7 @@ class RetrieveRerank:
 
 
 def _checked(lists: object, queries: int, where: str) -> list[list[Hit]]:
-    """Return the hits of each query; raise InputError as ``check_hits`` does, or if there are not as many lists."""
+    """Return the hits of each query; raise InputError as ``check_hits`` does, or unless each query has one list."""
     answers = list(cast("Iterable[object]", lists)) if is_list(lists) else None
     if answers is None or len(answers) != queries:
         raise InputError(f"{where}: expected a list of hits for each of {queries} queries")

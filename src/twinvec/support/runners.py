@@ -20,7 +20,7 @@ _HOST = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 def with_address(arguments: list[str]) -> list[str]:
-    """Add an empty address after a ``--ray`` without one, in the arguments of a command line."""
+    """Add an empty address after ``--ray`` without an address, in the arguments of a command line."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     stated: list[str] = []
     for row, each in enumerate(arguments):

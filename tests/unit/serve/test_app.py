@@ -46,7 +46,7 @@ def client_that_raises(error: Exception) -> TestClient:
         (SpaceMismatchError("another model"), 409, "invalid_request_error", "other_model"),
         (StoreBusyError("busy"), 503, "server_error", "store_busy"),
         (StoreLimitError("full"), 507, "server_error", "store_limit"),
-        (StoreCorruptError("chunk_0.mmap is not as written"), 502, "server_error", "store_corrupt"),
+        (StoreCorruptError("chunk_0.mmap is missing or changed"), 502, "server_error", "store_corrupt"),
         (StoreError("the server wants an API key"), 502, "server_error", "store_failed"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Adoption: a collection of LangChain's or LlamaIndex's own Qdrant class becomes one of twinvec; nothing is encoded."""
+"""Adoption: a collection of LangChain's or LlamaIndex's own Qdrant class becomes twinvec's; nothing is encoded."""

@@ -67,7 +67,7 @@ def adopt_collection(
     grpc: bool = False,
     grpc_port: int = GRPC_PORT,
 ) -> AdoptReport:
-    """Turn a collection of LangChain's or LlamaIndex's ``QdrantVectorStore`` into one of twinvec; encode no document.
+    """Turn a collection of LangChain's or LlamaIndex's ``QdrantVectorStore`` into twinvec's; encode no document.
 
     The model encodes the texts of a sample, and must give the stored vectors. Every point becomes a document with the
     point's id. The point keeps its id, vectors and payload, and gets fields of twinvec, a sparse vector and a record;

@@ -91,7 +91,7 @@ class Adoption:
         self._indexing = PayloadIndexing(backend, description.payload_indexes)
 
     def run(self, *, progress: bool) -> None:
-        """Adopt all points, and make the collection one of twinvec."""
+        """Adopt all points, and make the collection a collection of twinvec."""
         backend, wanted = self._backend, self._wanted()
         with backend.writing:
             self._begin()

@@ -43,7 +43,7 @@ from twinvec_qdrant.stores.points import Query, pages
 logger = logging.getLogger(__name__)
 
 _LEAST_NOT_ENGLISH = 8  # fewest chunks to measure in a language for which the model has no known landmarks
-_QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # chunks for each question, and for each excerpt
+_QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # number of chunks per question, and per excerpt
 _QUESTIONS = 10  # least number of questions to measure with
 _EXCERPTS = 48  # largest number of excerpts to measure with
 _LOOKED_AT = 4  # chunks read for each excerpt, because not every chunk has one
@@ -176,7 +176,7 @@ def _observations(
     rests_ED: FloatArray,
     calibration: Calibration,
 ) -> list[Observation]:
-    """Return the scores of both stages for the excerpts; the chunk of an excerpt has the scores of its rest."""
+    """Return the scores of each excerpt's candidates in both stages; its own chunk is scored without the excerpt."""
     analyzer = now.analyzer
     found: list[Observation] = []
     rows = list(range(len(taken)))
@@ -203,10 +203,10 @@ def _search(now: Description, query_D: FloatArray, terms: SparseVector) -> Searc
 def _own_words(
     backend: Backend, analyzer: Analyzer, average: float, queries: Sequence[tuple[Excerpt, list[str]]]
 ) -> dict[str, float]:
-    """Return the BM25 score of each excerpt with the rest of its chunk, by the chunk's id.
+    """Return the BM25 score of each excerpt, as a query, for the rest of its chunk; the keys are ids of chunks.
 
-    Only the store knows the document frequencies, and it scores whole chunks. The weights of the query are therefore
-    reduced by the words that the chunk has lost.
+    Only the store knows the document frequencies, but it scores whole chunks. Each term of the query therefore gets a
+    lower weight, in proportion to its lower weight in the rest (``_made_up``).
     """
     rests = analyzer.terms([excerpt.rest_text for excerpt, _ in queries])
     wholes = {

@@ -63,7 +63,8 @@ def adopt_command(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Name of the copy. Default: the same name. Without --to-path and --to-url, on the same server.",
+            help="Name of the copy. Default: the same name. Without --to-path and --to-url, the copy is on the same "
+            "server.",
         ),
     ] = None,
     document_prompt: Annotated[

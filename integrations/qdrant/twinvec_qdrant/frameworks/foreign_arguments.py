@@ -199,7 +199,7 @@ def takes_foreign(kind: type, expected: str) -> Callable[[Callable[..., None]], 
         def checked(self: Any, *arguments: Any, **options: Any) -> None:
             if len(arguments) > 2:
                 kinds = ", ".join(type(each).__name__ for each in arguments)
-                raise ConfigurationError(f"too many arguments by position ({kinds}): write {call}")
+                raise ConfigurationError(f"too many positional arguments ({kinds}): write {call}")
             given = {**dict(zip(own, arguments, strict=False)), **options}
             if not isinstance(given.get(model), (kind, type(None))):
                 raise ConfigurationError(

@@ -1,6 +1,6 @@
 """Find the largest documents of an ingest, and warn if a few documents have most of the new chunks.
 
-Minified, generated and lock files do so among source code, and searches then find little else.
+Among source code, these are often minified, generated or lock files. Searches then find little else.
 """
 
 from __future__ import annotations

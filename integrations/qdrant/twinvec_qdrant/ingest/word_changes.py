@@ -1,8 +1,8 @@
-"""Word documents: rename what the converter (mammoth) passes over to what it reads.
+"""Word documents: rename elements that the converter (mammoth) ignores to an element that it reads.
 
-It reads inserted text (``w:ins``), but neither text that was moved to its place with tracked changes (``w:moveTo``) nor
-the text of a simple field, such as a date or a reference (``w:fldSimple``). Deleted text (``w:del``) and the place that
-text was moved from (``w:moveFrom``) are not text.
+mammoth reads inserted text (``w:ins``), but neither text that was moved here with tracked changes (``w:moveTo``) nor
+the text of a simple field, such as a date or a reference (``w:fldSimple``). Deleted text (``w:del``) and the former
+place of moved text (``w:moveFrom``) are not text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from twinvec.support.extras import import_extra
 from twinvec_qdrant.ingest.office_archives import BROKEN_ARCHIVE
 
-_SPACES = (  # of WordprocessingML, transitional and strict (ISO/IEC 29500)
+_SPACES = (  # namespaces of WordprocessingML, transitional and strict (ISO/IEC 29500)
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
 )
@@ -56,7 +56,7 @@ def _renamed(part: bytes) -> bytes | None:
 
 
 def _rewritten(archive: zipfile.ZipFile, parts: dict[str, bytes]) -> bytes:
-    """Return the archive with ``parts`` in the place of its own."""
+    """Return the archive, in which ``parts`` replace the parts of the same names."""
     copy = BytesIO()
     with zipfile.ZipFile(copy, "w") as written:
         for name in dict.fromkeys(archive.namelist()):

@@ -63,8 +63,8 @@ class Migration:
     """One migration to the model of ``encoder``; see ``Collection.migrate`` for errors. ``report`` counts its work.
 
     ``renames`` says whether only the name of the model changes, because all vectors exist.
-    ``present`` returns the encoder of the present model. None allows the next model to truncate chunks that the present
-    model reads whole.
+    ``present`` returns the encoder of the present model. If it is None, the next model may truncate chunks that the
+    present model reads whole.
     ``on_progress`` gets the progress, and ``progress`` says whether to show it.
     """
 
@@ -189,8 +189,8 @@ class Migration:
         if longer:
             raise ConfigurationError(
                 f"{self._backend.location}: {longer:,} of {total:,} chunks are longer than the "
-                f"{encoder.tokenizer.max_tokens:,} tokens that {encoder.name!r} reads, and searches by it would not "
-                "see their ends. Ingest the documents into a new collection, which cuts them to fit (twinvec ingest "
+                f"{encoder.tokenizer.max_tokens:,} tokens that {encoder.name!r} reads, so searches would miss "
+                "their ends. Ingest the documents into a new collection, which cuts them to fit (twinvec ingest "
                 f"SOURCE --collection NEW_NAME --model {encoder.name}), or migrate all the same (--allow-truncation, "
                 "allow_truncation=True); nothing was changed"
             )

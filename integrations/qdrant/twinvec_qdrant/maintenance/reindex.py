@@ -154,8 +154,8 @@ def _wanted(
             if key in seen and misfits(asked, seen[key]):
                 hidden, what = ("dates", "numbers") if asked == "float" else ("numbers", "dates")
                 raise ConfigurationError(
-                    f"{location}: the key {key!r} holds {hidden} too, which an index of {what} would hide: index it "
-                    'as "keyword", or leave it out'
+                    f"{location}: the key {key!r} holds {hidden} too, which an index of {what} would hide from "
+                    'filters: index it as "keyword", or leave it out'
                 )
             wanted |= dict.fromkeys(filtered_paths(key), asked)
     others = [key for key in seen if settings.automatic and key not in settings.types]

@@ -129,7 +129,7 @@ class Catalog:
         return lost
 
     def stage(self, draft: Draft, points: Sequence[Point]) -> None:
-        """Write chunks before their commit; after a kill, ``Leftovers`` names them."""
+        """Write chunks before their commit, under an intent by which the next writer finds them after a kill."""
         self._intents.write(draft.intent, [draft.source], [draft.revision])
         draft.chunks += [point.id for point in points]
         self.backend.upsert(points)

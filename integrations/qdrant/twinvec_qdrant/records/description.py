@@ -270,7 +270,7 @@ def stored_description(backend: Backend) -> Description:
 
 
 def check_ours(metadata: Mapping[str, Any], location: str) -> None:
-    """Raise ``ConfigurationError`` if the collection is not one of twinvec."""
+    """Raise ``ConfigurationError`` if twinvec has not made or adopted the collection."""
     if metadata.get(ADOPTION):
         raise ConfigurationError(
             f"{location}: the adoption of this collection is not finished; finish it (twinvec adopt, adopt_collection)"
@@ -309,8 +309,8 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
         raise SpaceMismatchError(
             f"{location}: the encoder {encoder.name!r} has the collection's model, but its vectors have changed since "
             f"the collection was created: cosine {cosines[worst]:.4f} for {texts[worst]!r}, expected at least "
-            f"{SAME_VECTOR_COSINE}. A library, a precision or an export differs: use the same as then, or ingest into "
-            "a new collection"
+            f"{SAME_VECTOR_COSINE}. A library, a precision or an export has changed: use the one of that time, or "
+            "ingest into a new collection"
         )
 
 

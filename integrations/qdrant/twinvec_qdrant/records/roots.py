@@ -80,7 +80,7 @@ class Roots:
         return self._read()[0]
 
     def joined(self, other: Point) -> Point:
-        """Return the roots' point of another collection, which is copied here, with this collection's own roots added.
+        """Return the roots' point of another collection that is copied here, with this collection's own roots added.
 
         If its own roots were lost, their documents would count as documents of the first root, and be pruned with it.
         """
@@ -164,9 +164,9 @@ class Roots:
             )
         if not named and known.location == wanted.location and _has_other_patterns(known, wanted):
             raise ConfigurationError(
-                f"{self._backend.location}: its source {wanted.name!r} is {_files(known)} of {known.location}; to take "
-                f"only {_files(wanted)} from now on, give --source {wanted.name!r} (source=...); "
-                "to add these files as another source, give --source another name"
+                f"{self._backend.location}: its source {wanted.name!r} reads {_files(known)} of {known.location}; to "
+                f"read only {_files(wanted)} from now on, give the name of this source: --source {wanted.name!r} "
+                "(source=...); to add these files as another source, give another name"
             )
         there = known if wanted.location is None else wanted
         described = {**known.described, **wanted.described}

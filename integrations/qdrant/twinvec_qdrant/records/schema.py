@@ -149,7 +149,7 @@ def model_id() -> str:
 
 
 def dates_id(key: str) -> str:
-    """Return the id of the point that notes dates in a payload key."""
+    """Return the id of the point which records that a payload key may have dates."""
     return _point_id("dates", key)
 
 

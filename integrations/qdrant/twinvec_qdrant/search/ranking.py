@@ -75,7 +75,7 @@ def rank(
 ) -> list[Candidate]:
     """Return the new candidates of all stages, best first; equal scores are ordered by source and position.
 
-    ``before`` holds the candidates of smaller depths, of which the first ``first`` were found at the first depth. The
+    ``before`` holds the candidates of smaller depths; its leading ``first`` ones were found at the first depth. The
     order must not depend on the depth of a search, so new candidates follow the earlier ones: no new score is better
     than the last score in ``before``. The means and deviations of the first depth standardise all scores.
     """

@@ -85,7 +85,7 @@ class ServerClient:
         except StoreUnavailableError as error:
             raise StoreBusyError(f"{process} has the store, but does not answer: {error.__cause__}") from error
         if found.get("instance") != process.instance:
-            raise StoreBusyError(f"{process} has the store, but another process answers at that address")
+            raise StoreBusyError(f"{process} has the store, but another process answers at its address")
         self._connection.timeout = _ANSWER_SECONDS
         if self._connection.sock is not None:
             self._connection.sock.settimeout(_ANSWER_SECONDS)

@@ -61,7 +61,7 @@ def worked(call: Callable[[], T]) -> Steps[T]:
 
 
 def asked(method: str, *arguments: Any, **options: Any) -> Steps[Any]:
-    """Return the answer to a request."""
+    """Send a request to the server, and return its answer."""
     return (yield Ask(method, arguments, options))
 
 

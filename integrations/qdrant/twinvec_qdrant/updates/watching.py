@@ -186,7 +186,7 @@ class Changes:
                     self._told.put({(Path(path), kind == Change.deleted) for kind, path in changes})
         except OSError as error:
             self._told.put(error)
-        except RuntimeError as error:  # watchfiles fails at a name that is not UTF-8, without the changed path
+        except RuntimeError as error:  # watchfiles fails at a name that is not UTF-8, and reports no path
             self._told.put(None if "decode path" in str(error) else OSError(str(error)))
         finally:
             begun.set()

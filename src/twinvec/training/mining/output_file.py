@@ -187,5 +187,5 @@ def _first_line(path: Path) -> bytes:
 
 
 def _beside(output: Path) -> tuple[Path, Path]:
-    """Return the paths of the partial file, and of the complete file before it becomes the output."""
+    """Return two paths next to the output: of the partial file, and of the complete file before it is renamed."""
     return partial_path(output), output.with_name(output.name + ".new")

@@ -196,7 +196,7 @@ def read_config(path: Path) -> TrainConfig:
             return super().construct_mapping(node, deep)
 
     try:
-        with path.open(encoding="utf-8") as file:  # YAML's errors name this file
+        with path.open(encoding="utf-8") as file:  # an open file, so that YAML's errors name it
             values = yaml.load(file, Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
@@ -236,7 +236,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
 
 
 def _fault(error: Any) -> str:
-    """Return a message: the name of a field and its fault. The fault of several fields names them itself."""
+    """Return a message: the name of a field and its fault. A fault of several fields names these fields itself."""
     place = [part for part in error["loc"] if part != "[key]"]
     if place[:1] == ["objective"]:
         del place[1:2]  # the objective's name, which pydantic puts into the location

@@ -115,7 +115,7 @@ class RunFolder:
 
     @contextmanager
     def with_room(self) -> Iterator[None]:
-        """In the block, replace an error that a full disk has caused by ConfigurationError."""
+        """In the block, raise ConfigurationError instead of an error that a full disk has caused."""
         try:
             yield
         except Exception as error:

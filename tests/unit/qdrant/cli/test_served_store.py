@@ -367,7 +367,7 @@ def test_an_ingest_that_waits_for_another_says_so(tiny, folder, tmp_path):
         (tmp_path / "docs" / "new.md").write_text("# New\n\nA new page.\n")
         with interruptible(tmp_path, "ingest", "docs", *place) as process:
             told = process.stderr.readline()
-            assert "waiting for other ingests, which the process finishes first" in told
+            assert "the process that serves the store finishes other ingests first" in told
             before.send(b"0\r\n\r\n")
             answer.read()
             before.close()

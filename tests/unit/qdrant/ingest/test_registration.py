@@ -145,7 +145,7 @@ def test_a_place_on_another_machine_does_not_stand_in_the_way(collection, folder
 def test_fewer_files_of_the_same_folder_are_no_silent_change(collection, folders):
     collection.ingest(root(folders[0]))
     few = root(folders[0], include=("/README.md",))
-    with pytest.raises(ConfigurationError, match=r"is all files of .*; to take only /README.md from now on"):
+    with pytest.raises(ConfigurationError, match=r"reads all files of .*; to read only /README.md from now on"):
         collection.ingest(few, prune=True)
     assert counts(collection.ingest(few, source="guides", prune=True)) == (0, 0, 1, 1)
     fill(folders[0], "new [1].md")

@@ -131,7 +131,7 @@ def _marked(text: str, passage: Passage, *, prose: bool) -> Text:
     """
     from rich.text import Text
 
-    first = text.rfind("\n", 0, passage.start) + 1  # start of the line: the whole line decides its type
+    first = text.rfind("\n", 0, passage.start) + 1  # whole lines: a part of a line of code may look like prose
     before = passage.start - first
     begin = before if text[first : passage.start].strip() else 0
     whole = text[first : passage.end]

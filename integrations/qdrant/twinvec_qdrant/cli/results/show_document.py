@@ -42,7 +42,7 @@ class FoundDocument:
 
 
 def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
-    """Find a document in the collection that the options name, or without one in all collections of the store.
+    """Find a document in the collection that the options name, or in all collections of the store if they name none.
 
     Raises:
         CollectionNotFoundError: the store has no collection.

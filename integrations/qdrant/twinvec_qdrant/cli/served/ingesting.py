@@ -104,7 +104,7 @@ class ServedCollection:
         query = urlencode({**asked, **({"total": number} if number else {})})
         first = {"root": stored_root(root, source, describe).as_fields(), "named": source is not None}
         with progress_bar("Ingesting", number or None, "documents", shown=progress) as advance:
-            told = Told("waiting for other ingests, which the process finishes first", advance)
+            told = Told("waiting: the process that serves the store finishes other ingests first", advance)
             try:
                 lines = chain([first], map(written_line, reading))
                 self._client.stream(f"{self._path}/documents?{query}", lines, told.event)

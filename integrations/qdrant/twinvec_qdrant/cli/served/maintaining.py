@@ -62,9 +62,9 @@ class ServedMaintenance:
     def migrate(self, to: str, *, ir: Path | None, progress: bool, **options: Any) -> tuple[MigrationReport, None]:
         if ir is not None:
             raise ConfigurationError(
-                "--ir compares the models in the command's own process, and another process serves the store: stop "
-                'that process first; or leave --ir out, compare with "twinvec evaluate --ir" afterwards, and migrate '
-                "back if need be"
+                "--ir compares the models in the command's own process, which cannot open a store that another process "
+                'serves: stop that process first; or migrate without --ir, compare with "twinvec evaluate --ir", and '
+                "migrate back if the new model is worse"
             )
         try:
             report = self._done("/migrate", {"model": _as_recorded(to), **options}, progress=progress)
@@ -95,7 +95,7 @@ class ServedMaintenance:
                 stack.close()
                 return stack.enter_context(progress_bar(step.capitalize(), total, "chunks", shown=progress))
 
-            told = Told("waiting for ingests, which the process carries out first", begin=begin)
+            told = Told("waiting: the process that serves the store finishes ingests first", begin=begin)
             try:
                 self._client.post_for_events(f"{self._path}{path}", body, told.event)
             except KeyboardInterrupt:

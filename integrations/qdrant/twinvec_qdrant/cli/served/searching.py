@@ -36,7 +36,7 @@ def _check_model(client: ServerClient, name: str, model: str) -> None:
     recorded = client.get(collection_path(name))["model"]
     if model != recorded:
         raise ConfigurationError(
-            f"the process that serves the store can only search the collection {name!r} with its model {recorded!r}; "
+            f"the process that serves the store searches the collection {name!r} only with its model {recorded!r}; "
             f"leave --model {model} out"
         )
 

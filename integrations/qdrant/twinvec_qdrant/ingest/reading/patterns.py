@@ -21,7 +21,7 @@ from twinvec.text import is_list
 GITIGNORE = ".gitignore"
 _FOLDER_END = "ps_d"  # pathspec's group for the "/" after a folder that a pattern names
 _MAX_BYTES = 1024 * 1024
-_REPOSITORIES = frozenset({".git", ".hg", ".jj", ".svn"})  # only a pattern that names one means it, and ".*" does not
+_REPOSITORIES = frozenset({".git", ".hg", ".jj", ".svn"})  # read only if a pattern names the folder; ".*" does not
 
 
 class Ignored(NamedTuple):
@@ -61,7 +61,7 @@ class Selection:
     def takes_hidden(self, place: str) -> bool:
         """Return whether a pattern to include names a hidden file, or may name a file below a hidden folder.
 
-        A place is hidden if a part of it begins with a dot. Only patterns with such a part name hidden files.
+        A path is hidden if a part of it begins with a dot. Only patterns with such a part name hidden files.
         """
         parts = place.rstrip("/").split("/")
         if self._of_hidden is None or not _REPOSITORIES.intersection(parts) <= self._hidden_parts:
@@ -73,7 +73,7 @@ class Selection:
 
 
 def is_hidden(place: str) -> bool:
-    """Return whether a part of a place in a folder begins with a dot."""
+    """Return whether a part of a relative path begins with a dot."""
     return "/." in f"/{place}"
 
 

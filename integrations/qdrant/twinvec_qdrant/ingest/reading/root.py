@@ -58,7 +58,7 @@ class Reading(Iterator[Document | Failure]):
         self.done = 0  # bytes of the files, or parts of files, that have been read so far
 
     def read_by(self, version: int) -> None:
-        """Read files by this reading version, that of a collection, instead of the newest version."""
+        """Read files by this reading version of a collection instead of the newest version."""
         self.version = version
 
     def __next__(self) -> Document | Failure:

@@ -238,14 +238,14 @@ class EmbeddedBackend(SharedEngine, Backend):
         return [scored(points) for points in found]
 
     def check_files(self) -> None:
-        """Close the engine, read all its files, and raise ``StoreCorruptError`` if they are not as written.
+        """Close the engine, read all its files, and raise ``StoreCorruptError`` if one is missing or changed.
 
         If this process has written since it opened the engine, only the files that it has not changed are checked.
         """
         with self.at_rest() as folder:
             known = Checksums.read(folder.closed)
             if known is not None and (damaged := known.damaged(folder.shard, thorough=True)):
-                raise StoreCorruptError(f"{self.location}: {named_files(damaged)} not as written; {REMEDY}")
+                raise StoreCorruptError(f"{self.location}: {named_files(damaged)} missing or changed; {REMEDY}")
 
     def end_repair(self) -> None:
         forget(self._folder.shard)

@@ -190,4 +190,6 @@ def _check_files(backup: Path) -> None:
             if (backup / DESCRIPTION).read_text(encoding="utf-8") == known.description:
                 return
         damaged = [DESCRIPTION]
-    raise StoreCorruptError(f"{backup}: {named_files(damaged)} not as written; use another backup, or make a new one")
+    raise StoreCorruptError(
+        f"{backup}: {named_files(damaged)} missing or changed; use another backup, or make a new one"
+    )

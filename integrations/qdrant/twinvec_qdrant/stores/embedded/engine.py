@@ -289,7 +289,7 @@ class SharedEngine:
         if self.damage is not None and not self._repairs:
             raise StoreCorruptError(f"{where}: a repair has begun but not ended; {REMEDY}")
         if damaged:
-            raise StoreCorruptError(f"{where}: {named_files(damaged)} not as written; {REMEDY}")
+            raise StoreCorruptError(f"{where}: {named_files(damaged)} missing or changed; {REMEDY}")
         folder.mark_opened(known)
         self._known, self._is_changed = known, known is None
         with engine_errors(where, "open", StoreCorruptError):

@@ -98,7 +98,7 @@ class CollectionFolder:
             known = Checksums.read(self.closed)
             if known is None or known.description == before or self.restored.is_dir():
                 return
-        raise StoreCorruptError(f"{self._description}: the collection's description is not as written; {REMEDY}")
+        raise StoreCorruptError(f"{self._description}: the collection's description is missing or damaged; {REMEDY}")
 
     def write_description(self, description: Mapping[str, Any]) -> None:
         """Replace the description atomically, also against crashes; raise ``StoreUnavailableError`` if that fails."""
@@ -159,7 +159,7 @@ class CollectionFolder:
 
     def put_copy_in_place(self, copy: Path) -> None:
         """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill."""
-        (copy / OPENED).unlink(missing_ok=True)  # the list is about the replaced files
+        (copy / OPENED).unlink(missing_ok=True)  # these are the checksums of the replaced files
         copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)

@@ -36,7 +36,7 @@ _CLOSED_BYTES = 4096  # size of the closed file of an empty log, which has a hea
 
 
 def build(folder: Path, settings: dict[str, Any]) -> None:
-    """Remove outdated points; with an index, build its parts that are missing or have other settings."""
+    """Remove outdated points; if an index is wanted, build its parts that are missing or have other settings."""
     stored = json.loads((folder / "edge_config.json").read_text())
     shard = edge.EdgeShard.load(str(folder), _config(stored, settings))
     if settings["erase"]:

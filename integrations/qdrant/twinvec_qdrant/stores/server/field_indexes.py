@@ -100,7 +100,7 @@ class FieldIndexes(Backend):
         return fitted(conditions, self._types)
 
     def _unserved(self, conditions: Conditions) -> Iterator[HasText]:
-        """Yield the tests of words for which the server has no text index."""
+        """Yield the ``HasText`` tests of the conditions for which the server has no text index."""
         for test in () if self._local else field_tests_of(conditions):
             if isinstance(test, HasText) and (
                 self._types.get(test.path) != "text" or (test.phrase and test.path not in self._phrases)

@@ -42,7 +42,7 @@ _Requests = Sequence[models.QueryRequest]
 
 @dataclass(frozen=True, slots=True)
 class _Crossing:
-    """The ``requests`` by which ``stage`` scores the candidates of the stage ``other``, in the search of this row.
+    """The requests by which one stage of a search scores the candidates that the stage ``other`` finds.
 
     If they find fewer than ``most`` points, all other candidates of ``other`` have the score 0.
     """
@@ -54,7 +54,7 @@ class _Crossing:
     most: int
 
     def add(self, found: Found, answers: Sequence[Sequence[models.ScoredPoint]]) -> bool:
-        """Add the scores of the other stage's candidates; return whether all scores that are missing are 0."""
+        """Add the scores of the other stage's candidates; return whether every missing score is 0."""
         scores = {str(each.id): each.score for answer in answers for each in answer}
         # keeps the order of the other stage, in which a request by id would give the scores
         found[self.stage] |= {
@@ -119,7 +119,7 @@ class Searching(Reading):
         return asked
 
     def _answers(self, requests: _Requests, limits: Limits) -> Steps[list[Any]]:
-        """Return the points that each request finds, with points that were lost between two pages of a search."""
+        """Return the points that each request finds, and points that are missing between two pages of a search."""
         answers = yield from self._sent(requests, limits)
         if again := dict(lost(requests, answers)):
             found = yield from self._sent(list(again.values()), limits)

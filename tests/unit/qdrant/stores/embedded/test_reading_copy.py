@@ -370,7 +370,7 @@ def test_a_copy_of_damaged_files_is_refused(store, temporary, closed_to_us):
 
     file = next(store.rglob("mutable_id_tracker.mappings"))
     file.write_bytes(bytes(file.stat().st_size))
-    with pytest.raises(StoreCorruptError, match="not as written"):
+    with pytest.raises(StoreCorruptError, match="missing or changed"):
         opened(store)
     assert list(temporary.iterdir()) == []
 

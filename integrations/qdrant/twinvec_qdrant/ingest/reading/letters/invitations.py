@@ -1,4 +1,4 @@
-"""Invitations: the calendar part of a letter (iCalendar, RFC 5545) -> what each event is, when and where."""
+"""Invitations: the calendar part of a letter (iCalendar, RFC 5545) -> the summary, time and place of each event."""
 
 from __future__ import annotations
 

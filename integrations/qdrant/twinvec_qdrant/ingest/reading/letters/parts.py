@@ -1,7 +1,7 @@
 """Parts: a letter -> the texts that a mail program shows one after the other.
 
-Of alternatives, one is shown: the plain text, or else the HTML, or else the event of an invitation. Further texts stand
-between and behind attachments, and a forwarded letter is shown with its subject, sender and date.
+Of several alternatives, one is shown: the plain text, or else the HTML, or else the event of an invitation. Further
+texts stand between and behind attachments, and a forwarded letter is shown with its subject, sender and date.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _shown(part: MIMEPart) -> list[_Part]:
 
 
 def _inner(part: MIMEPart, kind: str) -> Iterator[list[_Part]]:
-    """Yield what can be shown of each part in a part; pictures and the like belong to the first of related parts."""
+    """Yield for each part inside a part the parts that can be shown; of related parts, only the main part counts."""
     if not (kind.startswith("multipart/") and part.is_multipart()):
         return
     parts = list(part.iter_parts())

@@ -27,7 +27,7 @@ def text_of_drawing(data: bytes) -> str:
     """
     try:
         root = ElementTree.fromstring(data)
-    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two: an unknown encoding
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # an unknown encoding raises the last two
         raise DocumentError(f"damaged drawing: not valid XML ({one_line(error)}); get the file again") from error
     return "\n".join(_lines(root))
 
@@ -37,7 +37,7 @@ def _lines(element: Element) -> Iterator[str]:
     if name in (*_SPOKEN, "text", _HTML):
         if line := " ".join("".join(_pieces(element, apart=name == _HTML)).split()):
             yield line
-    elif name == "switch":  # of its children, a reader sees one
+    elif name == "switch":  # viewers show only one of its children
         yield from next(filter(None, (list(_lines(child)) for child in element)), [])
     elif name not in _UNSEEN:
         for child in element:
@@ -45,7 +45,7 @@ def _lines(element: Element) -> Iterator[str]:
 
 
 def _pieces(element: Element, *, apart: bool) -> Iterator[str]:
-    """Yield the pieces of a text; what is ``apart``, or at a place of its own, is parted from what is before."""
+    """Yield the pieces of a text, with spaces around children if ``apart``, else before children with a position."""
     yield element.text or ""
     for child in element:
         if _name(child) not in (*_UNSEEN, *_SPOKEN):
@@ -55,7 +55,7 @@ def _pieces(element: Element, *, apart: bool) -> Iterator[str]:
 
 
 def _name(element: Element) -> str:
-    """Return the name of an element of SVG, or of HTML in it; "" for elements of others."""
+    """Return the name of an element of SVG, or of HTML in it; "" for elements of other namespaces."""
     tag = element.tag
     space = next((space for space in _SPACES if tag.startswith(space)), "")
     return tag.removeprefix(space) if space or "{" not in tag else ""
