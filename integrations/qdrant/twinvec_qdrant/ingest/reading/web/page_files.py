@@ -23,11 +23,13 @@ from twinvec_qdrant.ingest.reading.web.cleaning import clean
 PAGES = (".htm", ".html")
 """Endings of the names of web pages."""
 
+XHTML = ".xhtml"
+"""Ending of the names of chapters of books, and of web pages that reading versions 1 to 4 read as text."""
+
 BOOK = ".epub"
 ARCHIVES = (".mht", ".mhtml")
 """Endings of the names of web pages that a browser saved as one file; reading versions 1 and 2 read them as text."""
 
-_CHAPTER = ".xhtml"
 _MISREAD = re.compile(  # tags that libxml2 and browsers read differently
     r"</?noframes[^>]*>"  # libxml2 reads the content of noframes as plain text
     r"|</(?:body|html)\s*>",  # libxml2 begins another page after these end tags
@@ -78,7 +80,7 @@ def cleaned_book(data: bytes, version: int) -> bytes:
     book = BytesIO()
     with zipfile.ZipFile(BytesIO(data)) as read, zipfile.ZipFile(book, "w") as written:
         for name in dict.fromkeys(read.namelist()):
-            is_chapter = PurePosixPath(name).suffix.lower() in (*PAGES, _CHAPTER)
+            is_chapter = PurePosixPath(name).suffix.lower() in (*PAGES, XHTML)
             try:
                 part = read.read(name)
             except (zipfile.BadZipFile, RuntimeError):  # broken or encrypted: ignored, unless it is a chapter
