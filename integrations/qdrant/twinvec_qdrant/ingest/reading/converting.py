@@ -50,6 +50,7 @@ _BEGINNINGS = {
 _SLIDES, _WORD = ".pptx", ".docx"
 _SLIDE_NUMBER = re.compile(r"^<!-- Slide number: \d+ -->$", re.MULTILINE)
 _PICTURE = re.compile(r"^!\[([^\]\n]*)\]\((\w*)\.jpg\)$", re.MULTILINE)
+_SOFT_HYPHEN = "\xad"
 _NO_WORD = re.compile(r"\W")
 _BLANK_LINES = re.compile(r"\n{3,}")
 
@@ -66,10 +67,6 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     """
     try:
         _check_format(data, suffix)
-        if suffix in SPREADSHEETS:
-            return read_workbook(data, suffix, version)
-        if suffix == RICH_TEXT:
-            return read_rich_text(data)
         markdown = _markdown(data, suffix, version)
     except TwinvecError:
         raise
@@ -77,17 +74,24 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
         if _BEGINNINGS.get(suffix) == _ZIP:
             check_parts(data, suffix)
         raise DocumentError(f"cannot be converted: {one_line(first_reason(error))}") from error
-    return _without_placeholders(markdown) if suffix == _SLIDES and version > 2 else markdown
+    if suffix == _SLIDES and version > 2:
+        markdown = _without_placeholders(markdown)
+    # words with soft hyphens could not be found
+    return markdown.replace(_SOFT_HYPHEN, "") if version > 4 else markdown
 
 
 def _markdown(data: bytes, suffix: str, version: int) -> str:
+    if suffix in SPREADSHEETS:
+        return read_workbook(data, suffix, version)
+    if suffix == RICH_TEXT:
+        return read_rich_text(data)
     # checks for markitdown first, so that a missing package is reported before a fault of the file
     load_markitdown(suffix)
     if suffix in TEXTS:
         return by_markitdown(html_of(data, suffix), PAGES[0], version)
     if suffix in (*PAGES, *ARCHIVES, XHTML) and version > 1:
         page = page_of_archive(data, version) if suffix in ARCHIVES else (data, "")
-        return by_markitdown(cleaned(*page, version), PAGES[0], version)
+        return by_markitdown(cleaned(*page, version, is_xhtml=suffix == XHTML), PAGES[0], version)
     if suffix == BOOK and version > 3:
         data = cleaned_book(data, version)
     if suffix == _WORD and version > 4:

@@ -54,7 +54,7 @@ _HTML = {
     _ROW: "tr",
     _CELL: "td",
     _COVERED: "td",
-    **{f"{_TEXT}{name}": "span" for name in ("note", "note-body", "ruby", "ruby-base", "s", "span", "tab")},
+    **{f"{_TEXT}{name}": "div" for name in ("bibliography", "index-body", "numbered-paragraph", "section")},
 }
 _EXTERNAL = ("http:", "https:", "mailto:")
 _BLANKS = (f"{_TEXT}s", f"{_TEXT}tab")
@@ -153,7 +153,8 @@ def _rename(element: Any, numbered: set[str]) -> None:
     """Make an element an element of HTML; ``numbered`` are the names of the list styles that number their items."""
     tag, attributes = element.tag, dict(element.attrib)
     element.attrib.clear()
-    element.tag = _HTML.get(tag, "div")
+    is_block = tag.startswith((_DRAW, _OFFICE, _SLIDE, _TABLE)) and any(map(str.strip, element.itertext()))
+    element.tag = _HTML.get(tag, "div" if is_block else "span")
     if tag == _HEADING:
         element.tag = f"h{min(_number(attributes, f'{_TEXT}outline-level'), 6)}"
     elif tag == _LIST:

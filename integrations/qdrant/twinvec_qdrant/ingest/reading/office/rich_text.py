@@ -52,7 +52,7 @@ def read_rich_text(data: bytes) -> str:
     if len(data) > _MOST_BYTES:
         raise DocumentError(f"the file has more than {_MOST_BYTES:,} bytes besides pictures; split it first")
     encoding = _encoding(data)
-    text = _with_fonts(_Marking().marked(_CODE_PAGE.sub(b"", data).decode(encoding, "replace")))
+    text = _with_fonts(_Marking().marked(_CODE_PAGE.sub(rb"\\ansi ", data).decode(encoding, "replace")))
     plain = library.rtf_to_text(text, encoding, "replace")
     return _markdown(plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 

@@ -38,7 +38,7 @@ _MISREAD = re.compile(  # tags that libxml2 and browsers read differently
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 
 
-def cleaned(data: bytes, address: str, version: int) -> bytes:
+def cleaned(data: bytes, address: str, version: int, *, is_xhtml: bool = False) -> bytes:
     """Return a web page in UTF-8, without navigation and without links to other places.
 
     If the ``address`` is known, links to the page's own site are recognised. A page without headings gets its title as
@@ -47,7 +47,8 @@ def cleaned(data: bytes, address: str, version: int) -> bytes:
     Raises:
         DocumentError: the file is binary (from reading version 5 on).
     """
-    return clean(_page(data) if version > 4 else data, address, version, titled=True)
+    page = _page(data) if version > 4 else data
+    return clean(_without_cdata(page) if is_xhtml else page, address, version, titled=True)
 
 
 def page_of_archive(data: bytes, version: int) -> tuple[bytes, str]:
@@ -99,6 +100,10 @@ def _chapter(part: bytes, version: int) -> bytes:
         page = _page(part)
     except DocumentError:  # a broken chapter does not stop the others
         return part.decode("utf-8", "replace").encode()
+    return _without_cdata(page)
+
+
+def _without_cdata(page: bytes) -> bytes:
     return _CDATA.sub(lambda found: escape(found[1], quote=False), page.decode()).encode()
 
 
