@@ -35,7 +35,9 @@ TEXTS = {
 }
 ODT = "<text:h text:outline-level='2'>Tea</text:h><text:list><text:list-item><text:p>green<text:note><text:note-body>"
 ODT += "<text:p>dry</text:p></text:note-body></text:note></text:p></text:list-item></text:list>"
-ODS = "<table:table table:name='a'><table:table-row table:number-rows-repeated='2'><table:table-cell office:value='7.5' "
+ODS = (
+    "<table:table table:name='a'><table:table-row table:number-rows-repeated='2'><table:table-cell office:value='7.5' "
+)
 ODS += "office:value-type='float' table:number-columns-repeated='2'/></table:table-row></table:table>"
 OFFICE = {
     ".docx": lambda path: office_files.write_docx(path, ["A report on tea", "Leaves are dried."], body=MOVED),

@@ -161,7 +161,7 @@ def test_hidden_elements_are_not_text(hidden):
     "page",
     [
         "<div role=tab>x</div><div role=tabpanel hidden>yes</div>",  # Docusaurus, Starlight, sphinx-tabs
-        "<details><summary>x</summary><div style='display:none;overflow:hidden'><p>yes</p></div></details>",  # Docusaurus
+        "<details><summary>x</summary><div style='display:none;height:0px'><p>yes</p></div></details>",  # Docusaurus
         "<button aria-controls='a b'>x</button><div id=b hidden>yes</div>",
         "<p>x</p><div hidden=until-found>yes</div>",
         "<p>x</p><div class='tab-pane fade' style='display:none'>yes</div>",
@@ -191,7 +191,10 @@ def test_soft_hyphens_are_left_out(suffix, page):
             "<tr><td>3<td>4</tr><tr><td>Tue<td>5<td>6",
             ["Day|Tea||", "---|---|---|", "Day|green|black|", "Mon|1|2|", "Mon|3|4|", "Tue|5|6|"],
         ),
-        ("<tr><th>a<th>b<th rowspan=0>c</tr><tr><td>x</tr><tr><td>y<td>z", ["a|b|c|", "---|---|---|", "x||c|", "y|z|c|"]),
+        (
+            "<tr><th>a<th>b<th rowspan=0>c</tr><tr><td>x</tr><tr><td>y<td>z",
+            ["a|b|c|", "---|---|---|", "x||c|", "y|z|c|"],
+        ),
         ("<tr><th rowspan=99999999999>a<th rowspan=x>b</tr><tr><td>c<td>d", ["a|b|", "---|---|", "c|d|"]),
     ],
 )
@@ -222,7 +225,8 @@ def test_the_time_for_a_numbered_list_is_linear_in_its_length():
 
 
 @pytest.mark.parametrize(
-    "page", ["https://tea.example/a.html", "tea.html", "<?xml version='1.0'", "<?xml a?><?xml b?><p>Tea", " <?xml a?><tea>"]
+    "page",
+    ["https://tea.example/a.html", "tea.html", "<?xml version='1.0'", "<?xml a?><?xml b?><p>Tea", " <?xml a?><tea>"],
 )
 def test_no_warning_of_a_library_reaches_the_user(page, tmp_path):
     office_files.write_epub(tmp_path / "a.epub", "Tea", ["<p>Tea"])
@@ -239,7 +243,8 @@ def test_no_warning_of_a_library_reaches_the_user(page, tmp_path):
 
 def test_an_xhtml_file_is_read_like_a_web_page():
     page = (
-        "<?xml version='1.0'?><html xmlns='http://www.w3.org/1999/xhtml'><head><script src='a'/><title>Teas</title></head>"
+        "<?xml version='1.0'?><html xmlns='http://www.w3.org/1999/xhtml'>"
+        "<head><script src='a'/><title>Teas</title></head>"
         "<body><a id='x'/><p>Thé<br/><![CDATA[a < b]]></p><nav>no</nav></body></html>"
     )
     assert convert(page.encode(), ".xhtml") == "# Teas\n\nThé\na < b"

@@ -39,6 +39,9 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "n.log": "started âœ“ done âœ“ ended âœ“\nâœ",
         "o.eml": "tea \x96 5 \x80",
         "p.txt": "20 癈",
+        "q.rtf": r"{\rtf1 Tea\par}",
+        "r.xhtml": "<p>Tea</p>",
+        "s.html": "Tea\n\nSoft\xadware",
     },
     MIDDLE: {
         "a.pdf": "tea is brewed with boiling water\n\nmilk is cold",
@@ -61,6 +64,9 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "n.log": "started ✓ done ✓ ended ✓\n\ufffd",
         "o.eml": "tea – 5 €",
         "p.txt": "20 °C",
+        "q.rtf": "Tea",
+        "r.xhtml": "Tea",
+        "s.html": "Software",
     },
 }
 NUMBER = len(READ[OLD])
@@ -100,6 +106,9 @@ def folder(tmp_path):
     (folder / "n.log").write_bytes("started ✓ done ✓ ended ✓\n✓".encode()[:-1])
     head = b"From: a@example.org\nSubject: Tea\nContent-Type: text/plain; charset=iso-8859-1\n\n"
     (folder / "o.eml").write_bytes(head + "tea – 5 €".encode("cp1252"))
+    (folder / "q.rtf").write_text(r"{\rtf1 Tea\par}")
+    (folder / "r.xhtml").write_text("<p>Tea</p>")
+    (folder / "s.html").write_text("<p hidden>Tea</p><p>Soft\xadware</p>")
     (folder / "p.txt").write_bytes("20 °C".encode("cp1252"))
     return folder
 

@@ -54,13 +54,13 @@ def test_what_a_reader_sees_is_text(body, wanted, tmp_path):
 @pytest.mark.parametrize(
     ("body", "wanted"),
     [
-        (r"{\rtf1\ansi\ansicpg1251 \'d7\'e0\'e9}".encode(), "Чай"),
+        (rb"{\rtf1\ansi\ansicpg1251 \'d7\'e0\'e9}", "Чай"),
         (r"{\rtf1\ansi\ansicpg1251 Чай}".encode("cp1251"), "Чай"),
-        (r"{\rtf1\mac caf\'8e}".encode(), "café"),
-        (r"{\rtf1\ansi\ansicpg99999 caf\'e9}".encode(), "café"),
-        (r"{\rtf1\ansi{\fonttbl{\f0\fcharset78 A;}}\f0 caf\'e9}".encode(), "café"),
-        (r"{\rtf1 {\b Tea is cut o".encode(), "Tea is cut o"),
-        (r"{\rtf1 half \u-10179? here}".encode(), "half \ufffd here"),
+        (rb"{\rtf1\mac caf\'8e}", "café"),
+        (rb"{\rtf1\ansi\ansicpg99999 caf\'e9}", "café"),
+        (rb"{\rtf1\ansi{\fonttbl{\f0\fcharset78 A;}}\f0 caf\'e9}", "café"),
+        (rb"{\rtf1 {\b Tea is cut o", "Tea is cut o"),
+        (rb"{\rtf1 half \u-10179? here}", "half \ufffd here"),
     ],
 )
 def test_encodings_and_cut_files(body, wanted, tmp_path):
@@ -78,8 +78,8 @@ def test_what_is_no_rtf_or_too_large_is_refused(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
-    [r"\trowd ", r"\row ", r"{\footnote ", r"{\v ", "{", r"\f1 ", r"{\fonttbl\f1\fcharset0", r"{\field{\*\fldinst{HYPERLINK ",
-     r"{\s1", r"\cell ", "\ue000", r"\trowd\row "],
+    [r"\trowd ", r"\row ", r"{\footnote ", r"{\v ", "{", r"\f1 ", r"{\fonttbl\f1\fcharset0",
+     r"{\field{\*\fldinst{HYPERLINK ", r"{\s1", r"\cell ", "\ue000", r"\trowd\row "],
 )  # fmt: skip
 def test_the_time_is_linear_in_the_length_of_a_damaged_file(piece, tmp_path):
     read(tmp_path, (r"{\rtf1 " + piece * (2**21 // len(piece))).encode())

@@ -58,8 +58,8 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     """Return the Markdown of a document; ``suffix`` is the ending of its name.
 
-    In reading version 1, a PDF is converted to Markdown too, and a web page is not cleaned. ``CONVERTED_SINCE`` names the
-    least version for each format.
+    In reading version 1, a PDF is converted to Markdown too, and a web page is not cleaned. ``CONVERTED_SINCE`` names
+    the least version for each format.
 
     Raises:
         DocumentError: the document is damaged, has another format than its name states, or unpacks to too much.

@@ -26,7 +26,8 @@ _UNKNOWN_FONTS = range(78, 90)  # character sets of old Macs, some of which Pyth
 _STYLE = re.compile(r"\{\\s(\d+)(?!\d)([^{};]*);")
 _OUTLINE = re.compile(r"\\outlinelevel([0-8])(?!\d)|heading ([1-9])$", re.IGNORECASE)
 _TOKEN = re.compile(
-    r"\\[\\{}]|[{}]|\\(?:(cell|fldinst|footnote|line|plain|row|trowd)(?![a-z])|(deleted|outlinelevel|s|v)(\d*)(?![a-z\d])) ?"
+    r"\\[\\{}]|[{}]"
+    r"|\\(?:(cell|fldinst|footnote|line|plain|row|trowd)(?![a-z])|(deleted|outlinelevel|s|v)(\d*)(?![a-z\d])) ?"
 )
 _CELL, _ROW, _ROW_START, _LINE, _NOTE, _NOTE_END, _HIDDEN, _HIDDEN_END = map(chr, range(0xE000, 0xE008))
 _HEADINGS = [chr(0xE010 + level) for level in range(9)]
@@ -81,7 +82,8 @@ def _with_fonts(text: str) -> str:
 
     striprtf takes the square of the length of a list of fonts that is damaged.
     """
-    font, fonts = "0", {}
+    font = "0"
+    fonts: dict[str, str] = {}
     for word, number in _FONT.findall(text):
         if word == "f":
             font = number
