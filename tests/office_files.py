@@ -199,15 +199,18 @@ _ODF_SPACES = " ".join(
 )
 
 
-def write_odf(path: Path, body: str, *, looks: str = "", manifest: str = "", prolog: str = "") -> None:
-    """A text, slides or a workbook of OpenDocument, by the ending of the name, of this XML; ``looks`` are styles."""
+def write_odf(
+    path: Path, body: str, *, looks: str = "", content_looks: str = "", manifest: str = "", prolog: str = ""
+) -> None:
+    """A text, slides or a workbook of OpenDocument, by the ending of the name, of this XML; looks are styles."""
     kind = {".odp": "presentation", ".ods": "spreadsheet", ".odt": "text"}[path.suffix]
     spaces = f'{_ODF_SPACES} xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:dc="http://purl.org/dc/elements/1.1/"'
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("mimetype", f"application/vnd.oasis.opendocument.{kind}", zipfile.ZIP_STORED)
         archive.writestr("META-INF/manifest.xml", f"<manifest>{manifest}</manifest>")
         archive.writestr("styles.xml", f"<office:document-styles {spaces}>{looks}</office:document-styles>")
-        content = f"<office:body><office:{kind}>{body}</office:{kind}></office:body>"
+        automatic = f"<office:automatic-styles>{content_looks}</office:automatic-styles>"
+        content = f"{automatic}<office:body><office:{kind}>{body}</office:{kind}></office:body>"
         content = f"<office:document-content {spaces}>{content}</office:document-content>"
         archive.writestr("content.xml", f'<?xml version="1.0" encoding="UTF-8"?>{prolog}{content}')
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zipfile import ZipFile
+
 import pytest
 
 import office_files
@@ -58,6 +60,15 @@ def test_a_text_keeps_its_headings_lists_and_tables(tmp_path):
         "1. one\n\n   1. deep\n2. two\n\n* green\n\n"
         "| kind | price | shop |\n| --- | --- | --- |\n| all |  | b |"
     )
+
+
+def test_the_title_of_a_text_is_a_heading(tmp_path):
+    look = "<style:style style:name='P1' style:parent-style-name='Title'/>"
+    body = "".join(f"<text:p text:style-name='{name}'>{name}</text:p>" for name in ("Title", "P1", "P2"))
+    path = tmp_path / "a.odt"
+    office_files.write_odf(path, body, content_looks=look)
+    (found,) = read_source(path)
+    assert found.text == "# Title\n\n# P1\n\nP2"
 
 
 def test_deleted_text_and_comments_are_no_text_and_a_footnote_stands_at_its_mark(tmp_path):
@@ -159,6 +170,13 @@ def test_a_file_of_another_format_or_without_text_is_told(tmp_path):
     assert "not of the format that its name (.odt) says" in reasons["b.odt"]
     assert "none of the usual parts" in reasons["c.odt"]
     assert "not of the format that its name (.odt) says" in reasons["d.odt"]
+
+
+def test_a_text_needs_its_content_only(tmp_path):
+    office_files.write_odf(tmp_path / "a.odt", p("Tea"))
+    with ZipFile(tmp_path / "a.odt") as whole, ZipFile(tmp_path / "b.odt", "w") as part:
+        part.writestr("content.xml", whole.read("content.xml"))
+    assert [each.text for each in read_source(tmp_path)] == ["Tea", "Tea"]
 
 
 def test_deep_nesting_is_a_document_or_a_failure(tmp_path):

@@ -9,7 +9,7 @@ from twinvec_qdrant import Failure, read_source
 HEAD = (
     r"{\rtf1\ansi\ansicpg1252\uc1\deff0{\fonttbl{\f0\froman\fcharset0 Times{\*\falt Serif};}{\f3\fcharset2 Symbol;}"
     r"{\f4\fcharset204 Arial Cyr;}}{\colortbl;\red0;}{\stylesheet{\ql Normal;}{\s1\keepn\outlinelevel0\b heading 1;}"
-    r"{\s2\b Heading 2;}{\s16 Body;}}{\info{\title Not this}}{\header \pard Page head\par}"
+    r"{\s2\b Heading 2;}{\s3 Title;}{\s4 Subtitle;}{\s16 Body;}}{\info{\title Not this}}{\header \pard Page head\par}"
 )
 
 
@@ -25,6 +25,7 @@ def read(folder, body: str | bytes, head: str = HEAD):
     [
         (r"\pard\s1 Tea\par\pard\s16 Hot.\par\pard\s2 Kinds\par Green.\par", "# Tea\n\nHot.\n\n## Kinds\n\nGreen."),
         (r"\pard\outlinelevel2 Tea\par\pard\outlinelevel9 Hot.\par", "### Tea\n\nHot."),
+        (r"\pard\s3 Tea\par\pard\s4 Hot.\par", "# Tea\n\nHot."),
         (r"a\line b\par c \{d\} \\cell e\par", "a\nb\n\nc {d} \\cell e"),
         (r"f\'fcr \u8222?alle\u8220? {\f4 \'d7\'e0\'e9} \u-10179?\u-8704?", "für „alle“ Чай 😀"),
         ("für alle", "für alle"),

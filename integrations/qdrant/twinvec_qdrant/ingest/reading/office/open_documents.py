@@ -37,7 +37,8 @@ _UNREAD = {
     *(f"{_TEXT}{name}-index" for name in ("alphabetical", "illustration", "object", "table", "user")),
 }
 _HEADING, _PARAGRAPH, _LIST, _NOTE, _BREAK = (f"{_TEXT}{name}" for name in ("h", "p", "list", "note", "line-break"))
-_LIST_STYLE = f"{_TEXT}style-name"
+_LOOK, _NAME = f"{_TEXT}style-name", f"{_STYLE}name"  # the style of a text, and the name of a style
+_TITLE = "Title"  # the style of the title of a text
 _GRID, _HEADER, _ROW, _CELL, _COVERED = (
     f"{_TABLE}{name}" for name in ("table", "table-header-rows", "table-row", "table-cell", "covered-table-cell")
 )
@@ -56,6 +57,7 @@ _HTML = {
     _COVERED: "td",
     **{f"{_TEXT}{name}": "div" for name in ("bibliography", "index-body", "numbered-paragraph", "section")},
 }
+_MANIFEST = "META-INF/manifest.xml"
 _EXTERNAL = ("http:", "https:", "mailto:")
 _BLANKS = (f"{_TEXT}s", f"{_TEXT}tab")
 _MOST_COLUMNS = 16_384 + 1  # one column more than a sheet has; ``spreadsheets`` refuses such a row
@@ -70,26 +72,31 @@ def html_of(data: bytes, suffix: str) -> bytes:
         Exception: the file is damaged.
     """
     etree = _etree(suffix)
-    content, styles = _part(data, "content.xml", etree), _part(data, "styles.xml", etree)
+    content, *styles = _parts(data, etree, "content.xml", "styles.xml")
     body = _body(content, TEXTS[suffix], suffix)
-    looks = chain.from_iterable(root.iter(f"{_TEXT}list-style") for root in (styles, content))
-    numbered = {each.get(f"{_STYLE}name") for each in looks if each.find(_NUMBERED) is not None}
+    looks = list(chain.from_iterable(part.iter(f"{_TEXT}list-style", f"{_STYLE}style") for part in (content, *styles)))
+    numbered = {each.get(_NAME) for each in looks if each.find(_NUMBERED) is not None}
+    titles = {_TITLE, *(each.get(_NAME) for each in looks if each.get(f"{_STYLE}parent-style-name") == _TITLE)}
     _remove_unread(body, etree)
-    for note in list(body.iter(_NOTE)):
-        _set_in_parentheses(note)
-    for each in body.iter(_LIST):
-        _prepare_list(each)
-    for each in body.iter(_GRID):
-        _prepare_table(each)
-    for element in list(body.iter()):
-        _rename(element, numbered)
+    for each in list(body.iter(_NOTE, _LIST, _GRID, _PARAGRAPH)):
+        if each.tag == _NOTE:
+            _set_in_parentheses(each)
+        elif each.tag == _LIST:
+            _prepare_list(each)
+        elif each.tag == _GRID:
+            _prepare_table(each)
+        elif each.get(_LOOK) in titles:
+            each.tag = _HEADING
+    for each in list(body.iter()):
+        _rename(each, numbered)
     return b"<html><body>%b</body></html>" % etree.tostring(body, method="html", encoding="utf-8")
 
 
 def workbook_sheets(data: bytes) -> Iterator[tuple[str, Iterator[Sequence[Any]]]]:
     """Yield the name of each sheet of a workbook, and its rows of values; errors as for ``html_of``."""
     etree = _etree(WORKBOOK)
-    body = _body(_part(data, "content.xml", etree), "spreadsheet", WORKBOOK)
+    (content,) = _parts(data, etree, "content.xml")
+    body = _body(content, "spreadsheet", WORKBOOK)
     _remove_unread(body, etree)
     for table in body.iterchildren(_GRID):
         yield table.get(f"{_TABLE}name") or "", _rows(table)
@@ -99,12 +106,15 @@ def _etree(suffix: str) -> Any:
     return import_extra("lxml.etree", "documents", f"reading {suffix} files", "twinvec-qdrant")
 
 
-def _part(data: bytes, name: str, etree: Any) -> Any:
+def _parts(data: bytes, etree: Any, *names: str) -> list[Any]:
+    """Return parts of an archive, parsed; those behind the first may be missing."""
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
     with zipfile.ZipFile(BytesIO(data)) as archive:
-        if b"encryption-data" in archive.read("META-INF/manifest.xml"):
+        present = archive.namelist()
+        if _MANIFEST in present and b"encryption-data" in archive.read(_MANIFEST):
             raise DocumentError("encrypted with a password; save it without the password")
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
-        return etree.fromstring(archive.read(name), parser)
+        read = [name for name in names if name in present or name == names[0]]
+        return [etree.fromstring(archive.read(name), parser) for name in read]
 
 
 def _body(content: Any, name: str, suffix: str) -> Any:
@@ -132,8 +142,8 @@ def _set_in_parentheses(note: Any) -> None:
 
 def _prepare_list(element: Any) -> None:
     """Give a list the style of the list around it; a list that numbers headings becomes a section."""
-    if element.get(_LIST_STYLE) is None and (around := next(element.iterancestors(_LIST), None)) is not None:
-        element.set(_LIST_STYLE, around.get(_LIST_STYLE) or "")
+    if element.get(_LOOK) is None and (around := next(element.iterancestors(_LIST), None)) is not None:
+        element.set(_LOOK, around.get(_LOOK) or "")
     if next(element.iter(_HEADING), None) is not None:
         for each in (element, *element):
             each.tag = f"{_TEXT}section"
@@ -158,7 +168,7 @@ def _rename(element: Any, numbered: set[str]) -> None:
     if tag == _HEADING:
         element.tag = f"h{min(_number(attributes, f'{_TEXT}outline-level'), 6)}"
     elif tag == _LIST:
-        element.tag = "ol" if attributes.get(_LIST_STYLE) in numbered else "ul"
+        element.tag = "ol" if attributes.get(_LOOK) in numbered else "ul"
     elif tag == f"{_TEXT}a":
         address = attributes.get(_LINK, "")
         element.tag = "a" if address.startswith(_EXTERNAL) else "span"

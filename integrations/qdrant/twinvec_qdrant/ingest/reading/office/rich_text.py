@@ -24,7 +24,7 @@ _MAC = re.compile(rb"\\mac(?![a-z])")
 _FONT = re.compile(r"\\(f|fcharset)(\d+)(?!\d)")
 _UNKNOWN_FONTS = range(78, 90)  # character sets of old Macs, some of which Python does not know
 _STYLE = re.compile(r"\{\\s(\d+)(?!\d)([^{};]*);")
-_OUTLINE = re.compile(r"\\outlinelevel([0-8])(?!\d)|heading ([1-9])$", re.IGNORECASE)
+_OUTLINE = re.compile(r"\\outlinelevel([0-8])(?!\d)|heading ([1-9])$| title$", re.IGNORECASE)
 _TOKEN = re.compile(
     r"\\[\\{}]|[{}]"
     r"|\\(?:(cell|fldinst|footnote|line|plain|row|trowd)(?![a-z])|(deleted|outlinelevel|s|v)(\d*)(?![a-z\d])) ?"
@@ -107,7 +107,7 @@ class _Marking:
     def marked(self, text: str) -> str:
         for number, style in _STYLE.findall(text):
             if outline := _OUTLINE.search(style):
-                self._levels[number] = int(outline[1]) if outline[1] else int(outline[2]) - 1
+                self._levels[number] = int(outline[1]) if outline[1] else int(outline[2] or 1) - 1
         return _TOKEN.sub(self._replaced, text)
 
     def _replaced(self, found: re.Match[str]) -> str:
