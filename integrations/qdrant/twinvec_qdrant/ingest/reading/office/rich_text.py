@@ -105,6 +105,7 @@ class _Marking:
         self._hidden = 0
 
     def marked(self, text: str) -> str:
+        """Return a file with marks where headings, tables, footnotes and hidden text begin or end."""
         for number, style in _STYLE.findall(text):
             if outline := _OUTLINE.search(style):
                 self._levels[number] = int(outline[1]) if outline[1] else int(outline[2] or 1) - 1
