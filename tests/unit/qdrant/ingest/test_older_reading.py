@@ -165,6 +165,16 @@ def test_a_version_reads_files_in_its_way(folder, version):
     assert (hugo.title, hugo.payload.get("date")) == (("Leaves", "2024-03-01") if version >= THIRD else ("", None))
 
 
+@pytest.mark.parametrize(("version", "lines"), [(FOURTH, (1, 1)), (NEW, None)])
+def test_a_passage_has_lines_in_a_file_that_was_read_as_text(folder, version, lines):
+    reading = Root(str(folder), include=("*.rtf",)).read()
+    reading.read_by(version)
+    (document,) = reading
+    hit = Hit(document.id, document.text, 1.0, {}, {"source": document.id, **document.payload})
+    places = Places([StoredRoot("notes", True, str(folder), socket.gethostname())])
+    assert places.lines(document.id, hit, 0, len(document.text)) == lines
+
+
 def test_files_are_read_in_the_newest_way_without_a_collection(folder):
     assert {each.id: each.text for each in Root(str(folder))} == texts(folder, NEW)
 
