@@ -189,6 +189,32 @@ def write_epub(path: Path, title: str, chapters: Sequence[str]) -> None:
             book.writestr(f"book/{name}", f'<?xml version="1.0" encoding="utf-8"?>{page}')
 
 
+_ODF_SPACES = " ".join(
+    f'xmlns:{short}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+    for short, name in {
+        **{name: name for name in ("office", "text", "table", "presentation", "style")},
+        "draw": "drawing",
+        "svg": "svg-compatible",
+    }.items()
+)
+
+
+def write_odf(
+    path: Path, body: str, *, looks: str = "", content_looks: str = "", manifest: str = "", prolog: str = ""
+) -> None:
+    """A text, slides or a workbook of OpenDocument, by the ending of the name, of this XML; looks are styles."""
+    kind = {".odp": "presentation", ".ods": "spreadsheet", ".odt": "text"}[path.suffix]
+    spaces = f'{_ODF_SPACES} xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:dc="http://purl.org/dc/elements/1.1/"'
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mimetype", f"application/vnd.oasis.opendocument.{kind}", zipfile.ZIP_STORED)
+        archive.writestr("META-INF/manifest.xml", f"<manifest>{manifest}</manifest>")
+        archive.writestr("styles.xml", f"<office:document-styles {spaces}>{looks}</office:document-styles>")
+        automatic = f"<office:automatic-styles>{content_looks}</office:automatic-styles>"
+        content = f"{automatic}<office:body><office:{kind}>{body}</office:{kind}></office:body>"
+        content = f"<office:document-content {spaces}>{content}</office:document-content>"
+        archive.writestr("content.xml", f'<?xml version="1.0" encoding="UTF-8"?>{prolog}{content}')
+
+
 def write_msg(path: Path, *, subject: str, sender: str, body: str) -> None:
     """An Outlook message: a compound file of three streams."""
     _write_compound(

@@ -22,8 +22,12 @@ from twinvec.errors import DocumentError
 _MIB = 2**20
 _WHOLE = 512 * _MIB
 _SHEETS = 128 * _MIB
-_TREES = {".docx": 48 * _MIB, ".epub": 24 * _MIB, ".pptx": 48 * _MIB, ".xlsx": 48 * _MIB}
+_TREES = {
+    **dict.fromkeys((".docx", ".ods", ".pptx", ".xlsx"), 48 * _MIB),
+    **dict.fromkeys((".epub", ".odp", ".odt"), 24 * _MIB),
+}
 _MAIN = {
+    **dict.fromkeys((".odp", ".ods", ".odt"), "content.xml"),
     ".docx": "word/",
     ".epub": "meta-inf/container.xml",
     ".pptx": "ppt/",

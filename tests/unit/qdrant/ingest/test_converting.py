@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import markitdown
 import pytest
@@ -138,3 +140,111 @@ def test_an_encoding_in_front_matter_is_no_guess_to_be_made_again(tmp_path, monk
     path.write_bytes("Thé à la crème, crème brûlée".encode("cp1252"))
     assert places._read(path, "cp1250").startswith("Thé")
     assert versions == [{}, {}, {"version": 4}]
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "<div hidden>no</div>",
+        "<p style='color: red; DISPLAY : none !important'>no</p>",
+        "<a href='#x' aria-hidden=true>no</a>",
+        "<div class='table stable' hidden=''>no</div>",
+    ],
+)
+def test_hidden_elements_are_not_text(hidden):
+    page = f"<p>Tea</p>{hidden}<p>Milk</p>"
+    assert convert(page.encode(), ".html") == "Tea\n\nMilk"
+    assert convert(page.encode(), ".html", 4) == "Tea\n\nno\n\nMilk"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<div role=tab>x</div><div role=tabpanel hidden>yes</div>",  # Docusaurus, Starlight, sphinx-tabs
+        "<details><summary>x</summary><div style='display:none;height:0px'><p>yes</p></div></details>",  # Docusaurus
+        "<button aria-controls='a b'>x</button><div id=b hidden>yes</div>",
+        "<p>x</p><div hidden=until-found>yes</div>",
+        "<p>x</p><div class='tab-pane fade' style='display:none'>yes</div>",
+        "<p>x</p><div class='faq-collapsible' hidden>yes</div>",
+        "<p>x</p><main hidden>yes</main>",
+        "<p>x</p><div hidden><h1>yes</h1></div>",
+        "<p>x</p><div aria-hidden=true>yes</div>",  # all of a page while a dialog is open
+        "<body style='display:none'><p>yes</p></body>",  # until a script runs
+        "<div hidden>yes</div>",
+    ],
+)
+def test_hidden_content_that_readers_can_open_is_text(page):
+    assert "yes" in convert(page.encode(), ".html")
+
+
+@pytest.mark.parametrize(("suffix", "page"), [(".html", "<p>Soft&shy;ware</p>"), (".html", "<pre>Soft\xadware</pre>")])
+def test_soft_hyphens_are_left_out(suffix, page):
+    assert "Software" in convert(page.encode(), suffix)
+    assert "Soft\xadware" in convert(page.encode(), suffix, 4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        (
+            "<tr><th rowspan=2>Day<th colspan=2>Tea</tr><tr><th>green<th>black</tr><tr><td rowspan=2>Mon<td>1<td>2</tr>"
+            "<tr><td>3<td>4</tr><tr><td>Tue<td>5<td>6",
+            ["Day|Tea||", "---|---|---|", "Day|green|black|", "Mon|1|2|", "Mon|3|4|", "Tue|5|6|"],
+        ),
+        (
+            "<tr><th>a<th>b<th rowspan=0>c</tr><tr><td>x</tr><tr><td>y<td>z",
+            ["a|b|c|", "---|---|---|", "x||c|", "y|z|c|"],
+        ),
+        ("<tr><th rowspan=99999999999>a<th rowspan=x>b</tr><tr><td>c<td>d", ["a|b|", "---|---|", "c|d|"]),
+    ],
+)
+def test_cells_that_reach_into_further_rows_are_repeated(rows, wanted):
+    text = convert(f"<table>{rows}</table>".encode(), ".html")
+    assert [line.replace(" ", "").lstrip("|") for line in text.splitlines()] == wanted
+
+
+def test_a_cell_reaches_into_rows_of_its_own_part_of_the_table_only():
+    page = b"<table><tbody><tr><th rowspan=9>a<th>b</tr></tbody><tbody><tr><td>c<td>d</table>"
+    assert "| c | d |" in convert(page, ".html").splitlines()
+
+
+def test_a_long_repeated_cell_stays_in_its_first_row():
+    text = convert(f"<table><tr><td rowspan=9>{'tea ' * 60}<td>b</tr>{'<tr><td>c</tr>' * 8}</table>".encode(), ".html")
+    assert text.count("tea") == 60
+    assert text.count("|  | c |") == 8
+
+
+def test_a_long_numbered_list_keeps_its_numbers():
+    text = convert(b"<ol start=5>%b</ol>" % (b"<li>tea</li>\n" * 1000), ".html")
+    assert [line for line in text.splitlines() if line] == [f"{number}. tea" for number in range(5, 1005)]
+
+
+@pytest.mark.slow
+def test_the_time_for_a_numbered_list_is_linear_in_its_length():
+    assert convert(b"<ol>%b</ol>" % (b"<li>tea" * 20_000), ".html").endswith("20000. tea")
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["https://tea.example/a.html", "tea.html", "<?xml version='1.0'", "<?xml a?><?xml b?><p>Tea", " <?xml a?><tea>"],
+)
+def test_no_warning_of_a_library_reaches_the_user(page, tmp_path):
+    office_files.write_epub(tmp_path / "a.epub", "Tea", ["<p>Tea"])
+    book = BytesIO()
+    with ZipFile(tmp_path / "a.epub") as old, ZipFile(book, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, page if name.endswith(".xhtml") else old.read(name))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for suffix in (".html", ".xhtml"):
+            convert(page.encode(), suffix)
+        convert(book.getvalue(), ".epub")
+
+
+def test_an_xhtml_file_is_read_like_a_web_page():
+    page = (
+        "<?xml version='1.0'?><html xmlns='http://www.w3.org/1999/xhtml'>"
+        "<head><script src='a'/><title>Teas</title></head>"
+        "<body><a id='x'/><p>Thé<br/><![CDATA[a < b]]></p><nav>no</nav></body></html>"
+    )
+    assert convert(page.encode(), ".xhtml") == "# Teas\n\nThé\na < b"

@@ -47,7 +47,15 @@ WRITERS = {
     "html": lambda path: path.write_text("<html><body><h1>Tea</h1><p>A page on tea.</p></body></html>"),
     "msg": lambda path: office_files.write_msg(path, subject="On tea", sender="ann@example.org", body="Tea at four."),
     "mhtml": lambda path: office_files.write_mhtml(path, "<h1>Tea</h1><p>A page on tea.</p>"),
+    "odp": lambda path: office_files.write_odf(path, "<draw:page><text:p>Slides on tea</text:p></draw:page>"),
+    "ods": lambda path: office_files.write_odf(
+        path,
+        "<table:table table:name='Teas'><table:table-row><table:table-cell><text:p>tea</text:p></table:table-cell>"
+        "</table:table-row></table:table>",
+    ),
+    "odt": lambda path: office_files.write_odf(path, "<text:p>A text on tea</text:p>"),
     "pdf": lambda path: office_files.write_pdf(path, [["A page on tea"]]),
+    "rtf": lambda path: path.write_text(r"{\rtf1\ansi A text on tea\par}"),
 }
 
 
@@ -73,7 +81,7 @@ def test_what_only_has_the_name_of_a_format_fails_in_one_line(suffix, tmp_path):
         assert "attempts" not in found.reason
 
 
-@pytest.mark.parametrize("suffix", ["docx", "xlsx", "pptx", "msg", "mhtml", "pdf"])
+@pytest.mark.parametrize("suffix", ["docx", "xlsx", "pptx", "msg", "mhtml", "odp", "ods", "odt", "pdf"])
 def test_a_broken_file_fails_with_the_reason(suffix, tmp_path):
     path = tmp_path / f"notes.{suffix}"
     WRITERS[suffix](path)
@@ -85,7 +93,7 @@ def test_a_broken_file_fails_with_the_reason(suffix, tmp_path):
     assert len(found.reason) > len("cannot be converted: ")
 
 
-@pytest.mark.parametrize("suffix", ["docx", "epub", "pptx", "xlsx"])
+@pytest.mark.parametrize("suffix", ["docx", "epub", "odt", "pptx", "xlsx"])
 def test_a_beginning_alone_does_not_make_an_office_file(suffix, tmp_path):
     path = tmp_path / f"notes.{suffix}"
     path.write_bytes(b"PK\x03\x04 and then words")

@@ -67,6 +67,12 @@ def body(message: EmailMessage, version: int = 5) -> str:
     return read_mail(letter(message).as_bytes(), version).body.strip()
 
 
+def named(part: EmailMessage, name: str) -> EmailMessage:
+    """A part with a file name, which does not say whether it is to be shown."""
+    part.set_param("name", name)
+    return part
+
+
 TEA, MILK = "Tea at four.\n", "Milk at five.\n"
 
 
@@ -85,7 +91,9 @@ def mixed() -> EmailMessage:
             "Tea at **four**\n\n-- \nthe list",
         ),
         (of("mixed", of("alternative", text(TEA), text("<p>no", "html")), text(MILK)), "Tea at four.\n\nMilk at five."),
-        (of("mixed", text(TEA), text("log", disposition="inline", filename="a.log")), "Tea at four."),
+        (of("mixed", text(TEA), text("log", disposition="inline", filename="a.log")), "Tea at four.\n\nlog"),
+        (of("mixed", text(TEA), text("log\n" * 99_999, disposition="inline", filename="a.log")), "Tea at four."),
+        (of("mixed", text(TEA), named(text("log"), "a.log")), "Tea at four."),
         (of("mixed", text(TEA), text("log", disposition="attachment")), "Tea at four."),
         (of("mixed", text(TEA), text("half\0", cte="base64")), "Tea at four."),
         (of("signed", text(TEA), file("smime.p7s")), "Tea at four."),
@@ -117,12 +125,33 @@ def test_a_forwarded_letter_is_text_with_its_subject_sender_and_date(options):
     )
 
 
-def test_an_invitation_alone_is_text():
+def test_an_invitation_is_text():
     assert body(text(EVENT, "calendar")) == TOLD
     assert body(of("mixed", of("alternative", text(EVENT.replace("\n", "\r\n"), "calendar")))) == TOLD
-    assert body(of("alternative", text(TEA), text(EVENT, "calendar"))) == "Tea at four."
-    assert body(of("mixed", text(TEA), text(EVENT, "calendar"))) == "Tea at four."
+    assert body(of("alternative", text(TEA), text(EVENT, "calendar"))) == f"Tea at four.\n\n{TOLD}"
+    assert body(of("mixed", text(TEA), named(text(EVENT, "calendar"), "a.ics"))) == f"Tea at four.\n\n{TOLD}"
+    assert body(of("mixed", text(TEA), text(EVENT, "calendar", disposition="attachment"))) == "Tea at four."
+    assert body(of("alternative", text(TEA), text(EVENT, "calendar")), 4) == "Tea at four."
     assert body(text(EVENT, "calendar"), 4) == ""
+
+
+def test_an_invitation_does_not_repeat_the_text_of_its_letter():
+    same = "Hello,\n\nBring your own\ncup. Milk is there.\n"
+    for kinds in ([text(same)], [text(same), text(f"<p>{same}", "html")], [text(f"<p>{same}", "html")]):
+        found = body(of("alternative", *kinds, text(EVENT, "calendar")))
+        assert found.count("Milk is there.") == 1
+        assert found.endswith("2024-05-06 16:30 Europe/Berlin\nPlace: Kitchen")
+
+
+def test_files_are_named_also_those_of_forwarded_letters():
+    picture = named(text("x", disposition="inline"), "logo.png")
+    page = of("related", text("<p>Milk", "html"), picture)
+    inner = letter(of("mixed", page, of("mixed", file("b.pdf"), file("c.pdf"))), subject="Milk")
+    message = of("mixed", text(TEA), file("a.pdf"), forwarded(inner, disposition="attachment", filename="milk.eml"))
+    read = read_mail(letter(message).as_bytes())
+    assert read.payload["attachments"] == ["a.pdf", "milk.eml", "b.pdf", "c.pdf"]
+    assert read_mail(letter(of("mixed", text(TEA), file("a.pdf"))).as_bytes(), 4).payload["attachments"] == ["a.pdf"]
+    assert "attachments" not in read_mail(letter(text(TEA)).as_bytes()).payload
 
 
 @pytest.mark.parametrize(

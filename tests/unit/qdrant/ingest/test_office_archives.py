@@ -30,6 +30,8 @@ def with_parts(path: Path, parts: dict[str, bytes], method: int = ZIP_DEFLATED) 
         office_files.write_pptx(path, ["All about tea"])
     elif path.suffix == ".xlsx":
         office_files.write_xlsx(path, [["kind", "price"], ["green tea", 7]])
+    elif path.suffix in (".ods", ".odt"):
+        office_files.write_odf(path, "")
     old = dict(EPUB)
     if path.exists():
         with ZipFile(path) as archive:
@@ -52,12 +54,26 @@ def xml(size: int) -> bytes:
         ("a.docx", {"word/media/a.png": b"\xff\xfe" + xml(49 * MIB).decode().encode("utf-16-le")}, "bytes of XML"),
         ("a.pptx", {"ppt/slides/slide1.xml": xml(48 * MIB)}, "50,331,648 bytes of XML"),
         ("a.epub", {"a.xhtml": b"words" + xml(24 * MIB)}, "25,165,824 bytes of XML"),
+        ("a.odt", {"content.xml": xml(24 * MIB)}, "25,165,824 bytes of XML"),
+        ("a.ods", {"content.xml": xml(48 * MIB)}, "50,331,648 bytes of XML"),
         ("a.xlsx", {"xl/styles.xml": xml(48 * MIB)}, "50,331,648 bytes of XML"),
         ("a.xlsx", {"xl/worksheets/sheet1.xml": xml(128 * MIB)}, "134,217,728 bytes of sheets"),
         ("a.xlsx", {"xl/worksheets/sheet1.xml": SHEET % b"<row>%b</row>" % (b"<c/>" * (5 * MIB))}, "16,384 columns"),
         ("a.docx", {"word/media/a.png": b"\x89PNG" + bytes(512 * MIB)}, "536,870,912 bytes;"),
     ],
-    ids=["one part", "several", "as a picture", "slides", "a book", "styles", "sheets", "a row", "pictures"],
+    ids=[
+        "one part",
+        "several",
+        "as a picture",
+        "slides",
+        "a book",
+        "text",
+        "cells",
+        "styles",
+        "sheets",
+        "a row",
+        "pictures",
+    ],
 )
 def test_what_unpacks_to_too_much_is_refused(name, parts, what, tmp_path):
     path = with_parts(tmp_path / name, parts)
@@ -101,6 +117,9 @@ def test_honest_texts_of_the_longest_kind_are_taken(tmp_path):
     check_archive(with_parts(tmp_path / "a.xlsx", {"xl/worksheets/sheet1.xml": sheet}).read_bytes(), ".xlsx")
     page = b"<html><body>" + b"<p class='text'>the tea is brewed</p>" * (8_000_000 // 17) + b"</body></html>"
     check_archive(with_parts(tmp_path / "a.epub", {"a.xhtml": page}).read_bytes(), ".epub")
+    part = b"<text:p text:style-name='P1'>the tea is brewed with water as hot as it gets</text:p>"
+    content = b"<office:text>" + part * (8_000_000 // 47) + b"</office:text>"
+    check_archive(with_parts(tmp_path / "a.odt", {"content.xml": content}).read_bytes(), ".odt")
 
 
 def test_an_archive_that_cannot_be_read_is_left_to_the_converter(tmp_path):

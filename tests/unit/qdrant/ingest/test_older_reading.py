@@ -39,6 +39,9 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "n.log": "started âœ“ done âœ“ ended âœ“\nâœ",
         "o.eml": "tea \x96 5 \x80",
         "p.txt": "20 癈",
+        "q.rtf": r"{\rtf1 Tea\par}",
+        "r.xhtml": "<p>Tea</p>",
+        "s.html": "Tea\n\nSoft\xadware",
     },
     MIDDLE: {
         "a.pdf": "tea is brewed with boiling water\n\nmilk is cold",
@@ -61,6 +64,9 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "n.log": "started ✓ done ✓ ended ✓\n\ufffd",
         "o.eml": "tea – 5 €",
         "p.txt": "20 °C",
+        "q.rtf": "Tea",
+        "r.xhtml": "Tea",
+        "s.html": "Software",
     },
 }
 NUMBER = len(READ[OLD])
@@ -100,6 +106,9 @@ def folder(tmp_path):
     (folder / "n.log").write_bytes("started ✓ done ✓ ended ✓\n✓".encode()[:-1])
     head = b"From: a@example.org\nSubject: Tea\nContent-Type: text/plain; charset=iso-8859-1\n\n"
     (folder / "o.eml").write_bytes(head + "tea – 5 €".encode("cp1252"))
+    (folder / "q.rtf").write_text(r"{\rtf1 Tea\par}")
+    (folder / "r.xhtml").write_text("<p>Tea</p>")
+    (folder / "s.html").write_text("<p hidden>Tea</p><p>Soft\xadware</p>")
     (folder / "p.txt").write_bytes("20 °C".encode("cp1252"))
     return folder
 
@@ -154,6 +163,16 @@ def test_a_version_reads_files_in_its_way(folder, version):
     assert [pdf.text[start:].lstrip("\x0c")[:4] for start in pdf.pages] == ["tea ", "milk"]
     assert documents["h.mhtml"].payload["format"] == ("markdown" if version >= THIRD else "text")
     assert (hugo.title, hugo.payload.get("date")) == (("Leaves", "2024-03-01") if version >= THIRD else ("", None))
+
+
+@pytest.mark.parametrize(("version", "lines"), [(FOURTH, (1, 1)), (NEW, None)])
+def test_a_passage_has_lines_in_a_file_that_was_read_as_text(folder, version, lines):
+    reading = Root(str(folder), include=("*.rtf",)).read()
+    reading.read_by(version)
+    (document,) = reading
+    hit = Hit(document.id, document.text, 1.0, {}, {"source": document.id, **document.payload})
+    places = Places([StoredRoot("notes", True, str(folder), socket.gethostname())])
+    assert places.lines(document.id, hit, 0, len(document.text)) == lines
 
 
 def test_files_are_read_in_the_newest_way_without_a_collection(folder):

@@ -17,8 +17,7 @@ from twinvec_qdrant.asking import FoundHit
 from twinvec_qdrant.cli.results.hits import ShownHit
 from twinvec_qdrant.ingest.cutting.markdown import is_markdown, located_sections, with_line_feeds
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
-from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
-from twinvec_qdrant.ingest.reading.web.page_files import ARCHIVES
+from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, is_slow
 from twinvec_qdrant.stored_roots import StoredRoot, owner
 
 RootsOf = Mapping[str, Iterable[StoredRoot]]
@@ -54,11 +53,11 @@ class Places:
     def text(self, path: Path, payload: Mapping[str, Any]) -> str | None:
         """Return the text of a document's file, with line ends \\n as in chunks; None if it is not a text file.
 
-        Files that an ingest converts, such as PDFs and web pages, do not count as text files. Web archives do in
-        collections of older versions, which ingested them as text.
+        Files that an ingest converts, such as PDFs and web pages, do not count as text files. Web archives and RTF do
+        in collections of older versions, which ingested them as text.
         """
         suffix = path.suffix.lower()
-        if suffix in SLOW_SUFFIXES and (suffix not in ARCHIVES or payload.get("format") != "text"):
+        if is_slow(suffix, 1) or (suffix in SLOW_SUFFIXES and payload.get("format") != "text"):
             return None
         return self._read(path, str(payload.get("encoding") or ""))
 

@@ -1,7 +1,8 @@
 """Converting: the bytes of a document in an office or web format -> Markdown, by the extra ``documents``.
 
-markitdown (``by_markitdown``) converts all formats but workbooks (``spreadsheets``) and PDFs (``pdf_pages``). Web pages
-are cleaned first (``web``). A file is refused if its content is not of the format that its name states.
+markitdown (``by_markitdown``) converts all formats but workbooks (``spreadsheets``), PDFs (``pdf_pages``) and RTF
+(``office.rich_text``). Web pages are cleaned first (``web``), and texts and slides of OpenDocument become HTML first
+(``office.open_documents``). A file is refused if its content is not of the format that its name states.
 """
 
 from __future__ import annotations
@@ -16,24 +17,40 @@ from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.compound_files import check_message
 from twinvec_qdrant.ingest.office_archives import check_archive, check_parts
 from twinvec_qdrant.ingest.reading.by_markitdown import by_markitdown, first_reason, load_markitdown
+from twinvec_qdrant.ingest.reading.office.open_documents import TEXTS, WORKBOOK, html_of
+from twinvec_qdrant.ingest.reading.office.rich_text import BEGINNING, RICH_TEXT, read_rich_text
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
-from twinvec_qdrant.ingest.reading.web.page_files import ARCHIVES, BOOK, PAGES, cleaned, cleaned_book, page_of_archive
+from twinvec_qdrant.ingest.reading.web.page_files import (
+    ARCHIVES,
+    BOOK,
+    PAGES,
+    XHTML,
+    cleaned,
+    cleaned_book,
+    page_of_archive,
+)
 from twinvec_qdrant.ingest.word_changes import with_all_text
 from twinvec_qdrant.settings import NEWEST_READING
 
-CONVERTED = frozenset({".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"})
-"""Endings of the names of files that are converted."""
+CONVERTED_SINCE = {
+    **dict.fromkeys((".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"), 1),
+    **dict.fromkeys(ARCHIVES, 3),
+    **dict.fromkeys((*TEXTS, WORKBOOK, RICH_TEXT, XHTML), 5),
+}
+"""Endings of the names of files that are converted, each with the first reading version that converts such files."""
 
 _ZIP, _OLE = b"PK", b"\xd0\xcf\x11\xe0"
 _BEGINNINGS = {
-    **dict.fromkeys((".docx", ".epub", ".pptx", ".xlsx"), _ZIP),
+    **dict.fromkeys((".docx", ".epub", ".pptx", ".xlsx", *TEXTS, WORKBOOK), _ZIP),
     **dict.fromkeys((".msg", ".xls"), _OLE),
     ".ipynb": b"{",
+    RICH_TEXT: BEGINNING,
 }
 _SLIDES, _WORD = ".pptx", ".docx"
 _SLIDE_NUMBER = re.compile(r"^<!-- Slide number: \d+ -->$", re.MULTILINE)
 _PICTURE = re.compile(r"^!\[([^\]\n]*)\]\((\w*)\.jpg\)$", re.MULTILINE)
+_SOFT_HYPHEN = "\xad"
 _NO_WORD = re.compile(r"\W")
 _BLANK_LINES = re.compile(r"\n{3,}")
 
@@ -41,8 +58,8 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     """Return the Markdown of a document; ``suffix`` is the ending of its name.
 
-    In reading version 1, a PDF is converted to Markdown too, and a web page is not cleaned. Web archives need version 3
-    or later.
+    In reading version 1, a PDF is converted to Markdown too, and a web page is not cleaned. ``CONVERTED_SINCE`` names
+    the least version for each format.
 
     Raises:
         DocumentError: the document is damaged, has another format than its name states, or unpacks to too much.
@@ -50,8 +67,6 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
     """
     try:
         _check_format(data, suffix)
-        if suffix in SPREADSHEETS:
-            return read_workbook(data, suffix, version)
         markdown = _markdown(data, suffix, version)
     except TwinvecError:
         raise
@@ -59,15 +74,24 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
         if _BEGINNINGS.get(suffix) == _ZIP:
             check_parts(data, suffix)
         raise DocumentError(f"cannot be converted: {one_line(first_reason(error))}") from error
-    return _without_placeholders(markdown) if suffix == _SLIDES and version > 2 else markdown
+    if suffix == _SLIDES and version > 2:
+        markdown = _without_placeholders(markdown)
+    # words with soft hyphens could not be found
+    return markdown.replace(_SOFT_HYPHEN, "") if version > 4 else markdown
 
 
 def _markdown(data: bytes, suffix: str, version: int) -> str:
+    if suffix in SPREADSHEETS:
+        return read_workbook(data, suffix, version)
+    if suffix == RICH_TEXT:
+        return read_rich_text(data)
     # checks for markitdown first, so that a missing package is reported before a fault of the file
     load_markitdown(suffix)
-    if suffix in (*PAGES, *ARCHIVES) and version > 1:
+    if suffix in TEXTS:
+        return by_markitdown(html_of(data, suffix), PAGES[0], version)
+    if suffix in (*PAGES, *ARCHIVES, XHTML) and version > 1:
         page = page_of_archive(data, version) if suffix in ARCHIVES else (data, "")
-        return by_markitdown(cleaned(*page, version), PAGES[0], version)
+        return by_markitdown(cleaned(*page, version, is_xhtml=suffix == XHTML), PAGES[0], version)
     if suffix == BOOK and version > 3:
         data = cleaned_book(data, version)
     if suffix == _WORD and version > 4:

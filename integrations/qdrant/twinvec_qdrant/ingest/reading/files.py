@@ -1,6 +1,6 @@
 """Files: one file -> its bytes -> one document.
 
-Text files are decoded here, PDFium reads PDFs (``pdf_pages``), markitdown converts other formats (``converting``),
+Text files are decoded here, PDFium reads PDFs (``pdf_pages``), libraries convert other formats (``converting``),
 ``letters`` reads e-mails, and ``web.drawings`` reads drawings. A file without text, such as a picture, a recording or a
 font, becomes ``Empty``.
 
@@ -22,7 +22,7 @@ from twinvec.errors import DocumentError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
-from twinvec_qdrant.ingest.reading.converting import CONVERTED, convert
+from twinvec_qdrant.ingest.reading.converting import CONVERTED_SINCE, convert
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.letters.mail import MAIL_SUFFIX, read_mail
 from twinvec_qdrant.ingest.reading.older.pdf import read_pdf_of_version_1
@@ -39,7 +39,6 @@ from twinvec_qdrant.ingest.reading.results import (
     reason_of,
 )
 from twinvec_qdrant.ingest.reading.web.drawings import DRAWING, text_of_drawing
-from twinvec_qdrant.ingest.reading.web.page_files import ARCHIVES
 from twinvec_qdrant.settings import NEWEST_READING
 
 _WHY_EMPTY = {
@@ -55,13 +54,13 @@ _WITHOUT_TEXT = {  # kind of file -> endings. If such a file is not text, it cou
 }
 _KINDS = {suffix: kind for kind, suffixes in _WITHOUT_TEXT.items() for suffix in suffixes.split()}
 
-SLOW_SUFFIXES = frozenset({*CONVERTED, MAIL_SUFFIX, *ARCHIVES})
+SLOW_SUFFIXES = frozenset({*CONVERTED_SINCE, MAIL_SUFFIX})
 """Endings of the names of files that take longer to parse than to send to another process; text files do not."""
 
-VERSIONED_SUFFIXES = (*CONVERTED, MAIL_SUFFIX, *MARKDOWN_SUFFIXES)
+VERSIONED_SUFFIXES = (*(each for each, since in CONVERTED_SINCE.items() if since == 1), MAIL_SUFFIX, *MARKDOWN_SUFFIXES)
 """Endings of the names of files that reading versions 1 and 2 read differently."""
 
-NAMED_SUFFIXES = (".txt", *sorted({*VERSIONED_SUFFIXES, *ARCHIVES}))
+NAMED_SUFFIXES = (".txt", *sorted({*SLOW_SUFFIXES, *MARKDOWN_SUFFIXES}))
 """Endings that people leave out when they name a document's file."""
 
 T = TypeVar("T")
@@ -83,8 +82,8 @@ class FileBytes(NamedTuple):
 
 
 def is_slow(suffix: str, version: int) -> bool:
-    """Return whether files with this ending are slow to parse; reading versions 1 and 2 do not parse web archives."""
-    return suffix in SLOW_SUFFIXES and (version > 2 or suffix not in ARCHIVES)
+    """Return whether files with this ending are slow to parse; older reading versions read some of them as text."""
+    return suffix in SLOW_SUFFIXES and version >= CONVERTED_SINCE.get(suffix, 1)
 
 
 def read_file(path: Path, identity: str, version: int = NEWEST_READING) -> Document | Failure:
@@ -160,7 +159,7 @@ def _document(file: FileBytes) -> Document:
     identity, suffix, data, version = file
     if suffix == ".pdf":
         return _of_pdf(file)
-    if suffix in CONVERTED or (suffix in ARCHIVES and version > 2):
+    if suffix in CONVERTED_SINCE and is_slow(suffix, version):
         text = _without_data_uris(convert(data, suffix, version), version)
         return Document(identity, text, payload={"path": identity, "format": "markdown"})
     if suffix == MAIL_SUFFIX:

@@ -1,4 +1,6 @@
-"""Spreadsheets: an Excel workbook -> Markdown with a heading and a table for each sheet, by openpyxl and xlrd.
+"""Spreadsheets: a workbook -> Markdown with a heading and a table for each sheet.
+
+openpyxl and xlrd read workbooks of Excel, and ``office.open_documents`` those of LibreOffice.
 
 The tables look like those of markitdown. markitdown reads workbooks with pandas, which rounds the numbers of a column
 that has an empty cell, and writes empty cells and the text "NA" as "NaN".
@@ -18,9 +20,10 @@ from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.compound_files import workbook_stream
+from twinvec_qdrant.ingest.reading.office.open_documents import WORKBOOK, workbook_sheets
 from twinvec_qdrant.settings import NEWEST_READING
 
-SPREADSHEETS = frozenset({".xls", ".xlsx"})
+SPREADSHEETS = frozenset({".xls", ".xlsx", WORKBOOK})
 """Endings of the names of workbooks."""
 
 _MOST_DECIMALS = 6
@@ -71,7 +74,8 @@ def _respelt(data: bytes) -> bytes:
 def _markdown(data: bytes, suffix: str, version: int) -> str:
     parts: list[str] = []
     room = _Room()
-    for name, rows in (_xlsx_sheets if suffix == ".xlsx" else _xls_sheets)(data):
+    sheets = {".xls": _xls_sheets, ".xlsx": _xlsx_sheets, WORKBOOK: workbook_sheets}[suffix]
+    for name, rows in sheets(data):
         filled = list(_filled(rows, room))
         if filled or version < 3:
             parts.append(f"## {name}\n{_table(filled)}")

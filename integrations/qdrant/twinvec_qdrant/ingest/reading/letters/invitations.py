@@ -22,9 +22,12 @@ class _Property(NamedTuple):
     value: str
 
 
-def events_text(calendar: str) -> str:
-    """Return the summary, time, place and description of each event of a calendar; "" without an event."""
-    return "\n\n".join(filter(None, map(_event_text, _events(calendar))))
+def events_text(calendar: str, told: str = "") -> str:
+    """Return the summary, time, place and description of each event of a calendar; "" without an event.
+
+    A description is left out if ``told`` contains it; single spaces separate the words of ``told``.
+    """
+    return "\n\n".join(filter(None, (_event_text(event, told) for event in _events(calendar))))
 
 
 def _events(calendar: str) -> Iterator[Mapping[str, _Property]]:
@@ -45,9 +48,11 @@ def _events(calendar: str) -> Iterator[Mapping[str, _Property]]:
             event.setdefault(name, _Property(found[2], value))
 
 
-def _event_text(event: Mapping[str, _Property]) -> str:
+def _event_text(event: Mapping[str, _Property], told: str) -> str:
     summary, place, description = (_text(event, name) for name in ("SUMMARY", "LOCATION", "DESCRIPTION"))
     facts = [f"Time: {time}" if (time := _time(event)) else "", f"Place: {place}" if place else ""]
+    if " ".join(description.split()) in told:
+        description = ""
     return "\n\n".join(filter(None, [summary, "\n".join(filter(None, facts)), description]))
 
 

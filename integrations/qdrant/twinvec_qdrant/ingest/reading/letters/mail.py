@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.reading.converting import convert
 from twinvec_qdrant.ingest.reading.decoding import check_not_compressed
-from twinvec_qdrant.ingest.reading.letters.parts import HTML, ShownText, header, is_letter, shown_texts, text_of
+from twinvec_qdrant.ingest.reading.letters.parts import (
+    HTML,
+    ShownText,
+    attachment_names,
+    header,
+    is_letter,
+    shown_texts,
+    text_of,
+)
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.settings import NEWEST_READING
 
@@ -46,7 +54,7 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
         if not is_letter(message):
             raise DocumentError("not an e-mail: it does not begin with headers such as From, To, Date or Message-ID")
         texts = shown_texts(message) if version > 4 else _body(message, version)
-        attachments = [name for each in message.iter_attachments() if (name := each.get_filename())]
+        attachments = list(attachment_names(message) if version > 4 else _attachments(message))
     except TwinvecError:
         raise
     except Exception as error:  # the parser raises many types for unusual letters
@@ -54,6 +62,11 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
     payload = _payload(message) | ({"attachments": attachments} if attachments else {})
     is_markdown = any(each.is_html for each in texts)
     return Letter(header(message, "subject"), _joined(texts, version), is_markdown, payload)
+
+
+def _attachments(message: EmailMessage) -> Iterator[str]:
+    """Yield the file names that older versions read: those of the letter itself."""
+    yield from (name for each in message.iter_attachments() if (name := each.get_filename()))
 
 
 def _body(message: EmailMessage, version: int) -> list[ShownText]:

@@ -1,7 +1,8 @@
 """Parts: a letter -> the texts that a mail program shows one after the other.
 
-Of several alternatives, one is shown: the plain text, or else the HTML, or else the event of an invitation. Further
-texts stand between and behind attachments, and a forwarded letter is shown with its subject, sender and date.
+Of several alternatives, one is shown: the plain text, or else the HTML. The event of an invitation follows, without a
+description that the text repeats. Further texts stand between and behind attachments, also short texts in files that
+the sender wants to be shown. A forwarded letter is shown with its subject, sender and date.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from twinvec_qdrant.ingest.reading.letters.invitations import events_text
 HTML = "text/html"
 
 _PLAIN, _CALENDAR, _LETTER = "text/plain", "text/calendar", "message/rfc822"
+_ALTERNATIVE, _RELATED = "multipart/alternative", "multipart/related"
+_LONGEST_FILE = 256 * 1024  # characters of a file that is shown in the text
 _HEADERS = ("from", "to", "date", "message-id")
 _FORWARDED = ("subject", "from", "date")
 
@@ -36,6 +39,14 @@ class _Part:
         self.kind = part.get_content_type()
         self.error: Exception | None = None
 
+    @property
+    def is_only_attached(self) -> bool:
+        """Whether the part is a file that mail programs offer to open, and do not show."""
+        if self.kind in (_CALENDAR, _LETTER) or not self.part.get_filename():
+            return False
+        is_long = sum(len(each.text) for each in self.texts) > _LONGEST_FILE
+        return self.part.get_content_disposition() != "inline" or is_long
+
     @cached_property
     def texts(self) -> list[ShownText]:
         """What is shown of the part, without blank texts."""
@@ -47,14 +58,17 @@ class _Part:
             self.error = error
             return []
 
+    def event(self, told: str) -> str:
+        """Return the events of an invitation; ``told`` is the text of the letter."""
+        return events_text(self.texts[0].text, told) if self.kind == _CALENDAR and self.texts else ""
+
     def _decoded(self) -> list[ShownText]:
         if self.kind == _LETTER:
             return _forwarded(self.part)
         text = text_of(self.part, 5)
         if self.kind == HTML:
             return [ShownText(text, is_html=True)]
-        text = without_escapes(text)
-        return [ShownText(events_text(text) if self.kind == _CALENDAR else text)]
+        return [ShownText(without_escapes(text))]
 
 
 def is_letter(message: EmailMessage) -> bool:
@@ -72,20 +86,32 @@ def header(message: EmailMessage, name: str) -> str:
 
 
 def shown_texts(message: EmailMessage) -> list[ShownText]:
-    """Return the texts of a letter by version 5 of the reading; an event only if there is no other text.
+    """Return the texts of a letter by version 5 of the reading.
 
     Raises:
         Exception: a part cannot be decoded, and no other part has text.
     """
     parts = _shown(message)
-    named = [each for each in parts[1:] if each.kind != _LETTER and each.part.get_filename()]  # these are attachments
-    left = [each for each in parts if each not in named]
+    left = [each for row, each in enumerate(parts) if row == 0 or not each.is_only_attached]
     texts = [text for each in left if each.kind != _CALENDAR for text in each.texts]
-    texts = texts or [text for each in left for text in each.texts]
+    told = " ".join(" ".join(each.text for each in texts).split())
+    texts += [ShownText(event) for each in left if (event := each.event(told))]
     error = next((each.error for each in left if each.error is not None), None)
     if error is not None and not texts:
         raise error
     return texts
+
+
+def attachment_names(part: MIMEPart) -> Iterator[str]:
+    """Yield the file names in a letter, also in letters that it forwards, without those of pictures in the text."""
+    inner = part.get_payload() if part.is_multipart() else []
+    for row, each in enumerate(inner if isinstance(inner, list) else []):
+        assert isinstance(each, MIMEPart)
+        if part.get_content_type() == _RELATED and row and not each.is_attachment():
+            continue
+        if name := each.get_filename():
+            yield name
+        yield from attachment_names(each)
 
 
 def text_of(part: MIMEPart, version: int) -> str:
@@ -113,7 +139,7 @@ def _shown(part: MIMEPart) -> list[_Part]:
     if kind in (_PLAIN, HTML, _CALENDAR):
         return [_Part(part)]
     inner = list(_inner(part, kind))
-    if kind == "multipart/alternative":
+    if kind == _ALTERNATIVE:
         return _chosen(inner)
     return [each for parts in inner for each in parts]
 
@@ -123,18 +149,19 @@ def _inner(part: MIMEPart, kind: str) -> Iterator[list[_Part]]:
     if not (kind.startswith("multipart/") and part.is_multipart()):
         return
     parts = list(part.iter_parts())
-    if kind == "multipart/related":
+    if kind == _RELATED:
         root = part.get_param("start")
         parts = [each for each in parts if root and each["content-id"] == root][:1] or parts[:1]
     yield from map(_shown, parts)
 
 
 def _chosen(alternatives: Sequence[list[_Part]]) -> list[_Part]:
-    """Return the alternative that is shown."""
+    """Return the alternative that is shown, with the invitation behind it."""
     for kind in (_PLAIN, HTML, _CALENDAR, _LETTER):
         for parts in alternatives:
             if any(each.kind == kind and each.texts for each in parts):
-                return parts
+                events = (each for others in alternatives if others is not parts for each in others)
+                return [*parts, *(each for each in events if each.kind == _CALENDAR)]
     return alternatives[0] if alternatives else []
 
 

@@ -3,7 +3,7 @@
 Links to other places are removed: navigation, tables of contents, the addresses of images and of pages of the same
 site. From reading version 3 on, texts that a browser shows apart stay apart: the converter (markdownify) knows only
 some elements as blocks, and joins the texts of all others. From version 5 on, libxml2 parses a page, because it knows
-which end tags HTML permits to omit.
+which end tags HTML permits to omit. Version 5 also removes hidden elements, except those that readers can open.
 
 Beautiful Soup searches all children of an element when it moves one of them. This module therefore makes
 lists of children anew (``_change``), so that the time is linear in the length of the page.
@@ -12,9 +12,9 @@ lists of children anew (``_change``), so that the time is linear in the length o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from twinvec.support.extras import import_extra
@@ -32,6 +32,18 @@ _TERMS = ("dt", "dd")
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")  # the beginning of an address on another site
 _HEADING = re.compile(r"h[1-6]$")
 _WORD = re.compile(r"\w")
+_NOT_DISPLAYED = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)
+_IN_LINE = ("a", "b", "button", "em", "i", "small", "span", "sub", "sup", "svg")
+_OPENED = re.compile(  # a part of the class of an element that readers open
+    r"(?:^|[-_])tabs?(?:$|[-_])|tab-?(?:content|pane)|accordion|collaps|expand|spoiler|toggle", re.IGNORECASE
+)
+_CELLS = ("td", "th")
+_ALL_ROWS = 65_534  # the most rows that a cell reaches into (HTML standard)
+_MOST_COLUMNS = 1000  # the most columns that a cell reaches over (HTML standard)
+_LONGEST_NUMBER = 10  # digits
+_MOST_SPANS = 20  # cells that reach into the next row; further ones do not
+_LONGEST_REPEATED = 200  # characters of a cell that is repeated in each row
+_LIST_ITEMS = 200  # the converter takes the square of this for each list
 _BLOCKS = (  # blocks in the HTML standard's section on rendering, without the blocks that markdownify knows
     *("address", "aside", "center", "details", "dialog", "fieldset", "figure", "footer", "form", "header", "hgroup"),
     *("legend", "main", "nav", "noscript", "optgroup", "search", "summary"),
@@ -39,6 +51,14 @@ _BLOCKS = (  # blocks in the HTML standard's section on rendering, without the b
 _APART_IN_LINE = (  # elements of forms, and of drawings with text
     *("button", "datalist", "label", "meter", "option", "output", "progress", "select", "svg", "text", "textarea"),
 )
+
+
+class _Span(NamedTuple):
+    """A cell of a table that reaches into further rows: the element's name, its text, and the number of these rows."""
+
+    name: str
+    text: str
+    rows: int
 
 
 @dataclass(slots=True)
@@ -71,15 +91,16 @@ def clean(html: bytes, address: str, version: int, *, titled: bool = False) -> b
         link["href"] = _on_site(str(link["href"]), address)
     _change(page, lambda children: [each for child in children for each in _shown(child, version)])
     facts = _facts(page)
-    _change(page, lambda children: [each for child in children for each in _kept(child, facts)])
+    seen = _controlled(page) if version > 4 else None
+    _change(page, lambda children: [each for child in children for each in _kept(child, facts, seen)])
     body = page.body or page
     if not body.get_text(strip=True):  # the page has no text besides what was removed
-        return html if version < 3 else bytes(_set_apart(_parsed(html, version)).encode("utf-8"))
+        return html if version < 3 else bytes(_set_apart(_parsed(html, version), version).encode("utf-8"))
     if titled and page.title and not body.find(_HEADING):
         heading = page.new_tag("h1")
         heading.string = " ".join(page.title.extract().get_text().split())
         body.insert(0, heading)
-    return bytes((page if version < 3 else _set_apart(page)).encode("utf-8"))
+    return bytes((page if version < 3 else _set_apart(page, version)).encode("utf-8"))
 
 
 def _parsed(html: bytes, version: int) -> Any:
@@ -87,7 +108,7 @@ def _parsed(html: bytes, version: int) -> Any:
 
     if version > 4:
         import_extra("lxml", "documents", "reading web pages", "twinvec-qdrant")
-        undeclared = _DECLARATION.sub(b"", html)
+        undeclared = b"\n%b" % _DECLARATION.sub(b"", html)  # Beautiful Soup warns of some texts without a line end
         # huge_tree permits comments above 10 MB
         return BeautifulSoup(undeclared, "lxml", from_encoding="utf-8", huge_tree=True)
     return BeautifulSoup(html, "html.parser", from_encoding="utf-8" if is_utf_8(html) else None)
@@ -162,11 +183,16 @@ def _terms(child: Any) -> list[Any]:
     return [child, *behind]
 
 
-def _kept(child: Any, facts: dict[int, _Facts]) -> list[Any]:
-    """Return an element or text after cleaning: [] for navigation, and only the text of a link to the same site."""
+def _kept(child: Any, facts: dict[int, _Facts], controlled: Collection[str] | None) -> list[Any]:
+    """Return an element or text after cleaning, and only the text of a link to the same site.
+
+    Return [] for navigation and, unless ``controlled`` is None, for hidden elements that are not shown later.
+    """
     if child.name is None:
         return [child]
     if _is_navigation(child, facts[id(child)]):
+        return []
+    if controlled is not None and _is_hidden(child) and not _is_shown_later(child, facts[id(child)], controlled):
         return []
     if child.name == "a" and child.get("href") is not None:
         del child["title"]
@@ -198,19 +224,104 @@ def _is_navigation(element: Any, held: _Facts) -> bool:
     return element.name in _LISTS and held.has_link and held.linked == held.letters
 
 
+def _controlled(page: Any) -> set[str]:
+    """Return the ids of elements that a control of the page, such as a button, shows and hides."""
+    controls = page.find_all(attrs={"aria-controls": True})
+    return {name for each in controls for name in str(each["aria-controls"]).split()}
+
+
+def _is_hidden(element: Any) -> bool:
+    """Return whether browsers do not show an element, or it is a decoration in a line, which is not read out.
+
+    Larger elements that are not read out may be content: an open dialog makes all others so.
+    """
+    hidden = element.get("hidden")
+    if hidden is not None and str(hidden).lower() != "until-found":
+        return True
+    if _NOT_DISPLAYED.search(str(element.get("style") or "")):
+        return True
+    return element.name in _IN_LINE and str(element.get("aria-hidden")).lower() == "true"
+
+
+def _is_shown_later(element: Any, held: _Facts, controlled: Collection[str]) -> bool:
+    """Return whether a hidden element is content that readers can open, such as a tab, or content until a script runs.
+
+    Such tabs are in pages of Docusaurus, Starlight and Sphinx; Docusaurus also hides the content of <details>.
+    """
+    if element.name in (*_CONTENT, "details") or held.has_content or element.get("role") == "tabpanel":
+        return True
+    names = [name for name in element.get_attribute_list("class") if name]
+    is_opened = element.get("id") in controlled or any(_OPENED.search(name) for name in names)
+    return is_opened or element.find_parent("details") is not None
+
+
 def _is_inner(link: Any) -> bool:
     """Return whether a link leads to another place of its page."""
     return str(link.get("href") or "").startswith("#")
 
 
-def _set_apart(page: Any) -> Any:
+def _set_apart(page: Any, version: int) -> Any:
     """Return a page in which the converter knows all blocks, and blanks surround inline controls such as buttons."""
     for block in page.find_all(_BLOCKS):
         block.name = "div"
     for menu in page.find_all("menu"):
         menu.name = "ul"
-    _change(page, _parted)
+    _change(page, _parted if version < 5 else lambda children: _parted(_split_lists(_with_spans(children, page), page)))
     return page
+
+
+def _with_spans(children: list[Any], page: Any) -> list[Any]:
+    """Repeat the cells of a table in the further rows that they reach into; ``children`` are the rows, among others."""
+    spans: dict[int, _Span] = {}
+    for row in (child for child in children if child.name == "tr"):
+        if spans or any(child.name in _CELLS and child.get("rowspan") for child in row.contents):
+            row.contents, spans = _spanned(row, spans, page)
+    return children
+
+
+def _spanned(row: Any, reaching: Mapping[int, _Span], page: Any) -> tuple[list[Any], dict[int, _Span]]:
+    """Return the cells of a row with those of earlier rows that reach into it, and those that reach into the next."""
+    cells: list[Any] = []
+    spans = {place: span._replace(rows=span.rows - 1) for place, span in reaching.items() if span.rows > 1}
+    place = 0
+    for cell in [*(child for child in row.contents if child.name in _CELLS), None]:
+        while place in reaching or (cell is None and reaching and place < max(reaching)):
+            repeated = page.new_tag(reaching[place].name if place in reaching else "td")
+            repeated.string = reaching[place].text if place in reaching else ""
+            cells.append(repeated)
+            place += 1
+        if cell is None:
+            break
+        cells.append(cell)
+        width = min(_number(cell, "colspan") or 1, _MOST_COLUMNS)
+        if (rows := _number(cell, "rowspan")) != 1:
+            text = cell.get_text(" ", strip=True)
+            texts = [text if len(text) <= _LONGEST_REPEATED else "", *[""] * (width - 1)][: _MOST_SPANS - len(spans)]
+            spans |= {place + column: _Span(cell.name, text, rows - 1 if rows else _ALL_ROWS)
+                      for column, text in enumerate(texts)}  # fmt: skip
+        place += width
+    return cells, spans
+
+
+def _number(element: Any, name: str) -> int:
+    """Return an attribute that is a whole number; 1 if it is missing or wrong."""
+    text = str(element.get(name) or "")
+    return int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else 1
+
+
+def _split_lists(children: list[Any], page: Any) -> list[Any]:
+    """Split long numbered lists: the converter counts the items before each item."""
+    split: list[Any] = []
+    for child in children:
+        items = [each for each in child.contents if each.name == "li"] if child.name == "ol" else []
+        if len(items) <= _LIST_ITEMS:
+            split.append(child)
+            continue
+        for place in range(0, len(items), _LIST_ITEMS):
+            part = page.new_tag("ol", attrs={"start": str(_number(child, "start") + place)})
+            part.contents = items[place : place + _LIST_ITEMS]
+            split.append(part)
+    return split
 
 
 def _parted(children: list[Any]) -> list[Any]:

@@ -23,11 +23,13 @@ from twinvec_qdrant.ingest.reading.web.cleaning import clean
 PAGES = (".htm", ".html")
 """Endings of the names of web pages."""
 
+XHTML = ".xhtml"
+"""Ending of the names of chapters of books, and of web pages that reading versions 1 to 4 read as text."""
+
 BOOK = ".epub"
 ARCHIVES = (".mht", ".mhtml")
 """Endings of the names of web pages that a browser saved as one file; reading versions 1 and 2 read them as text."""
 
-_CHAPTER = ".xhtml"
 _MISREAD = re.compile(  # tags that libxml2 and browsers read differently
     r"</?noframes[^>]*>"  # libxml2 reads the content of noframes as plain text
     r"|</(?:body|html)\s*>",  # libxml2 begins another page after these end tags
@@ -36,7 +38,7 @@ _MISREAD = re.compile(  # tags that libxml2 and browsers read differently
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 
 
-def cleaned(data: bytes, address: str, version: int) -> bytes:
+def cleaned(data: bytes, address: str, version: int, *, is_xhtml: bool = False) -> bytes:
     """Return a web page in UTF-8, without navigation and without links to other places.
 
     If the ``address`` is known, links to the page's own site are recognised. A page without headings gets its title as
@@ -45,7 +47,8 @@ def cleaned(data: bytes, address: str, version: int) -> bytes:
     Raises:
         DocumentError: the file is binary (from reading version 5 on).
     """
-    return clean(_page(data) if version > 4 else data, address, version, titled=True)
+    page = _page(data) if version > 4 else data
+    return clean(_without_cdata(page) if is_xhtml else page, address, version, titled=True)
 
 
 def page_of_archive(data: bytes, version: int) -> tuple[bytes, str]:
@@ -78,7 +81,7 @@ def cleaned_book(data: bytes, version: int) -> bytes:
     book = BytesIO()
     with zipfile.ZipFile(BytesIO(data)) as read, zipfile.ZipFile(book, "w") as written:
         for name in dict.fromkeys(read.namelist()):
-            is_chapter = PurePosixPath(name).suffix.lower() in (*PAGES, _CHAPTER)
+            is_chapter = PurePosixPath(name).suffix.lower() in (*PAGES, XHTML)
             try:
                 part = read.read(name)
             except (zipfile.BadZipFile, RuntimeError):  # broken or encrypted: ignored, unless it is a chapter
@@ -97,6 +100,10 @@ def _chapter(part: bytes, version: int) -> bytes:
         page = _page(part)
     except DocumentError:  # a broken chapter does not stop the others
         return part.decode("utf-8", "replace").encode()
+    return _without_cdata(page)
+
+
+def _without_cdata(page: bytes) -> bytes:
     return _CDATA.sub(lambda found: escape(found[1], quote=False), page.decode()).encode()
 
 
