@@ -284,7 +284,7 @@ class SharedEngine:
         known, before = folder.checksums(was_given=was_given)
         if known is not None:
             folder.check_description(ours=True)
-        damaged = known.damaged(folder.shard) if known is not None else before.missing(folder.shard) if before else []
+        damaged = known.damaged(folder.shard) if known else before.contradicted(folder.shard) if before else []
         self.damage = noted(folder.shard)
         if self.damage is not None and not self._repairs:
             raise StoreCorruptError(f"{where}: a repair has begun but not ended; {REMEDY}")
@@ -435,4 +435,5 @@ def engine_errors(location: str, action: str, otherwise: type[StoreError] = Stor
         raise StoreUnavailableError(f"{location}: could not {action}: {error.strerror or error}") from error
     except BaseException as error:  # a panic of the engine is not an Exception
         kind = StoreUnavailableError if is_disk_full(error) else otherwise
-        raise kind(f"{location}: the engine could not {action}: {error}") from error
+        remedy = f"; {REMEDY}" if kind is StoreCorruptError else ""
+        raise kind(f"{location}: the engine could not {action}: {error}{remedy}") from error
