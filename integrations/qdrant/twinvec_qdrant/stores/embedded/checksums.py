@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -50,8 +51,12 @@ _WRITTEN_ONCE = tuple(
     )
 )
 """Files of an indexed segment that the engine never changes."""
-_NEVER_ZEROED = (".deleted", ".versions", ".mappings", "/deleted.dat", "/tracker.dat", ".mmap", "/page_0.dat")
-"""Files whose bytes the engine only adds to: deleted points stay marked, and stored values stay until a build."""
+_NEVER_ZEROED = (
+    *(".deleted", ".versions", ".mappings", "/deleted.dat", "/deleted/flags_a.dat"),
+    *("/status.dat", "/tracker.dat", "/page_0.dat", ".mmap"),
+)
+"""Files in which the engine only adds: deleted points stay marked, and lengths and values stay until a build."""
+_ENGINE = version("qdrant-edge-py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +76,14 @@ class Checksums:
         files: The engine's files, by their path in its folder.
         counts: Number of stored points of each kind.
         description: The collection's description, as text.
-        lacks_removed: Whether a file is taken off the list before twinvec removes it; older versions did not do that.
+        engine: Version of the engine that has closed the files; "" in lists of versions of twinvec that did not take
+            files off the list before they removed them (``without``).
     """
 
     files: Mapping[str, FileSum]
     counts: Mapping[str, int] = field(default_factory=dict)
     description: str = ""
-    lacks_removed: bool = True
+    engine: str = _ENGINE
 
     @classmethod
     def taken(cls, shard: Path, counts: Mapping[str, int], description: str, known: Checksums | None) -> Checksums:
@@ -107,7 +113,7 @@ class Checksums:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             files = {name: FileSum(*map(int, each)) for name, each in values["files"].items() if name not in _LISTS}
-            return cls(files, values["counts"], values["description"], values.get("lacks_removed", False))
+            return cls(files, values["counts"], values["description"], values.get("engine", ""))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
@@ -115,7 +121,7 @@ class Checksums:
         """Write the checksums atomically; raise ``OSError`` if that fails."""
         files = {name: [each.size, each.time, each.sum] for name, each in self.files.items()}
         values: dict[str, Any] = {"files": files, "counts": dict(self.counts), "description": self.description}
-        atomic_write(path, json.dumps({**values, "lacks_removed": self.lacks_removed}))
+        atomic_write(path, json.dumps({**values, "engine": self.engine}))
 
     def without(self, part: str) -> Checksums:
         """Return the list without the files whose path contains ``part``."""
@@ -162,9 +168,9 @@ class Checksums:
         return sorted(wrong)
 
     def _is_lasting(self, name: str) -> bool:
-        """Return whether the engine neither removes the file nor makes it shorter."""
+        """Return whether this version of the engine neither removes the file nor makes it shorter."""
         is_core = any(part in name for part in _CORE)
-        return name.startswith("segments/") and (is_core or self.lacks_removed) and "journal" not in name
+        return name.startswith("segments/") and (is_core or self.engine == _ENGINE) and "journal" not in name
 
 
 def checksum(path: Path, *, holes: bool = False) -> int:

@@ -25,6 +25,7 @@ from twinvec_qdrant import Collection, Root
 from twinvec_qdrant.report import RepairReport
 from twinvec_qdrant.stores.embedded.checksums import Checksums, checksum
 from twinvec_qdrant.stores.embedded.folder import copied_tree
+from twinvec_qdrant.stores.points import Point
 from words import WordEncoder
 
 DOCUMENTS = {
@@ -576,3 +577,17 @@ def with_holes(path: Path, content: bytes, size: int) -> None:
             if piece := content[place : place + 4096].rstrip(b"\0"):
                 file.seek(place)
                 file.write(piece)
+
+
+def test_a_point_without_content_is_an_error_until_a_repair_removes_it(folder, wanted):
+    """The engine may find deleted points again after damage."""
+    lost = "00000000-0000-4000-8000-000000000000"
+    with opened(folder) as collection:
+        collection._backend.upsert([Point(lost)])
+        with pytest.raises(StoreCorruptError, match=r"(?s)notes: the content of a stored point is missing.*--repair"):
+            list(collection._backend.scroll(()))
+    with opened(folder, repair=True) as collection:
+        assert collection.verify(repair=True).sound
+    with opened(folder) as collection:
+        assert not collection._backend.retrieve([lost], [])
+        assert answers(collection) == wanted
