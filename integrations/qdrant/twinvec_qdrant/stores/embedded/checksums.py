@@ -52,7 +52,7 @@ _WRITTEN_ONCE = tuple(
 )
 """Files of an indexed segment that the engine never changes."""
 _NEVER_ZEROED = (
-    *(".deleted", ".versions", ".mappings", "/deleted.dat", "/deleted/flags_a.dat"),
+    *(".deleted", ".mappings", "/deleted.dat", "/deleted/flags_a.dat"),
     *("/status.dat", "/tracker.dat", "/page_0.dat", ".mmap"),
 )
 """Files in which the engine only adds: deleted points stay marked, and lengths and values stay until a build."""
