@@ -161,7 +161,7 @@ class Encoder(TruncationCounter):
         return self._model.spec.dim
 
     @property
-    def max_tokens(self) -> int:
+    def max_tokens(self) -> int:  # type: ignore[override]  # read-only, unlike that of the base class
         """Longest input in tokens, special tokens included."""
         return self._model.spec.max_tokens
 
