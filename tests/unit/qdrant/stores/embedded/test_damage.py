@@ -396,7 +396,7 @@ def test_damage_after_a_kill_is_refused_by_name_with_what_to_do(killed, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_each_damaged_file_after_a_kill_is_refused_or_changes_no_answer(killed, killed_wanted, tmp_path, seed):
     rng = random.Random(seed)
     refusals = []
