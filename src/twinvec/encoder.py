@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn, TypedDict, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,18 @@ class PromptOptions(EncodeOptions, total=False):
 
     prompt: str | None
 
+
+_FIXED = {
+    "dim": "dim",
+    "truncate_dim": "dim",
+    "max_tokens": "max_tokens",
+    "max_seq_length": "max_tokens",
+    "prompts": "prompts",
+    "default_prompt": "default_prompt",
+    "default_prompt_name": "default_prompt",
+    "device": "device",
+}
+"""Attribute of ``Encoder``, or of sentence-transformers' models -> argument that decides it."""
 
 _OPTIONS = {"storage", *PromptOptions.__annotations__}
 
@@ -131,6 +143,15 @@ class Encoder(TruncationCounter):
         vars(self).update(state)
         self._loading = threading.Lock()
 
+    if not TYPE_CHECKING:  # type checkers would otherwise accept any attribute
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if (argument := _FIXED.get(name)) is not None:
+                raise ConfigurationError(
+                    f"{name} of an encoder does not change: make another encoder, Encoder(..., {argument}={value!r})"
+                )
+            super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         return f"Encoder({self.name!r}, dim={self.dim}, max_tokens={self.max_tokens}, space={self.space[:12]!r})"
 
@@ -139,18 +160,10 @@ class Encoder(TruncationCounter):
         """Size of the vectors."""
         return self._model.spec.dim
 
-    @dim.setter
-    def dim(self, value: int) -> NoReturn:
-        raise _fixed("dim", value)
-
     @property
-    def max_tokens(self) -> int:
+    def max_tokens(self) -> int:  # type: ignore[override]  # read-only, unlike that of the base class
         """Longest input in tokens, special tokens included."""
         return self._model.spec.max_tokens
-
-    @max_tokens.setter
-    def max_tokens(self, value: int) -> NoReturn:
-        raise _fixed("max_tokens", value)
 
     @property
     def normalizes(self) -> bool:
@@ -439,13 +452,6 @@ class Encoder(TruncationCounter):
         if storage == "binary":
             return to_bits(vectors)
         return vectors if storage is None else vectors.astype(np.float16)
-
-
-def _fixed(name: str, value: object) -> ConfigurationError:
-    return ConfigurationError(
-        f"{name} of an encoder does not change, since it decides the vectors: make another encoder, "
-        f"Encoder(..., {name}={value!r})"
-    )
 
 
 def _with_prompt(name: str, options: dict[str, Any]) -> dict[str, Any]:

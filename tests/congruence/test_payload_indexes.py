@@ -197,3 +197,24 @@ def test_searches_find_the_same(stored, wanted):
     name, collection = stored
     assume(serves(name, wanted))
     assert {hit.id for hit in collection.search("tea", len(DOCUMENTS), filter=wanted)} == truth(wanted)
+
+
+LEAPS = ["2016-12-31T23:59:60Z", "2016-12-31T23:59:60.5Z", "2017-01-01T00:59:60+01:00", "2016-12-31T12:30:60Z"]
+NEAR_LEAPS = ["2016-12-31T23:59:59Z", "2016-12-31T23:59:59.999999Z", "2017-01-01", "2017-01-01T00:00:00.5Z"]
+
+
+def test_an_index_leaves_a_leap_second_on_its_day(tmp_path):
+    documents = [Document(f"{row}", f"tea {row}", "", {"d": day}) for row, day in enumerate([*NEAR_LEAPS, *LEAPS])]
+    filters = [{"d": {name: day}} for name in ("gt", "gte", "lt", "lte") for day in (*NEAR_LEAPS, *LEAPS)]
+    filters += [{"d": day} for day in (date(2017, 1, 1), *LEAPS)]
+    expected = [[each.id for each in documents if matches(parse_filter(one), each.id, each.payload)] for one in filters]
+    assert expected[filters.index({"d": {"lt": "2017-01-01"}})] == ["0", "1", "4", "5", "6", "7"]
+    for kind in ("datetime", False):
+        place = {"path": tmp_path / str(kind), "encoder": WordEncoder(), "chunking": False}
+        with Collection.open("notes", **place, payload_indexes={"d": kind}) as collection:
+            collection.ingest(documents[:4])
+            assert collection._backend.field_indexes().get("metadata.d") == (kind or None)
+            collection.ingest(documents)
+            for _ in range(2):
+                assert [sorted(collection.find(one)) for one in filters] == expected
+                collection.reindex()

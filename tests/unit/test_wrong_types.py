@@ -84,3 +84,27 @@ def test_what_is_no_vector_no_label_no_function_and_no_encoder(encoder):
     refused("on_batch: expected a function", encoder.encode, ["a"], on_batch=5)
     for value in (5, None, "default", Encoder):
         refused("encoder: expected an encoder", MemoryIndex, value, [("a", "tea")])
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        ("max_seq_length", "max_tokens"),
+        ("truncate_dim", "dim"),
+        ("default_prompt_name", "default_prompt"),
+        ("dim", "dim"),
+        ("max_tokens", "max_tokens"),
+        ("device", "device"),
+        ("prompts", "prompts"),
+    ],
+)
+def test_an_attribute_of_an_encoder_that_an_argument_decides_is_refused_with_the_argument(encoder, name, argument):
+    before = encoder.encode("green tea")
+    refused(
+        f"{name} of an encoder does not change: make another encoder, Encoder(..., {argument}=8)",
+        setattr,
+        encoder,
+        name,
+        8,
+    )
+    assert np.array_equal(encoder.encode("green tea"), before)

@@ -24,6 +24,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from twinvec.errors import ConfigurationError
+from twinvec_qdrant import DEFAULT_PATH, Announcement
 from twinvec_serve.app import create_app
 from twinvec_serve.joined_writes import JoinedProtocol
 from twinvec_serve.memory import limit_memory, trim_regularly
@@ -43,9 +44,11 @@ def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Call
 
     ``ready`` is called with the server's address once it answers requests, ``stopping`` at the first signal. Raise
     ConfigurationError if the server cannot listen at the address or would be unsafe there, and another TwinvecError if
-    a model cannot be loaded or another process has the store.
+    the store's folder cannot be used, another process has the store, or a model cannot be loaded.
     """
     check_exposure(settings)
+    if settings.url is None:  # checked before the port, which may be taken by a server of the same store
+        Announcement.check_place(settings.path or DEFAULT_PATH)
     limit_memory()
     with listening(settings.host, settings.port) as sockets:
         port = sockets[0].getsockname()[1]

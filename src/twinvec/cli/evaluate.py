@@ -88,7 +88,7 @@ def evaluate_command(
     if runs is not None:
         tag = run_tag(*system)
         for name, each in found.items():
-            write_run(each.run, runs / f"{name.replace('/', '-')}.{tag}.trec", tag)
+            write_run(each.run, runs / f"{name.replace('/', '--')}.{tag}.trec", tag)
 
 
 @takes_tasks
@@ -169,7 +169,7 @@ def _evaluate_collection(
         }
         figures["forms"] = _plotted(kept, plot)
     first_stage = Setting(setting.mode, setting.words, feedback=setting.feedback)
-    return figures, found, (name, figures["model"], str(first_stage))
+    return figures, found, (name, figures["model"], "-".join(str(first_stage).replace(",", "").split()))
 
 
 def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:

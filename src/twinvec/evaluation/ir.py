@@ -15,13 +15,14 @@ import numpy as np
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet, check_set
 from twinvec.evaluation.measures import MEASURES, Measured, deepest, measure_run
-from twinvec.evaluation.models.text_model import TextModel
+from twinvec.evaluation.models.text_model import TextModel, check_text_model
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test, with_interval
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.memory_index import MemoryIndex
 from twinvec.retrieval.retrieve_rerank import search_many, without_passages
 from twinvec.similarity import semantic_search
+from twinvec.support.checks import check_methods
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +61,10 @@ def evaluate_ir(
     """Measure an exact search by cosine; the run keeps as many hits as the measures need, at least ``depth``.
 
     Raises:
-        ConfigurationError: a measure is unknown.
+        ConfigurationError: a measure is unknown, or ``model`` is not a model.
         InputError: ``data`` is not a retrieval set, or has no queries or no documents.
     """
+    check_text_model(model, "encode_query", "encode_document")
     check_set(data)
     if not data.documents:
         raise InputError(f"{data.name}: no documents; if a collection holds them, use evaluate_retriever(collection)")
@@ -128,6 +130,7 @@ def compare_ir(
 
 def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) -> dict[str, list[Hit]]:
     """Return query id -> hits without passages; ``options`` go to the search."""
+    check_methods(retriever, ("search",), "retriever", "a retriever, such as MemoryIndex(...) or a collection")
     check_set(data)
     found = search_many(retriever, list(data.queries.values()), limit, **without_passages(retriever), **options)
     return dict(zip(data.queries, found, strict=True))

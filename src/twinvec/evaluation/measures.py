@@ -119,10 +119,15 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
 
 
 def run_tag(*parts: str) -> str:
-    """Return a system's name as a tag for a TREC run and its file: letters, digits and ``+-._`` only."""
-    tag = re.sub(r"[^\w+.-]+", "-", "-".join(parts)).strip("-.") or "twinvec"
-    if len(tag) > _TAG_CHARACTERS:
-        tag = f"{tag[: _TAG_CHARACTERS - 9]}-{sha256(tag.encode()).hexdigest()[:8]}"
+    """Return a system's name as a tag for a TREC run and its file: letters, digits and ``+-._@`` only.
+
+    A slash becomes ``--``, as in the hub's cache. A name that the tag does not show in full adds a part of its hash, so
+    that no two systems share a file.
+    """
+    name = "-".join(parts).removeprefix("./")
+    tag = re.sub(r"[^\w+.@-]+", "-", name.replace("/", "--")).strip("-.") or "twinvec"
+    if tag.replace("--", "/") != name or len(tag) > _TAG_CHARACTERS:
+        tag = f"{tag[: _TAG_CHARACTERS - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
     return tag
 
 

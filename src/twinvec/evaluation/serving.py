@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit
-from twinvec.evaluation.beir import BeirSet
+from twinvec.evaluation.beir import BeirSet, check_set
 from twinvec.evaluation.ir import IrResult, as_run, check_finds, measure_ir, run_of_rows, search_all
 from twinvec.evaluation.measures import MEASURES, deepest
-from twinvec.evaluation.models.text_model import TextModel
+from twinvec.evaluation.models.text_model import TextModel, check_text_model
 from twinvec.evaluation.reranking import Reranked, rerank_hits
 from twinvec.evaluation.statistics import RESAMPLES
 from twinvec.retrieval.base import Hit, Reranker, Retriever
@@ -186,6 +186,8 @@ def evaluate_forms(
     progress: bool = False,
 ) -> list[StorageVariant]:
     """Search exactly over the model's document vectors in each form of storage: float32 first, then by falling size."""
+    check_text_model(model, "encode_query", "encode_document")
+    check_set(data)
     corpus_ND = unit(np.asarray(model.encode_document([each.full_text for each in data.documents], progress=progress)))
     queries_QD = unit(np.asarray(model.encode_query(list(data.queries.values()))))
     dim = corpus_ND.shape[1]

@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +57,25 @@ def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
-    """Parse a JSON object; the message of an InputError begins with ``place``."""
+    """Parse a JSON object whose keys all differ; the message of an InputError begins with ``place``."""
     try:
-        value = json.loads(line)
+        value = json.loads(line, object_pairs_hook=partial(_without_repeats, place))
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place}: not JSON: {error}") from error
     if not isinstance(value, dict):
         raise InputError(f"{place}: expected a JSON object, got {type(value).__name__}")
     return value
+
+
+def _without_repeats(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise InputError(f"{place}: the key {repeated!r} comes twice in an object; remove one of the two")
+    return values
 
 
 def text_field(row: dict[str, Any], name: str, place: str, max_bytes: int = MAX_TEXT_BYTES) -> str:

@@ -182,9 +182,12 @@ def test_an_existing_collection_keeps_its_model(twinvec, home, tiny_model, monke
     assert set(hit["scores"]) == {"sparse"}, "the file's mode"
     assert twinvec("ingest", "docs", "-c", "other", "--json").code == 0
     assert json.loads(twinvec("info", "-c", "other", "--json").out)["model"] == second
-    refused = twinvec("ingest", "docs", "--model", second)
-    assert refused.code == 1, "a flag is meant"
-    assert first in refused.err
+    write(home / "pairs.jsonl", json.dumps({"anchor": "a drink", "positive": "tea and milk"}))
+    assert twinvec("mine", "pairs.jsonl", "-o", "rows.jsonl", "-c", "docs").code == 0
+    for command in (["ingest", "docs"], ["mine", "pairs.jsonl", "-o", "more.jsonl", "-c", "docs"]):
+        refused = twinvec(*command, "--model", second)
+        assert refused.code == 1, "a flag is meant"
+        assert first in refused.err
 
 
 def test_mine_takes_the_place_of_a_store_for_a_collection_only(twinvec, home, tiny_model):

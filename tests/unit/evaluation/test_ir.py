@@ -25,7 +25,8 @@ from twinvec.evaluation.measures import read_run, write_run
 from twinvec.evaluation.nli import load_nli
 from twinvec.evaluation.pairs import load_labelled_pairs, load_questions, load_triplets
 from twinvec.evaluation.reranking import evaluate_stages, rerank_result
-from twinvec.evaluation.sts import load_sts
+from twinvec.evaluation.serving import evaluate_forms
+from twinvec.evaluation.sts import StsSet, evaluate_sts, load_sts
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
 
@@ -221,6 +222,16 @@ def test_sets_that_cannot_be_searched(remembering):
         evaluate_ir(remembering, {"q": "moon"})
     with pytest.raises(InputError, match="made: no queries"):
         evaluate_retriever(MemoryIndex(remembering, DOCUMENTS), replace(made, queries={}))
+
+
+@pytest.mark.parametrize("model", [None, "default", 5])
+def test_what_is_no_model_is_refused(small, model):
+    pairs, forms = StsSet("made", ["a", "b"], ["a", "c"], np.array([1.0, 0.0])), (evaluate_ir, evaluate_forms)
+    for call, given in (*((each, small) for each in forms), (evaluate_sts, pairs)):
+        with pytest.raises(ConfigurationError, match=r"model: expected a model, .*Encoder\("):
+            call(model, given)
+    with pytest.raises(ConfigurationError, match="retriever: expected a retriever"):
+        evaluate_retriever(model, small)
 
 
 def test_measures_are_a_list(remembering, small):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import ir_measures
 import pytest
@@ -55,10 +56,13 @@ def test_scores_survive_a_run_file_to_the_last_bit(tmp_path):
 
 
 def test_tags_fit_a_run_and_a_file_name_and_stay_apart():
-    assert run_tag("org/my model@main") == "org-my-model-main"
-    assert run_tag("articles", "default", "hybrid, words x 0.5") == "articles-default-hybrid-words-x-0.5"
-    assert run_tag("../модель") == "модель"
-    assert run_tag("/") == "twinvec"
+    assert run_tag("org/name@main") == "org--name@main"
+    assert run_tag("./my-model") == "my-model"
+    assert run_tag("articles", "default", "hybrid-words-x-0.5") == "articles-default-hybrid-words-x-0.5"
+    alike = ["org/name", "org-name", "org--name", "org name", "org\tname", "/org/name", "../org/name", "модель", "/"]
+    tags = list(map(run_tag, alike))
+    assert len(set(tags)) == len(alike)
+    assert all(re.fullmatch(r"[\w+.@-]+", tag) and tag[0] not in ".-" for tag in tags)
     first, second = (run_tag(f"/{'deep/' * 30}{name}") for name in ("one", "two"))
     assert first != second
     assert len(first) == len(second) == 60

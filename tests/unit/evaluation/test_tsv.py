@@ -65,6 +65,8 @@ def test_a_missing_file_is_an_input_error(tmp_path):
         ('{"a": 1}\n{"a": \n', ":2", "not JSON"),
         ('{"a": 1}\n\n[1]\n', ":3", "expected a JSON object, got list"),
         ("[" * 100_000 + "\n", ":1", "not JSON"),
+        ('{"a": 1}\n{"a": 1, "b": 2, "a": 3}\n', ":2", "the key 'a' comes twice"),
+        ('{"a": {"b": 1, "b": 1}}\n', ":1", "the key 'b' comes twice"),
     ],
 )
 def test_malformed_json_lines_are_refused_by_file_and_line(tmp_path, content, place, said):

@@ -20,7 +20,7 @@ from mcp import Client, StdioServerParameters
 from typer.testing import CliRunner
 
 from twinvec.cli.app import build_app
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, StoreUnavailableError
 from twinvec_qdrant import Collection
 from twinvec_serve import ServeSettings, process
 from twinvec_serve.process import address_of, listening
@@ -116,6 +116,20 @@ def test_a_port_that_is_taken_is_an_error():
             pass
     with listening("127.0.0.1", port):  # free at once
         pass
+
+
+def test_a_store_that_cannot_be_served_is_told_before_a_port_that_is_taken(tmp_path):
+    (tmp_path / "file").write_text("")
+    with listening("127.0.0.1", 0) as (first,):
+        given = ServeSettings(port=first.getsockname()[1], path=tmp_path / "file")
+        with pytest.raises(StoreUnavailableError, match="is a file; name the folder of the store"):
+            process.run(given, ready=print, stopping=print)
+        given = given.model_copy(update={"path": tmp_path / "file" / "store"})
+        with pytest.raises(StoreUnavailableError, match=r"cannot be the folder of a store: .*file: it is a file"):
+            process.run(given, ready=print, stopping=print)
+        with pytest.raises(ConfigurationError, match="another process listens"):
+            process.run(given.model_copy(update={"path": tmp_path / "new"}), ready=print, stopping=print)
+        assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1"])

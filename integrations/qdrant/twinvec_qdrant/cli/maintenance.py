@@ -69,9 +69,9 @@ def verify_command(
     if as_json:
         show_json({**asdict(report), "sound": report.sound})
     else:
-        damaged = {"incomplete": report.incomplete, "forgotten": report.forgotten}
         figures = {"documents": report.sources, "chunks": report.chunks, "stray chunks": report.stray}
-        figures |= {f"{kind} documents": len(sources) for kind, sources in damaged.items()}
+        figures["documents with missing chunks"] = len(report.incomplete)
+        figures["documents without a record"] = len(report.forgotten)
         if isinstance(report, RepairReport):
             figures |= {"damaged files": len(report.damaged), "documents without a trace": lost}
         show(collection, properties({name: as_text(value) for name, value in figures.items()}))
@@ -79,9 +79,11 @@ def verify_command(
             complain(f"{lost} documents have left no trace; ingest all documents again")
         if isinstance(report, RepairReport) and report.lost_notes:
             complain(_NOTES_LOST)
-        for kind, sources in damaged.items():
-            for source in sources:
-                complain(f"{kind}: {source}{': ingest it again' if repair else ''}")
+        remedy = "; ingest it again" if repair else ""
+        for source in report.incomplete:
+            complain(f"{source}: some of its chunks are missing or damaged{remedy}")
+        for source in report.forgotten:
+            complain(f"{source}: has chunks but no record, so searches do not show it{remedy}")
     if not report.sound and not repair:
         complain("run verify with --repair, and then ingest these documents again")
     if lost or not (report.sound or repair):

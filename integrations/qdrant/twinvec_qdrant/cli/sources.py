@@ -41,7 +41,7 @@ def roots_of(given: Sequence[str], options: dict[str, Any], *, allow_empty: bool
     """Return the roots that the arguments ``given`` name, by name; ``options`` are fields of all roots.
 
     Several files of one folder, such as the shell gives for ``*.md``, are one root: the folder, limited to these files.
-    Each file of records, hidden file and link is a root by itself.
+    Each file of records (but not of ``.ndjson``), hidden file and link is a root by itself.
 
     Raises:
         DocumentError: a folder or file does not exist, or no file matches a pattern (unless ``allow_empty``).

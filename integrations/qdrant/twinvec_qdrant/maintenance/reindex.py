@@ -19,6 +19,7 @@ from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.notes import are_filtered
 from twinvec_qdrant.records.payload_indexes import (
+    FOR_EQUALITY,
     MAX_PATHS,
     SERVED,
     SOURCE_KEY,
@@ -151,6 +152,9 @@ def _wanted(
     for key, requested in settings.types.items():
         if requested:
             asked = SERVED[requested]
+            if asked == "datetime" and key in seen and seen[key].leaps and not seen[key].numbers:
+                logger.warning(FOR_EQUALITY, location, key, "leap seconds")
+                asked = "keyword"
             if key in seen and misfits(asked, seen[key]):
                 hidden, what = ("dates", "numbers") if asked == "float" else ("numbers", "dates")
                 raise ConfigurationError(

@@ -91,6 +91,8 @@ def verify(catalog: Catalog, *, repair: bool, encoder: Callable[[], SpaceEncoder
     while True:
         model = stored_description(catalog.backend)
         if repair:
+            if catalog.backend.exclusive:  # on a server, another program may have written points without a payload
+                catalog.backend.delete([each.id for each in catalog.backend.scroll((), ["kind"]) if not each.payload])
             catalog.recover()
         compared = _compare(catalog, model)
         if stored_description(catalog.backend).vector == model.vector:

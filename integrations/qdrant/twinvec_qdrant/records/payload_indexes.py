@@ -5,8 +5,8 @@ value of a key decides the type of its index: "keyword" for a string, "float" fo
 with long texts gets no index. A collection has at most ``MAX_PATHS`` indexed paths; requested keys come first.
 
 An index must not change what a filter finds (``stores.served_tests``). An index of numbers would hide dates under the
-same key from filters, and an index of dates would hide numbers. Before a writer writes such a document, it therefore
-replaces the index by one of keywords.
+same key from filters, and an index of dates would hide numbers, and count a leap second to the next day. Before a
+writer writes such a document, it therefore replaces the index by one of keywords.
 
 On a server, another writer may index numbers just when this one sees the first dates. A writer that sees dates in a key
 therefore first records the key in a point, and then reads which indexes exist. A writer that has indexed numbers then
@@ -24,7 +24,7 @@ from typing import Any, get_args
 
 from twinvec.errors import ConfigurationError, FilterError, StoreLimitError
 from twinvec.retrieval.filters.conditions import Between, During, OneOf
-from twinvec.retrieval.filters.instants import moment
+from twinvec.retrieval.filters.instants import is_leap_second, moment
 from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, dates_id, filtered_key, filtered_paths
 from twinvec_qdrant.settings import PayloadIndexes, PayloadIndexType
 from twinvec_qdrant.stores.base import OWN_FIELDS, Backend, FieldIndexType
@@ -52,6 +52,9 @@ SERVED: dict[PayloadIndexType, FieldIndexType] = {
 MAX_DEPTH = 3
 """Deepest level of indexed keys; a filter tests 2 ** (level - 1) paths."""
 
+FOR_EQUALITY = "%s: the key %r holds %s; it is indexed for equality only, and ranges are slower"
+"""Warning with the place, the key and what it holds: a requested index would change answers."""
+
 _KINDS: dict[type, FieldIndexType] = {str: "keyword", float: "float", int: "float", bool: "bool"}
 _DATE_BEGINS = frozenset("+-\u2212 \t0123456789")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,11 +69,13 @@ class SeenKey:
     Attributes:
         kinds: Number of values by the type of index that fits them, in the order of their first values.
         dates: Whether any text is a date.
+        leaps: Whether any date is in a leap second.
         longest: Characters of the longest text.
     """
 
     kinds: Counter[FieldIndexType] = field(default_factory=Counter)
     dates: bool = False
+    leaps: bool = False
     longest: int = 0
 
     @property
@@ -119,7 +124,7 @@ class PayloadIndexing:
                 chosen = chosen_type(key, seen, self._preferred.get(key)) if self._settings.automatic else None
                 self._kinds[key] = self._made(key, chosen)
             if misfits(self._kinds[key], seen):
-                self._replace(key)
+                self._replace(key, "leap seconds" if seen.leaps else "both numbers and dates")
 
     def _note(self, dated: Collection[str]) -> None:
         """Record in the store that documents may have dates in these keys; see the docstring of this module."""
@@ -156,12 +161,8 @@ class PayloadIndexing:
             return None
         return wanted
 
-    def _replace(self, key: str) -> None:
-        logger.warning(
-            "%s: the key %r holds both numbers and dates; it is indexed for equality only, and ranges are slower",
-            self._backend.location,
-            key,
-        )
+    def _replace(self, key: str, held: str) -> None:
+        logger.warning(FOR_EQUALITY, self._backend.location, key, held)
         self._index(filtered_paths(key), "keyword")
         self._kinds[key] = "keyword"
 
@@ -197,8 +198,8 @@ def chosen_type(key: str, seen: SeenKey, preferred: str | None = None) -> FieldI
 
 
 def misfits(kind: FieldIndexType | None, seen: SeenKey) -> bool:
-    """Return whether an index of this type would hide values of the key from filters."""
-    return (kind == "float" and seen.dates) or (kind == "datetime" and seen.numbers)
+    """Return whether an index of this type would hide values of the key from filters, or move them to another day."""
+    return (kind == "float" and seen.dates) or (kind == "datetime" and (seen.numbers or seen.leaps))
 
 
 def misfit(backend: Backend, path: str, kind: FieldIndexType) -> bool:
@@ -250,7 +251,9 @@ def seen_keys(payloads: Iterable[Mapping[str, Any]]) -> dict[str, SeenKey]:
             seen.kinds[kind] += 1
             if kind == "keyword":
                 seen.longest = max(seen.longest, len(value))
-                seen.dates = seen.dates or (value[:1] in _DATE_BEGINS and moment(value) is not None)
+                may_be_date = value[:1] in _DATE_BEGINS
+                seen.dates = seen.dates or (may_be_date and moment(value) is not None)
+                seen.leaps = seen.leaps or (may_be_date and "60" in value and is_leap_second(value))
     return {".id" if key == "id" else key: seen for key, seen in found.items() if _is_filterable(key)}
 
 

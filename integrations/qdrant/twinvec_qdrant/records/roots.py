@@ -120,7 +120,8 @@ class Roots:
         """Add a root, or update the root of the same name, and return which documents belong to it.
 
         Args:
-            wanted: The root; ``first`` is ignored. Its descriptions are added to the stored ones.
+            wanted: The root; ``first`` is ignored. Its descriptions are added to the stored ones. Without ``named`` and
+                ``prune``, single files of a folder are added to the stored ones as well: their documents stay.
             named: Whether the user gave the name. If not, a stored root of this name counts as another root if it has
                 another location that still exists, or other files of the same folder.
             prune: Whether the ingest removes documents that the root no longer holds.
@@ -141,7 +142,7 @@ class Roots:
             if before is None:
                 added = self._new(roots, wanted, named=named, prune=prune)
             else:
-                added = self._again(before, wanted, named=named)
+                added = self._again(before, wanted, named=named, prune=prune)
             result = {**roots, wanted.name: added}
             return result
 
@@ -155,7 +156,7 @@ class Roots:
             logger.warning("the source %r %s from %s to %s", wanted.name, what, before.location, wanted.location)
         return replace(_membership(result, wanted.name), added="" if before else wanted.name)
 
-    def _again(self, known: StoredRoot, wanted: StoredRoot, *, named: bool) -> StoredRoot:
+    def _again(self, known: StoredRoot, wanted: StoredRoot, *, named: bool, prune: bool) -> StoredRoot:
         """Return a stored root, updated with the location, options and descriptions of ``wanted``."""
         if not named and _is_elsewhere(known, wanted) and known.is_here():
             raise ConfigurationError(
@@ -169,6 +170,9 @@ class Roots:
                 "(source=...); to add these files as another source, give another name"
             )
         there = known if wanted.location is None else wanted
+        files, more = (_single_files(each) for each in (known, wanted))
+        if files and more and not (named or prune):
+            there = replace(there, options={**there.options, "include": list(dict.fromkeys([*files, *more]))})
         described = {**known.described, **wanted.described}
         return replace(there, first=known.first, described={path: text for path, text in described.items() if text})
 
@@ -223,12 +227,14 @@ def _is_elsewhere(known: StoredRoot, wanted: StoredRoot) -> bool:
 def _has_other_patterns(known: StoredRoot, wanted: StoredRoot) -> bool:
     """Return whether the include patterns differ from the stored patterns, unless both are lists of single files."""
     before, now = (each.options.get("include", ()) for each in (known, wanted))
-    return bool(now) and list(before) != list(now) and not (_are_files(before) and _are_files(now))
+    return bool(now) and list(before) != list(now) and not (_single_files(known) and _single_files(wanted))
 
 
-def _are_files(patterns: Sequence[str]) -> bool:
+def _single_files(root: StoredRoot) -> Sequence[str]:
+    """Return the include patterns if each is one file of the folder, else an empty list."""
+    patterns: Sequence[str] = root.options.get("include", ())
     plain = (re.sub(r"\\.", "", each) for each in patterns)  # escaped characters are no wildcards
-    return bool(patterns) and all(each.startswith("/") and _WILD.isdisjoint(each) for each in plain)
+    return patterns if all(each.startswith("/") and _WILD.isdisjoint(each) for each in plain) else ()
 
 
 def _files(root: StoredRoot) -> str:

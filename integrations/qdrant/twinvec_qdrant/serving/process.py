@@ -117,6 +117,16 @@ class Announcement:
             raise
         _own.add(self.process.instance)
 
+    @staticmethod
+    def check_place(path: str | Path) -> None:
+        """Raise the errors of an announcement in this folder, before the address is known; create nothing."""
+        folder = store_folder(path)
+        there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)) and not any(folder.glob("*/shard")):
+            reason = "this process may not write to it" if there.is_dir() else "it is a file"
+            raise StoreUnavailableError(f"{folder}: cannot be the folder of a store: {there}: {reason}")
+        check_not_served(path)
+
     def close(self) -> None:
         """Remove the note; a second call does nothing."""
         if not self._held.closed:

@@ -8,7 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from twinvec.arrays import FloatArray
+from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import VectorEncoder
+from twinvec.support.checks import check_methods
 from twinvec.tokens.pipeline import distinct
 
 
@@ -29,8 +31,19 @@ class TextModel(VectorEncoder, Protocol):
         """Return the vectors of documents."""
 
 
+def check_text_model(model: object, *methods: str) -> None:
+    """Raise ConfigurationError unless a value has these methods of a ``TextModel``."""
+    if isinstance(model, str):
+        raise ConfigurationError(f"model: expected a model, got its name; write Encoder({model!r})")
+    check_methods(model, methods, "model", "a model, such as Encoder(...)")
+
+
 def encode_distinct(model: TextModel, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
-    """Return the vectors of sentences, (n, dim), float32; each distinct text is encoded once."""
+    """Return the vectors of sentences, (n, dim), float32; each distinct text is encoded once.
+
+    Raise ConfigurationError unless ``model`` is a model.
+    """
+    check_text_model(model, "encode")
     unique, inverse = distinct(list(texts))
     vectors: FloatArray = np.asarray(model.encode(unique, progress=progress), dtype=np.float32)
     return vectors[inverse]

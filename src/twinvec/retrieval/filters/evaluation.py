@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from twinvec.retrieval.filters.conditions import (
@@ -116,7 +117,9 @@ def _equal(value: Any, option: Scalar) -> bool:
     return number is not None and number == float(option)
 
 
-def _is_within(bounds: Iterable[tuple[str, T]], found: float | None, as_number: Callable[[T], float]) -> bool:
+def _is_within(
+    bounds: Iterable[tuple[str, T]], found: float | Fraction | None, as_number: Callable[[T], float]
+) -> bool:
     return found is not None and all(_COMPARE[name](found, as_number(limit)) for name, limit in bounds)
 
 

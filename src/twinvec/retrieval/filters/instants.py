@@ -2,12 +2,17 @@
 
 ``moment`` reads every form of date that Qdrant's engine reads, which include ISO 8601. ``limit`` accepts only ISO 8601,
 so that a mistake in a filter is an error. Without an offset, times are in UTC. Moments are microseconds since 1970.
+
+A leap second (23:59:60) is half a microsecond before the next minute: after all other moments of its day, as the engine
+orders it. As a bound, it is the next minute.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from math import ceil
 
 _ISO = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?)?"
@@ -36,7 +41,7 @@ def limit(value: object) -> datetime | None:
     try:
         if isinstance(value, str):
             found = moment(value) if _ISO.fullmatch(value) else None
-            return None if found is None else _EPOCH + found * _MICROSECOND
+            return None if found is None else _EPOCH + ceil(found) * _MICROSECOND
         if isinstance(value, datetime):
             return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:  # the offset leads beyond Python's years
@@ -49,7 +54,12 @@ def microseconds(value: datetime) -> int:
     return (value - _EPOCH) // _MICROSECOND
 
 
-def moment(text: str) -> int | None:
+def is_leap_second(text: str) -> bool:
+    """Return whether a text is a date in a leap second."""
+    return isinstance(moment(text), Fraction)
+
+
+def moment(text: str) -> int | Fraction | None:
     """Return the moment that a text names, or None if it is not a date."""
     for form in _FORMS:
         if found := form.fullmatch(text):
@@ -57,7 +67,7 @@ def moment(text: str) -> int | None:
     return None
 
 
-def _moment(parts: dict[str, str | None]) -> int | None:
+def _moment(parts: dict[str, str | None]) -> int | Fraction | None:
     def number(name: str) -> int:
         return int(parts.get(name) or 0)
 
@@ -73,4 +83,6 @@ def _moment(parts: dict[str, str | None]) -> int | None:
     offset = (60 * hours + minutes) * (1 if parts.get("sign") == "+" else -1)
     days += (cycles - 1) * _CYCLE_DAYS
     seconds = ((24 * days + hour) * 60 + minute - offset) * 60 + second
+    if second > 59:
+        return seconds * 1_000_000 - Fraction(1, 2)
     return seconds * 1_000_000 + int(f"{parts.get('fraction') or '':0<6}"[:6])

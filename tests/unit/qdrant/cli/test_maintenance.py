@@ -71,9 +71,9 @@ def test_verify_names_a_document_whose_record_is_lost(twinvec, notes, tiny, plac
         collection._backend.delete([record_id("n2")])
     done = twinvec("verify", *place)
     named, hint = done.err.splitlines()
-    assert (done.code, named) == (1, "forgotten: n2")
+    assert (done.code, named) == (1, "n2: has chunks but no record, so searches do not show it")
     assert "--repair" in hint, "an ingest alone finds nothing changed"
-    assert twinvec("verify", *place, "--repair").err.splitlines() == ["forgotten: n2: ingest it again"]
+    assert twinvec("verify", *place, "--repair").err.splitlines() == [f"{named}; ingest it again"]
     assert twinvec("verify", *place).code == 1, "until it has been"
     assert json.loads(twinvec("ingest", notes, *place, "--model", tiny, "--json").out)["updated"] == 1
     assert twinvec("verify", *place).code == 0

@@ -14,6 +14,7 @@ from twinvec_qdrant import Collection, RecordColumns, Root
 from twinvec_qdrant.records import roots as stored_roots
 from twinvec_qdrant.records.roots import Roots
 from twinvec_qdrant.stored_roots import StoredRoot
+from twinvec_qdrant.updates.updating import update_collection
 from words import WordEncoder
 
 
@@ -152,6 +153,32 @@ def test_fewer_files_of_the_same_folder_are_no_silent_change(collection, folders
     files = root(folders[0], include=("/README.md", r"/new \[1\].md"))
     assert counts(collection.ingest(files, prune=True)) == (1, 0, 1, 0)  # other files, named one by one
     assert counts(collection.ingest(root(folders[0]))) == (1, 0, 2, 0)  # more than before
+
+
+@pytest.mark.parametrize("ending", ["md", "ndjson"])
+def test_other_single_files_of_a_folder_are_added_to_the_source_unless_it_is_pruned(collection, tmp_path, ending):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name in "abcd":
+        (folder / f"{name}.{ending}").write_text(f'{{"id": "1", "text": "text of {name}"}}')
+
+    def files(*named):
+        return root(folder, include=tuple(f"/{name}.{ending}" for name in named), exclude=("/*/",), gitignore=False)
+
+    def held():
+        return "".join(sorted(each[0] for each in collection.find()))
+
+    collection.ingest(files("a", "b"))
+    collection.ingest(files("c", "d"))
+    update_collection(collection)
+    assert held() == "abcd"
+    (folder / f"a.{ending}").unlink()
+    update_collection(collection)
+    assert held() == "bcd"
+    collection.ingest(files("c", "d"), prune=True)
+    assert held() == "cd"
+    update_collection(collection)
+    assert held() == "cd"
 
 
 def test_documents_of_an_old_collection_are_pruned_only_by_the_source_that_claims_them(collection, folders, caplog):

@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +56,9 @@ from twinvec_qdrant.stores.points import (
     weighed_batches,
 )
 from twinvec_qdrant.stores.served_tests import fitted
+
+_ALWAYS = frozenset({"kind", "source", "size", "text", "content"})
+"""Payload fields of which every point has those that belong to its kind."""
 
 open_backends: dict[Path, EmbeddedBackend] = {}
 """The open backends of this process, by folder; hold ``opening`` to read or change them."""
@@ -126,6 +129,8 @@ class EmbeddedBackend(SharedEngine, Backend):
     def drop_vector(self, name: str) -> None:
         with self._locked("write"):
             self._note_written()  # done first, because the engine counts dropped vectors no longer
+            for each in (name, states_name(name)):
+                self._folder.forget_files(f"-{each}/")
             self._update(edge.UpdateOperation.delete_vector_name(name))
             self._update(edge.UpdateOperation.delete_vector_name(states_name(name)))
             self._count_from_now()
@@ -173,6 +178,7 @@ class EmbeddedBackend(SharedEngine, Backend):
             had_index = last is not None and last.with_index
             with_index = had_index or force or chunks >= WORTHWHILE
             build_index_of(copy, settings, self.location, with_index=with_index, erase=force)
+            self._folder.list_copy(copy)
             with self._locked("exchange"):
                 self._shard.close()
                 try:
@@ -206,7 +212,9 @@ class EmbeddedBackend(SharedEngine, Backend):
     ) -> dict[str, Point]:
         with self._locked("read"):
             records = self._shard.retrieve(list(ids), payload_selector(fields), vector_selector(vector))
-        return {point.id: point for point in (stored_point(record, vector) for record in records)}
+        points = [stored_point(record, vector) for record in records]
+        self._check_whole(points, fields)
+        return {point.id: point for point in points}
 
     def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
         found: dict[str, States] = {}
@@ -221,9 +229,20 @@ class EmbeddedBackend(SharedEngine, Backend):
         while True:
             with self._locked("read"):
                 records, offset = self._page(conditions, fields, offset)
-            yield from map(stored_point, records)
+            points = list(map(stored_point, records))
+            self._check_whole(points, fields)
+            yield from points
             if offset is None:
                 return
+
+    def _check_whole(self, points: Iterable[Point | Scored], fields: Sequence[str] | None) -> None:
+        """Raise ``StoreCorruptError`` if a point lacks all requested ``fields``, although every point has one of them.
+
+        After damage, the engine may find points again that were deleted, and have no content any more.
+        """
+        expected = not self._repairs and (fields is None or not _ALWAYS.isdisjoint(fields))
+        if expected and not all(point.payload for point in points):
+            raise StoreCorruptError(f"{self.location}: the content of a stored point is missing; {REMEDY}")
 
     def count(self, conditions: Conditions) -> int:
         with self._locked("count"):  # the lock keeps the indexes unchanged until the filter is used
@@ -235,17 +254,28 @@ class EmbeddedBackend(SharedEngine, Backend):
                 edge_request(replace(query, conditions=fitted(query.conditions, self._types))) for query in queries
             ]
             found = self._shard.query_batch(edge.QueryBatchRequest(requests))
-        return [scored(points) for points in found]
+        answers = [scored(points) for points in found]
+        for query, points in zip(queries, answers, strict=True):
+            self._check_whole(points, query.fields)
+        return answers
 
     def check_files(self) -> None:
         """Close the engine, read all its files, and raise ``StoreCorruptError`` if one is missing or changed.
 
-        If this process has written since it opened the engine, only the files that it has not changed are checked.
+        A close lists files that have changed anew. The files are therefore also compared with the list of the close
+        before: the engine cannot have left them in any state (``Checksums.contradicted``).
         """
-        with self.at_rest() as folder:
-            known = Checksums.read(folder.closed)
-            if known is not None and (damaged := known.damaged(folder.shard, thorough=True)):
-                raise StoreCorruptError(f"{self.location}: {named_files(damaged)} missing or changed; {REMEDY}")
+        with self.undisturbed():
+            before = Checksums.read(self._folder.opened)
+            with self.at_rest() as folder:
+                known = Checksums.read(folder.closed)
+                damaged = [] if known is None else known.damaged(folder.shard, thorough=True)
+                if before is not None:  # the engine makes a damaged index of payloads anew when it opens the files
+                    damaged += before.without("/payload_index/").contradicted(folder.shard, thorough=True)
+                if damaged:
+                    raise StoreCorruptError(
+                        f"{self.location}: {named_files(sorted(set(damaged)))} missing or changed; {REMEDY}"
+                    )
 
     def end_repair(self) -> None:
         forget(self._folder.shard)
@@ -278,5 +308,6 @@ class EmbeddedBackend(SharedEngine, Backend):
 
     def _change_index(self, operation: edge.UpdateOperation) -> None:
         with self.writing, self._locked("write"):
+            self._folder.forget_files("/payload_index/")
             self._update(operation)
             self._types = index_types(self._shard.info())

@@ -5,8 +5,9 @@
 
 The engine often opens files that have been cut, zeroed or removed without an error, and then finds only part of the
 data. Before the engine opens a collection, twinvec therefore reads the small files, and the large files whose size or
-time has changed; ``verify`` reads all. After a kill, files may differ from the list, and only missing files count as
-damaged.
+time has changed; ``verify`` reads all. After a kill, files may differ from the list. Then only those count as damaged
+that the engine cannot have left so: files that are missing or shorter, that are zeroed, or that changed although the
+engine never changes them (``contradicted``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,6 +38,25 @@ OPENED = "checksums.open.json"
 _LISTS = (CLOSED, OPENED, f"{CLOSED}{PARTIAL}")
 """Files without a checksum: the lists themselves. A kill may leave the last of these; the next close replaces it."""
 _CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # files that a segment always has
+_WRITTEN_ONCE = tuple(
+    f"/{name}"
+    for name in (
+        "id_tracker.mappings",
+        "matrix.dat",
+        "graph.bin",
+        "links_compressed.bin",
+        "inverted_index.dat",
+        "values_to_points.bin",
+        "point_to_values.bin",
+    )
+)
+"""Files of an indexed segment that the engine never changes."""
+_NEVER_ZEROED = (
+    *(".deleted", ".mappings", "/deleted.dat", "/deleted/flags_a.dat"),
+    *("/status.dat", "/tracker.dat", "/page_0.dat", ".mmap"),
+)
+"""Files in which the engine only adds: deleted points stay marked, and lengths and values stay until a build."""
+_ENGINE = version("qdrant-edge-py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +76,14 @@ class Checksums:
         files: The engine's files, by their path in its folder.
         counts: Number of stored points of each kind.
         description: The collection's description, as text.
+        engine: Version of the engine that has closed the files; "" in lists of versions of twinvec that did not take
+            files off the list before they removed them (``without``).
     """
 
     files: Mapping[str, FileSum]
     counts: Mapping[str, int] = field(default_factory=dict)
     description: str = ""
+    engine: str = _ENGINE
 
     @classmethod
     def taken(cls, shard: Path, counts: Mapping[str, int], description: str, known: Checksums | None) -> Checksums:
@@ -89,7 +113,7 @@ class Checksums:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             files = {name: FileSum(*map(int, each)) for name, each in values["files"].items() if name not in _LISTS}
-            return cls(files, values["counts"], values["description"])
+            return cls(files, values["counts"], values["description"], values.get("engine", ""))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
@@ -97,7 +121,11 @@ class Checksums:
         """Write the checksums atomically; raise ``OSError`` if that fails."""
         files = {name: [each.size, each.time, each.sum] for name, each in self.files.items()}
         values: dict[str, Any] = {"files": files, "counts": dict(self.counts), "description": self.description}
-        atomic_write(path, json.dumps(values))
+        atomic_write(path, json.dumps({**values, "engine": self.engine}))
+
+    def without(self, part: str) -> Checksums:
+        """Return the list without the files whose path contains ``part``."""
+        return replace(self, files={name: each for name, each in self.files.items() if part not in name})
 
     def damaged(self, shard: Path, *, thorough: bool = False) -> list[str]:
         """Return the files that differ from the list; without ``thorough``, read no large files of unchanged time."""
@@ -118,10 +146,31 @@ class Checksums:
         """Return the files below ``shard`` that are missing in this list."""
         return sorted({name for name, _, _ in _by_size(shard)} - self.files.keys())
 
-    def missing(self, shard: Path) -> list[str]:
-        """Return the listed files that are missing, among those that the engine never removes by itself."""
-        core = (name for name in self.files if any(part in name for part in _CORE) and "journal" not in name)
-        return sorted(name for name in core if not (shard / name).is_file())
+    def contradicted(self, shard: Path, *, thorough: bool = False) -> list[str]:
+        """Return the listed files that the engine cannot have left as they are; ``thorough`` as for ``damaged``.
+
+        They are missing or shorter than listed, zeroed, or changed although the engine never changes them.
+        """
+        wrong, read = [], 0
+        for name, known in sorted(self.files.items(), key=lambda each: each[1].size):
+            if not self._is_lasting(name):
+                continue
+            path = shard / name
+            stat = path.stat() if path.is_file() else None
+            if stat is None or (stat.st_size < known.size and not name.endswith(".json")):
+                wrong.append(name)
+            elif name.endswith(_WRITTEN_ONCE):
+                read += stat.st_size
+                unread = read > CHECKED_BYTES and stat.st_mtime_ns == known.time and not thorough
+                wrong += [] if unread or checksum(path) == known.sum else [name]
+            elif name.endswith(_NEVER_ZEROED) and known.sum != _sum_of_zeros(known.size) and _is_zeroed(path):
+                wrong.append(name)
+        return sorted(wrong)
+
+    def _is_lasting(self, name: str) -> bool:
+        """Return whether this version of the engine neither removes the file nor makes it shorter."""
+        is_core = any(part in name for part in _CORE)
+        return name.startswith("segments/") and (is_core or self.engine == _ENGINE) and "journal" not in name
 
 
 def checksum(path: Path, *, holes: bool = False) -> int:
@@ -137,6 +186,22 @@ def checksum(path: Path, *, holes: bool = False) -> int:
                 place = (file.tell() - len(block)) // _BLOCK
                 total = zlib.crc32(block, zlib.crc32(place.to_bytes(8, "big"), total))
     return total
+
+
+def _sum_of_zeros(size: int) -> int:
+    """Return the checksum of a file of zeros."""
+    rest = size % _BLOCK
+    return zlib.crc32(bytes(rest), zlib.crc32((size // _BLOCK).to_bytes(8, "big"))) if rest else 0
+
+
+def _is_zeroed(path: Path) -> bool:
+    """Return whether a file is not empty and has only zeros; read no more of it than that takes."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        while block := _next_block(file, size):
+            if any(block):
+                return False
+    return size > 0
 
 
 def _next_block(file: BinaryIO, size: int) -> bytes:

@@ -27,7 +27,7 @@ from twinvec_qdrant.stores.embedded.index_build import LastBuild
 from twinvec_qdrant.stores.embedded.reading_copy import ReadingCopy
 from twinvec_qdrant.stores.embedded.repair.salvage import noted
 from twinvec_qdrant.stores.embedded.repair.salvage_worker import load_shard
-from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, Obstacle, check_room, lacking_room
+from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, Obstacle, check_room, lacking_room, opening_room
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import edge_filter, index_types
 from twinvec_qdrant.stores.points import PAGE, payload_selector
@@ -224,7 +224,9 @@ class SharedEngine:
         """Open the engine, and return whether it reads a copy, to which nobody can write."""
         with self._turn:
             self._check_open()
-            is_full = self._copy is None and lacking_room(self._original.path, OPEN_ROOM, "open it") is not None
+            place, shard = self._original.path, self._original.newest_shard()
+            needed = opening_room(shard, place, is_clean=True) + OPEN_ROOM  # to close it, and to open it again
+            is_full = self._copy is None and lacking_room(place, needed, "open it") is not None
             if is_full and not self._calls and not self.writer.depth:
                 self.give()  # the engine was opened before the disk was full
             self._begin()
@@ -284,7 +286,7 @@ class SharedEngine:
         known, before = folder.checksums(was_given=was_given)
         if known is not None:
             folder.check_description(ours=True)
-        damaged = known.damaged(folder.shard) if known is not None else before.missing(folder.shard) if before else []
+        damaged = known.damaged(folder.shard) if known else before.contradicted(folder.shard) if before else []
         self.damage = noted(folder.shard)
         if self.damage is not None and not self._repairs:
             raise StoreCorruptError(f"{where}: a repair has begun but not ended; {REMEDY}")
@@ -435,4 +437,5 @@ def engine_errors(location: str, action: str, otherwise: type[StoreError] = Stor
         raise StoreUnavailableError(f"{location}: could not {action}: {error.strerror or error}") from error
     except BaseException as error:  # a panic of the engine is not an Exception
         kind = StoreUnavailableError if is_disk_full(error) else otherwise
-        raise kind(f"{location}: the engine could not {action}: {error}") from error
+        remedy = f"; {REMEDY}" if kind is StoreCorruptError else ""
+        raise kind(f"{location}: the engine could not {action}: {error}{remedy}") from error

@@ -56,7 +56,7 @@ class CollectionFolder:
         self._description = self.path / DESCRIPTION
         self.restored = self.path / "restored"
         self.closed = self.shard / CLOSED
-        self._opened = self.shard / OPENED
+        self.opened = self.shard / OPENED
 
     def exists(self) -> bool:
         """Return whether the collection exists and is complete."""
@@ -159,7 +159,6 @@ class CollectionFolder:
 
     def put_copy_in_place(self, copy: Path) -> None:
         """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill."""
-        (copy / OPENED).unlink(missing_ok=True)  # these are the checksums of the replaced files
         copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)
@@ -199,14 +198,14 @@ class CollectionFolder:
         of twinvec, which writes no checksums, has opened them.
         """
         if not self.closed.is_file():
-            return None, Checksums.read(self._opened)
+            return None, Checksums.read(self.opened)
         return (Checksums.read(self.closed) if was_given else None), None
 
     def mark_opened(self, known: Checksums | None) -> None:
         """Mark the files as open: from now on they may differ from ``known``."""
         try:
             if known is not None:
-                put_in_place(self.closed, self._opened)
+                put_in_place(self.closed, self.opened)
             else:
                 self.closed.unlink(missing_ok=True)
         except OSError as error:
@@ -214,11 +213,23 @@ class CollectionFolder:
                 f"{self.path}: cannot be opened for writing: {error.strerror or error}"
             ) from error
 
+    def list_copy(self, copy: Path) -> None:
+        """Write the checksums of a copy that will be opened in place; raise ``StoreUnavailableError`` if that fails."""
+        try:
+            Checksums.taken(copy, {}, self._description_text(), None).write(copy / OPENED)
+        except OSError as error:
+            raise StoreUnavailableError(f"{self.path}: cannot be copied: {error.strerror or error}") from error
+
+    def forget_files(self, part: str) -> None:
+        """Take files, which are about to be removed, off the list of the last close: those whose path has ``part``."""
+        if (known := Checksums.read(self.opened)) is not None:
+            known.without(part).write(self.opened)
+
     def write_checksums(self, counts: Mapping[str, int], known: Checksums | None) -> None:
         """Write the checksums of the closed files; checksums in ``known`` may be reused."""
         try:
             Checksums.taken(self.shard, counts, self._description_text(), known).write(self.closed)
-            self._opened.unlink(missing_ok=True)
+            self.opened.unlink(missing_ok=True)
         except OSError as error:
             raise StoreUnavailableError(f"{self.path}: cannot be closed: {error.strerror or error}") from error
 

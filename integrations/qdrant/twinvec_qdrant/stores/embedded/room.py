@@ -55,10 +55,17 @@ def check_room(place: Path, needed: int, action: str = "write") -> None:
 
 
 def lacking_room(place: Path, needed: int, action: str) -> Obstacle | None:
-    """Return an obstacle if fewer than ``needed`` bytes, or hardly any inodes, are free for ``action``, else None."""
-    if (free := free_room(place)) < needed:
+    """Return an obstacle if fewer than ``needed`` bytes, or hardly any inodes, are free for ``action``, else None.
+
+    Raise ``StoreUnavailableError`` if another process has removed the folder.
+    """
+    try:
+        free, files = free_room(place), _files_left(place)
+    except FileNotFoundError:
+        raise StoreUnavailableError(f"{place}: the collection has been removed by another process") from None
+    if free < needed:
         lack = f"{free / 2**20:.0f} MB are free, and at least {needed / 2**20:.0f} MB are needed"
-    elif (files := _files_left(place)) < _OPEN_FILES:
+    elif files < _OPEN_FILES:
         lack = f"{files} inodes are free, and at least {_OPEN_FILES} are needed"
     else:
         return None

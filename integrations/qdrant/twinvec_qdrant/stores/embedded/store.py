@@ -117,7 +117,7 @@ class EmbeddedStore(Store):
         with opening_of(folder.path), Turns(folder.path).alone(self._wait_seconds):
             folder.settle()
             known, before = folder.checksums(was_given=True)
-            files = before.missing(folder.shard) if before else []
+            files = before.contradicted(folder.shard, thorough=True) if before else []
             if known is not None:
                 files = known.damaged(folder.shard, thorough=True)
             own = folder.read_description()

@@ -171,6 +171,23 @@ def test_a_disk_that_fills_up_while_a_collection_is_open_closes_with_a_warning_a
 
 
 @pytest.mark.slow
+def test_an_open_collection_is_verified_however_much_room_the_disk_has(on_disk, temporary):
+    program = """
+        with opened(place) as collection:
+            collection.ingest(json.loads(notes))
+        for room in (0, 3, 4, 5, 6, 8, 9):  # MB: between those to keep the engine open and those to open it again
+            with opened(place) as collection:
+                fill(place)
+                give_back(place, room * 2**20 + 100_000)
+                assert collection.verify().sound
+                assert collection.search("note 7", 1)[0].id == "n07"
+            os.unlink(Path(place, "filler"))
+    """
+    on_disk(program, notes=json.dumps(NOTES))
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.slow
 def test_a_writer_that_is_killed_and_then_a_full_disk_lose_nothing(on_disk, temporary):
     program = """
         import signal

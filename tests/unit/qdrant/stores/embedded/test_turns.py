@@ -25,6 +25,7 @@ from holders import HOLDER, started, with_helpers
 from twinvec.errors import StoreBusyError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.stores.embedded.engine import TURN_SECONDS
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from twinvec_qdrant.stores.embedded.turns import Turns
 from words import WordEncoder
 
@@ -493,6 +494,19 @@ def test_a_collection_whose_folder_is_gone_refuses_every_call(tmp_path, is_repla
             assert (collection.find(), collection.verify().sound) == (["new"], True)
     else:
         assert not store.exists()
+
+
+def test_a_folder_that_is_removed_while_it_is_being_opened_is_said_to_be_gone(tmp_path, monkeypatch):
+    Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False).close()
+    look = CollectionFolder.obstacle
+
+    def removed(self):
+        shutil.rmtree(self.path)
+        return look(self)
+
+    monkeypatch.setattr(CollectionFolder, "obstacle", removed)
+    with pytest.raises(StoreUnavailableError, match="notes: the collection has been removed by another process"):
+        Collection.open("notes", tmp_path, encoder=WordEncoder())
 
 
 def test_a_file_in_the_place_of_the_folder_is_told(tmp_path):
