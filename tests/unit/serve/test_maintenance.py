@@ -202,7 +202,7 @@ async def test_only_two_collections_are_migrated_at_once(settings):
         refused = await client.post(paths[2], json=SLOWLY)
         assert (code(refused), refused.headers["retry-after"]) == ((429, "too_many_migrations"), "10")
         assert refused.json()["error"]["message"].startswith(
-            "only 2 collections are migrated at a time, now 'docs' and 'more'; try again once"
+            "only 2 collections are migrated or tuned at a time, now 'docs' and 'more'; try again"
         )
         for path, request in zip(paths, under_way, strict=False):
             await client.post(path, json={"drop_others": True})  # before it has begun to encode

@@ -19,6 +19,7 @@ from twinvec_qdrant import Collection, delete_documents, stored_documents
 from twinvec_serve.errors import ErrorAnswer, RequestError
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import json_answer, knows_secret
+from twinvec_serve.routes.checks import known_query
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
     Deleted,
@@ -30,7 +31,6 @@ from twinvec_serve.routes.collection_forms import (
 )
 from twinvec_serve.routes.ingest_bodies import BODY, check_number, given_documents
 from twinvec_serve.routes.progress import PROGRESS, work_answer
-from twinvec_serve.routes.query_parameters import known_query
 from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served
 

@@ -19,11 +19,13 @@ from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 
 if TYPE_CHECKING:
+    from twinvec.evaluation.beir import BeirSet
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.maintenance.migration_check import JudgedCheck
 
 logger = logging.getLogger(__name__)
 
+_QRELS = ("query-id", "corpus-id", "score")
 _GOES_ON = "the process that serves the store goes on with it"
 _KEPT = "the work that the process had finished is kept; run the same command again to do the rest"
 
@@ -53,6 +55,18 @@ class OwnMaintenance:
         """Rebuild the indexes, as ``asking.reindex_as_asked`` does."""
         with progress_bar("Reindexing", None, "", shown=progress):
             return reindex_as_asked(self._opened, **wanted)
+
+    def tune(self, data: BeirSet | None, *, measure: str) -> dict[str, Any]:
+        """Choose a setting by judged queries, or by passages of documents (None); return ``Tuning.as_json``."""
+        from twinvec.evaluation.tuning import tune_collection
+
+        return tune_collection(self._opened, data, measure=measure, progress=True).as_json()
+
+    def keep(self, found: Mapping[str, Any]) -> None:
+        """Store the setting that ``tune`` chose."""
+        from twinvec.retrieval.tuned_search import Setting, save
+
+        save(self._opened, Setting(**found["setting"]), found["measure"])
 
 
 class ServedMaintenance:
@@ -89,11 +103,22 @@ class ServedMaintenance:
         with progress_bar("Reindexing", None, "", shown=progress):
             return IndexReport(**self._done("/reindex", wanted, progress=False))
 
-    def _done(self, path: str, wanted: Mapping[str, Any], *, progress: bool) -> dict[str, Any]:
+    def tune(self, data: BeirSet | None, *, measure: str) -> dict[str, Any]:
+        judged: dict[str, Any] = {}
+        if data is not None:
+            rows = [(query, *each) for query, grades in data.qrels.items() for each in grades.items()]
+            judged["queries"] = [{"_id": query, "text": text} for query, text in data.queries.items()]
+            judged["qrels"] = [dict(zip(_QRELS, each, strict=True)) for each in rows]
+        return self._done("/tune", {"measure": measure, **judged}, progress=True, unit="queries")
+
+    def keep(self, found: Mapping[str, Any]) -> None:
+        """Do nothing: the process has stored the setting."""
+
+    def _done(self, path: str, wanted: Mapping[str, Any], *, progress: bool, unit: str = "chunks") -> dict[str, Any]:
         """Let the process do the work, show its progress, and return its report."""
         body = {name: value for name, value in wanted.items() if value is not None}
         with ExitStack() as stack:
-            told = _Told(stack, shown=progress)
+            told = _Told(stack, unit, shown=progress)
             try:
                 self._client.post_for_events(f"{self._path}{path}", body, told.event)
             except KeyboardInterrupt:
@@ -108,8 +133,9 @@ class ServedMaintenance:
 class _Told:
     """The state of the work, from its events; each step has a progress bar, the last until ``stack`` is closed."""
 
-    def __init__(self, stack: ExitStack, *, shown: bool) -> None:
+    def __init__(self, stack: ExitStack, unit: str, *, shown: bool) -> None:
         self.report: dict[str, Any] = {}
+        self._unit = unit
         self._stack = stack
         self._shown = shown
         self._step: str | None = None
@@ -131,7 +157,7 @@ class _Told:
     def _show(self, step: str, done: int, total: int) -> None:
         if step != self._step:
             self._stack.close()
-            bar = progress_bar(step.capitalize(), total, "chunks", shown=self._shown)
+            bar = progress_bar(step.capitalize(), total, self._unit, shown=self._shown)
             self._advance, self._step, self._done = self._stack.enter_context(bar), step, 0
         self._advance(done - self._done)
         self._done = done
