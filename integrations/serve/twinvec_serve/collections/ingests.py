@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from anyio import CapacityLimiter, to_thread
 
-from twinvec.errors import CollectionNotFoundError, StoreError
+from twinvec.errors import CollectionNotFoundError, StoreBusyError, StoreError
 from twinvec_qdrant import Collection, IngestReport, RootElsewhere
 from twinvec_serve.collections.work import Work
 from twinvec_serve.errors import Overloaded, ServerStopsError, TooManyMigrations
@@ -72,10 +72,12 @@ class Ingests:
 
     Attributes:
         dropped: Open collections that a drop has closed; kept as long as calls refer to them.
+        repaired: The same for repairs.
     """
 
     def __init__(self) -> None:
         self.dropped: WeakSet[Collection] = WeakSet()
+        self.repaired: WeakSet[Collection] = WeakSet()
         self._turns: dict[str, asyncio.Lock] = {}
         self._waiting: Counter[str] = Counter()
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -177,7 +179,8 @@ class Ingests:
     def answering_closes(self, opened: Collection | None = None) -> Iterator[None]:
         """Translate the error of a call whose collection, ``opened``, was closed while the call ran.
 
-        Raise CollectionNotFoundError if the collection is dropped, and ServerStopsError if the server ends.
+        Raise CollectionNotFoundError if the collection is dropped, StoreBusyError if it is repaired, and
+        ServerStopsError if the server ends.
         """
         try:
             yield
@@ -186,6 +189,8 @@ class Ingests:
                 raise CollectionNotFoundError(f"no collection {opened.name!r} any more: it was dropped") from error
             if isinstance(error, StoreError) and self._given_up.is_set():
                 raise ServerStopsError from error
+            if isinstance(error, StoreError) and opened is not None and opened in self.repaired:
+                raise being_repaired(opened.name) from error
             raise
 
     async def finish(self) -> None:
@@ -255,6 +260,11 @@ class _Sized:
 
     def __length_hint__(self) -> int:
         return self._ingest.total or 0
+
+
+def being_repaired(name: str) -> StoreBusyError:
+    """Return the error of a call that a repair of its collection prevents or ends."""
+    return StoreBusyError(f"the collection {name!r} is being repaired; send the request again later")
 
 
 def _begun(work: Work[Any], function: Callable[[], T]) -> T:

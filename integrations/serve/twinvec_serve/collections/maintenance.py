@@ -17,7 +17,7 @@ from twinvec.errors import TwinvecError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.tuning import tune_collection
 from twinvec.retrieval.tuned_search import save
-from twinvec_qdrant import Collection, reindex_as_asked
+from twinvec_qdrant import Collection, VerifyReport, reindex_as_asked
 from twinvec_serve.collections.open_collections import OpenCollections
 from twinvec_serve.collections.work import Work
 from twinvec_serve.errors import RequestError
@@ -139,6 +139,11 @@ class Maintenance:
         work = Work[Any]()
         self._collections.ingests.begin_in_turn(opened, work, partial(reindex_as_asked, opened, **wanted))
         return work
+
+    async def repair(self, name: str) -> Work[VerifyReport]:
+        """Begin to repair a collection; errors are those of ``OpenCollections.repair``, and RequestError as above."""
+        self._check_nothing_beside(name)
+        return await self._collections.repair(name)
 
     def _check_nothing_beside(self, name: str) -> None:
         """Raise RequestError (409) while a collection is migrated or tuned."""

@@ -32,6 +32,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 """The errors of requests about collections."""
 
+SILENT = {"model": ErrorAnswer, "description": "The client was silent for a minute before the end of the body."}
+"""The error of a request whose body is read while it arrives."""
+
 
 class CollectionInList(BaseModel):
     """One collection of the store."""
@@ -216,7 +219,19 @@ class Verified(BaseModel):
     stray: int = Field(
         description="Number of chunks without a document, left by a killed writer; searches do not show them."
     )
-    repaired: bool = Field(description="Always false. To repair, stop the server and run twinvec verify --repair.")
+    repaired: bool = Field(description="Whether the collection was repaired: false for verify, true for repair.")
+
+
+class Repaired(Verified):
+    """The result of a repair. If no file was damaged, it lacks the last three fields."""
+
+    damaged: list[str] | None = Field(default=None, description="Files that differ from what was written.")
+    lost: int | None = Field(
+        default=None, description="Documents that have left no trace; if it is not 0, ingest all documents again."
+    )
+    lost_notes: int | None = Field(
+        default=None, description="Notes that are lost, such as the list of the collection's sources."
+    )
 
 
 class Migration(BaseModel):
@@ -250,6 +265,14 @@ class OthersDropped(BaseModel):
     """The models whose vectors were deleted."""
 
     dropped: list[str] = Field(description="Names of the models.")
+
+
+class Restored(BaseModel):
+    """What was restored."""
+
+    collection: str = Field(description="Name of the collection in the backup.")
+    time: str = Field(description="When the backup was made, in UTC.")
+    points: dict[str, int] = Field(description="Number of chunks, records (one for each document) and notes.")
 
 
 class JudgedQuery(BaseModel):

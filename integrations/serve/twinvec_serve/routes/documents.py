@@ -16,12 +16,13 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from twinvec.support.checks import shown
 from twinvec_qdrant import Collection, delete_documents, stored_documents
-from twinvec_serve.errors import ErrorAnswer, RequestError
+from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import json_answer, knows_secret
 from twinvec_serve.routes.checks import known_query
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
+    SILENT,
     Deleted,
     Deletion,
     Ids,
@@ -41,7 +42,7 @@ router = APIRouter(
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **ERRORS,
     **PROGRESS,
-    408: {"model": ErrorAnswer, "description": "The client was silent for a minute before the end of the body."},
+    408: SILENT,
 }
 
 

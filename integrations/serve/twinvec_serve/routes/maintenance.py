@@ -15,15 +15,19 @@ from twinvec_serve.routes.answers import ARCHIVE, ArchiveAnswer, json_answer
 from twinvec_serve.routes.checks import check_sizes, known_query
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
+    SILENT,
     Migrated,
     Migration,
     OthersDropped,
     Reindexed,
     Reindexing,
+    Repaired,
+    Restored,
     Tune,
     Tuned,
     Verified,
 )
+from twinvec_serve.routes.ingest_bodies import ARCHIVE_BODY, given_archive
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.progress import PROGRESS, work_answer
 from twinvec_serve.safety.keys import writes
@@ -49,6 +53,17 @@ async def verify(name: str, shared: Served) -> Response:
     return json_answer(asdict(await shared.collections.ingests.write(opened, opened.verify)))
 
 
+@router.post("/repair", responses={**ERRORS, **PROGRESS}, response_model=Repaired, summary="Repair a collection")
+async def repair(name: str, request: Request, shared: Served) -> Response:
+    """Repair a collection, also one with damaged files, as ``twinvec verify --repair`` does, after the earlier ingests.
+
+    The collection is closed meanwhile: other requests for it get 503 and Retry-After. Then ingest its documents again.
+    The repair goes on if the client goes away. With ``Accept: text/event-stream``, the answer is a stream of events
+    while the work goes on, then the report or the error.
+    """
+    return await work_answer(await shared.maintenance.repair(name), request, shared)
+
+
 @router.get(
     "/backup",
     responses={**ERRORS, **ARCHIVE},
@@ -64,6 +79,22 @@ async def back_up(name: str, request: Request, shared: Served) -> Response:
     async with WhileConnected(request):
         pieces = await stack.enter_async_context(shared.backups.archive(name))
     return ArchiveAnswer(pieces, stack)
+
+
+@router.post(
+    "/restore",
+    responses={**ERRORS, **PROGRESS, 408: SILENT},
+    response_model=Restored,
+    openapi_extra={"requestBody": ARCHIVE_BODY},
+    summary="Restore a collection",
+)
+async def restore(name: str, request: Request, shared: Served) -> Response:
+    """Make a new collection of a backup: a tar archive of the folder, as ``GET /v1/collections/NAME/backup`` sends it.
+
+    The files are checked first. The collection appears as a whole or not at all. Its name must be free.
+    """
+    pieces, ended = given_archive(request, shared)
+    return await work_answer(await shared.backups.restore(name, pieces), request, shared, ended)
 
 
 @router.post(

@@ -14,7 +14,7 @@ from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec_qdrant.asking import reindex_as_asked
 from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
 from twinvec_qdrant.cli.served.searching import client_of
-from twinvec_qdrant.report import IndexReport, MigrationReport
+from twinvec_qdrant.report import IndexReport, MigrationReport, RepairReport, VerifyReport
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 
@@ -113,6 +113,11 @@ class ServedMaintenance:
 
     def keep(self, found: Mapping[str, Any]) -> None:
         """Do nothing: the process has stored the setting."""
+
+    def repair(self) -> VerifyReport:
+        """Let the process repair the collection, and return its report."""
+        report = self._done("/repair", {}, progress=False)
+        return RepairReport(**report) if "damaged" in report else VerifyReport(**report)
 
     def _done(self, path: str, wanted: Mapping[str, Any], *, progress: bool, unit: str = "chunks") -> dict[str, Any]:
         """Let the process do the work, show its progress, and return its report."""
