@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from twinvec.errors import CollectionNotFoundError, InputError, StoreCorruptError, StoreUnavailableError
+from twinvec.errors import (
+    CollectionNotFoundError,
+    ConfigurationError,
+    InputError,
+    StoreCorruptError,
+    StoreUnavailableError,
+)
 from twinvec.support.checks import file_path, number, string
 from twinvec.support.locks import TemporaryFolder, remove_abandoned
 from twinvec_qdrant.report import Backup
@@ -163,7 +169,7 @@ class ReceivedBackup(TemporaryFolder):
         """Check the files and make them the collection ``name``, as a whole or not at all, even if a kill interrupts.
 
         Raises:
-            ConfigurationError: the collection exists.
+            InputError: the files are not as written, or the collection exists.
             StoreBusyError: another process makes a collection of this name.
         """
         from twinvec_qdrant.stores.embedded.backups import restore
@@ -177,7 +183,7 @@ class ReceivedBackup(TemporaryFolder):
     def _archive_errors(self) -> Iterator[None]:
         try:
             yield
-        except StoreCorruptError as error:
+        except (ConfigurationError, StoreCorruptError) as error:
             raise InputError(str(error).replace(str(self._files), "the archive")) from error
         except OSError as error:
             raise StoreUnavailableError(f"{self._store}: cannot be written: {error.strerror or error}") from error

@@ -12,6 +12,7 @@ from twinvec.cli.options import AsJson, CollectionName, Split, StorePath, StoreU
 from twinvec.cli.terminal import show, show_json, table
 from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace
 from twinvec_qdrant.cli.served.maintaining import maintenance_of
+from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
 
 _SETTINGS_SHOWN = 10
 
@@ -40,8 +41,10 @@ def tune_command(
     twinvec tune --collection articles --ir articles-judged/
     """
     from twinvec.evaluation.beir import load_beir
-    from twinvec.evaluation.measures import deepest
+    from twinvec.evaluation.measures import deepest, import_ir_measures
 
+    if url is not None or serving_process(path or DEFAULT_PATH) is None:
+        import_ir_measures()
     with wrong_usage():
         deepest([measure])
     data = load_beir(ir, split, corpus_optional=True) if ir is not None else None

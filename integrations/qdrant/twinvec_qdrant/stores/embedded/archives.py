@@ -59,7 +59,7 @@ def unpack(archive: Any, folder: Path) -> None:
         with _WithHoles.open(fileobj=archive, mode="r|", bufsize=_PIECE, tarinfo=_Member) as files:
             files.extractall(folder, filter=_of_this_user)
     except tarfile.TarError as error:
-        raise StoreCorruptError(f"{folder}: the archive of the backup cannot be unpacked: {error}") from error
+        raise StoreCorruptError(f"{folder}: the backup cannot be unpacked: {error}") from error
 
 
 class _Member(tarfile.TarInfo):
