@@ -54,7 +54,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "/v1/collections/{name}/documents/get": {"ids": ["leave.md"]},
     "/v1/collections/{name}/documents/delete": {"ids": ["leave.md"], "dry_run": True},
 }
-"""Example of the body for each path that takes a body."""
+"""Example of the body for each path that takes JSON."""
 
 _OF_MODELS = {"name": "Name of the model."}
 _OF_COLLECTIONS = {"name": "Name of the collection.", "identity": "Id of the document; it may have slashes."}
