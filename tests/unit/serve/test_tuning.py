@@ -127,7 +127,6 @@ async def test_without_judged_queries_passages_of_documents_decide(tiny_model, t
         ({"queries": [*QUERIES, QUERIES[0]], "qrels": QRELS}, "an id is used twice"),
         ({"queries": QUERIES, "qrels": [{**each, "score": 0} for each in QRELS]}, "no judgement is above 0"),
         ({"queries": QUERIES, "qrels": [{**each, "corpus-id": "?"} for each in QRELS]}, "holds none of the 1 relevant"),
-        ({"queries": [{"_id": "q", "text": "a" * 1_000_001}], "qrels": QRELS}, "queries: text 0 has"),
     ],
 )
 async def test_what_cannot_be_measured_is_refused_and_changes_nothing(tiny_model, tmp_path, body, wrong):

@@ -12,7 +12,7 @@ from twinvec.evaluation.beir import BeirSet
 from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import ARCHIVE, ArchiveAnswer, json_answer
-from twinvec_serve.routes.checks import check_sizes, known_query
+from twinvec_serve.routes.checks import known_query
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
     SILENT,
@@ -31,7 +31,7 @@ from twinvec_serve.routes.ingest_bodies import ARCHIVE_BODY, given_archive
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.progress import PROGRESS, work_answer
 from twinvec_serve.safety.keys import writes
-from twinvec_serve.services import Served, Services
+from twinvec_serve.services import Served
 
 router = APIRouter(
     route_class=JsonRoute,
@@ -142,11 +142,11 @@ async def tune(name: str, wanted: Tune, request: Request, shared: Served) -> Res
     and ingests go on meanwhile. The work goes on if the client goes away. With ``Accept: text/event-stream``, the
     answer is a stream of events with the progress, then the report or the error.
     """
-    data = _judged(wanted, shared)
+    data = _judged(wanted)
     return await work_answer(await shared.maintenance.tune(name, data, wanted.measure), request, shared)
 
 
-def _judged(wanted: Tune, shared: Services) -> BeirSet | None:
+def _judged(wanted: Tune) -> BeirSet | None:
     """Return the judged queries of a request, or None if it has none; errors are those of ``BeirSet``."""
     if not wanted.queries and not wanted.qrels:
         return None
@@ -155,7 +155,6 @@ def _judged(wanted: Tune, shared: Services) -> BeirSet | None:
     texts = {each.id: each.text for each in wanted.queries}
     if len(texts) < len(wanted.queries):
         raise InputError("queries: an id is used twice; give each query its own _id")
-    check_sizes(list(texts.values()), shared.settings, "queries")
     qrels: dict[str, dict[str, int]] = {}
     for each in wanted.qrels:
         qrels.setdefault(each.query, {})[each.document] = each.score

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 _QRELS = ("query-id", "corpus-id", "score")
 _GOES_ON = "the process that serves the store goes on with it"
+_AGAIN = "once the process is back, or without it, run the same command again"
 _KEPT = "the work that the process had finished is kept; run the same command again to do the rest"
 
 
@@ -130,7 +131,7 @@ class ServedMaintenance:
                 complain(f"twinvec: {_GOES_ON}")
                 raise
             except StoreUnavailableError as error:
-                error.add_note(_KEPT)
+                error.add_note(_KEPT if path == "/migrate" else _AGAIN)
                 raise
         return told.report
 
