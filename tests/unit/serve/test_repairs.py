@@ -84,6 +84,7 @@ async def test_a_sound_collection_is_as_it_was(settings):
         assert code(await client.post("/v1/collections/none/repair")) == (404, "collection_not_found")
 
 
+@pytest.mark.slow
 async def test_a_damaged_collection_is_repaired_and_its_documents_are_ingested_again(settings, tmp_path):
     async with running(settings) as (client, _):
         await fill(client)
@@ -159,6 +160,7 @@ def test_a_key_that_reads_repairs_nothing(tmp_path):
     assert asked.post(REPAIR, headers={"Authorization": f"Bearer {KEY}"}).status_code == 404
 
 
+@pytest.mark.slow
 async def test_a_collection_of_a_qdrant_server_is_repaired_too(settings):
     from stand_in import StandIn
 

@@ -183,6 +183,7 @@ def test_members_that_are_no_part_of_a_backup_are_refused(asked, tmp_path, archi
     assert not [each for each in tmp_path.rglob("*") if "escaped" in each.name]
 
 
+@pytest.mark.slow
 def test_only_the_files_of_a_backup_become_a_collection(asked, tmp_path, archive):
     def nothing_but(**contents):
         return packed(member("backup.json"), content=json.dumps(contents).encode())

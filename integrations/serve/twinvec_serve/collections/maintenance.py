@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from twinvec import Encoder
 from twinvec.errors import TwinvecError
 from twinvec.evaluation.beir import BeirSet
+from twinvec.evaluation.measures import import_ir_measures
 from twinvec.evaluation.tuning import tune_collection
 from twinvec.retrieval.tuned_search import save
 from twinvec_qdrant import Collection, VerifyReport, reindex_as_asked
@@ -51,6 +52,8 @@ class Tuning(Stepped):
 
     def run(self, opened: Collection, data: BeirSet | None, measure: str) -> dict[str, Any]:
         """Choose a setting, store it with the collection, and return the report as ``twinvec tune --json`` does."""
+
+        import_ir_measures()  # before the searches, which take long
 
         def advance(finished: int, total: int) -> None:
             opened.count()  # raises an error if the collection was dropped
