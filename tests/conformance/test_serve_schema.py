@@ -10,12 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, settings, strategies
 from hypothesis.errors import Unsatisfiable
 
 from unit.serve.processes import serving
 
 schemathesis = pytest.importorskip("schemathesis")
+schemathesis.serializer.alias("application/x-tar", "application/octet-stream")
 of_openapi = pytest.importorskip("schemathesis.specs.openapi.checks")
 requests = pytest.importorskip("requests")
 
@@ -47,10 +48,17 @@ def server(tiny_model, tmp_path_factory) -> Iterator[str]:
 
 
 def test_no_request_makes_the_server_fail(server):
+    backup = httpx.get(f"{server}/v1/collections/notes/backup", timeout=120).content
+    archives = strategies.one_of(strategies.binary(), strategies.just(backup), strategies.just(backup[: 2**16]))
+    schemathesis.openapi.media_type("application/x-tar", archives)
     interface = schemathesis.openapi.from_dict(_without_tuples(httpx.get(f"{server}/openapi.json", timeout=120).json()))
     operations = [each.ok() for each in interface.get_all_operations()]
     names = {(each.method, each.path) for each in operations}
-    assert {("post", "/v1/embeddings"), ("post", "/v1/collections/{name}/search")} <= names
+    of_collection = ("search", "tune", "restore", "repair", "migrate", "reindex")
+    assert {
+        ("post", "/v1/embeddings"),
+        *(("post", f"/v1/collections/{{name}}/{each}") for each in of_collection),
+    } <= names
     failures: dict[str, str] = {}
     sent: list[int] = []
     with requests.Session() as session:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.asking import reindex_as_asked as reindex_as_asked
     from twinvec_qdrant.asking import search_as_asked as search_as_asked
     from twinvec_qdrant.asking import stored_documents as stored_documents
+    from twinvec_qdrant.backups import ReceivedBackup as ReceivedBackup
     from twinvec_qdrant.backups import TemporaryBackup as TemporaryBackup
     from twinvec_qdrant.backups import backup_collection as backup_collection
     from twinvec_qdrant.backups import restore_collection as restore_collection
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.report import MigrationReport as MigrationReport
     from twinvec_qdrant.report import PushReport as PushReport
     from twinvec_qdrant.report import VerifyReport as VerifyReport
+    from twinvec_qdrant.serving.names import check_new_name as check_new_name
     from twinvec_qdrant.serving.process import DEFAULT_PATH as DEFAULT_PATH
     from twinvec_qdrant.serving.process import Announcement as Announcement
     from twinvec_qdrant.serving.process import ServingProcess as ServingProcess
@@ -94,7 +96,7 @@ _HOMES = {
     "adopting.adopt": "adopt_collection",
     "asking": "Answer Asked FoundHit Passages delete_documents joined_answers reindex_as_asked search_as_asked "
     "stored_documents",
-    "backups": "TemporaryBackup backup_collection restore_collection",
+    "backups": "ReceivedBackup TemporaryBackup backup_collection restore_collection",
     "collection": "Collection",
     "frameworks.filters": "NOTHING all_of metadata_key payload_key understood_filter",
     "frameworks.foreign_arguments": "exact_search joined_options payload_index_types refuse_foreign takes_foreign "
@@ -115,6 +117,7 @@ _HOMES = {
     "records.documents": "StoredChunk",
     "records.writer_process": "Writer",
     "report": "AdoptReport Backup IndexReport IngestReport MigrationReport PushReport VerifyReport",
+    "serving.names": "check_new_name",
     "serving.process": "DEFAULT_PATH Announcement ServingProcess serving_process",
     "settings": "ChunkSettings ClusterSettings IndexSettings",
     "several": "CollectionHit CollectionHits best_first open_with_one_of search_collections",

@@ -1,14 +1,20 @@
-"""Back up and restore a collection of an embedded store; pack a backup for a client of ``twinvec serve``."""
+"""Back up and restore a collection of an embedded store; send and receive backups as archives."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from twinvec.errors import CollectionNotFoundError, StoreUnavailableError
+from twinvec.errors import (
+    CollectionNotFoundError,
+    ConfigurationError,
+    InputError,
+    StoreCorruptError,
+    StoreUnavailableError,
+)
 from twinvec.support.checks import file_path, number, string
 from twinvec.support.locks import TemporaryFolder, remove_abandoned
 from twinvec_qdrant.report import Backup
@@ -125,6 +131,81 @@ class TemporaryBackup(TemporaryFolder):
     def remove_abandoned(path: str | Path | None = None) -> list[Path]:
         """Remove the temporary backups that killed processes have left, and return their paths."""
         return [each for place in _places(path or DEFAULT_PATH) for each in remove_abandoned(_PREFIX, place)]
+
+
+class ReceivedBackup(TemporaryFolder):
+    """A backup that arrives as a tar archive, in a temporary folder of the store; ``remove`` deletes the folder.
+
+    Args:
+        pieces: The archive, in pieces.
+        path: Folder of the embedded store; default: ``./.twinvec``.
+
+    Raises:
+        InputError: the archive is not that of a backup, or is damaged.
+        StoreUnavailableError: the disk is full, or the folder cannot be written.
+    """
+
+    def __init__(self, pieces: Iterator[bytes], path: str | Path | None = None) -> None:
+        from twinvec_qdrant.stores.embedded.archives import unpack
+        from twinvec_qdrant.stores.embedded.backups import read_backup
+
+        self._store = store_folder(path or DEFAULT_PATH).resolve()
+        with self._archive_errors():
+            self._store.mkdir(parents=True, exist_ok=True)
+            super().__init__(_PREFIX, self._store)
+        try:
+            self._files = self.path / _FILES
+            with self._archive_errors():
+                self._files.mkdir()
+                unpack(_Arriving(pieces, self._store), self._files)
+                self.about = read_backup(self._files)
+            for _ in pieces:  # what follows the end of the archive
+                pass
+        except BaseException:
+            self.remove()
+            raise
+
+    def restore(self, name: str) -> Backup:
+        """Check the files and make them the collection ``name``, as a whole or not at all, even if a kill interrupts.
+
+        Raises:
+            InputError: the files are not as written, or the collection exists.
+            StoreBusyError: another process makes a collection of this name.
+        """
+        from twinvec_qdrant.stores.embedded.backups import restore
+        from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+
+        with self._archive_errors():
+            restore(self._files, CollectionFolder(self._store, name), overwrite=False, wait_seconds=10.0, move=True)
+        return self.about
+
+    @contextmanager
+    def _archive_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (ConfigurationError, StoreCorruptError) as error:
+            raise InputError(str(error).replace(str(self._files), "the archive")) from error
+        except OSError as error:
+            raise StoreUnavailableError(f"{self._store}: cannot be written: {error.strerror or error}") from error
+
+
+class _Arriving:
+    """Reads the pieces of an archive while they arrive, as long as the disk of the store has room."""
+
+    def __init__(self, pieces: Iterator[bytes], store: Path) -> None:
+        self._pieces = pieces
+        self._store = store
+        self._rest = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, ``size`` or fewer; b"" at the end."""
+        from twinvec_qdrant.stores.embedded.room import WRITE_ROOM, check_room
+
+        if not self._rest:
+            self._rest = memoryview(next(self._pieces, b""))
+        found, self._rest = self._rest[:size], self._rest[size:]
+        check_room(self._store, WRITE_ROOM + len(found), "restore the backup")
+        return bytes(found)
 
 
 def _places(path: str | Path) -> list[Path]:

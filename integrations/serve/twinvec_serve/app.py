@@ -23,7 +23,7 @@ from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
 from twinvec_serve.observing.requests import Observed
 from twinvec_serve.page import files
-from twinvec_serve.routes import collections, documentation, documents, embeddings, operation, reranking
+from twinvec_serve.routes import collections, documentation, documents, embeddings, maintenance, operation, reranking
 from twinvec_serve.routes.answers import TRUNCATED
 from twinvec_serve.routes.description import DESCRIPTION, TAGS, describe
 from twinvec_serve.safety.addresses import CheckedAddresses
@@ -87,7 +87,7 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     app.state.services = services
     add_error_answers(app)
     _add_middleware(app, settings, metrics)
-    for module in (embeddings, reranking, operation, documentation, collections, documents, files):
+    for module in (embeddings, reranking, operation, documentation, collections, maintenance, documents, files):
         app.include_router(module.router)
     over_http.add_routes(app)
     describe(app, settings)

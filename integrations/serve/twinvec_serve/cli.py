@@ -99,7 +99,8 @@ def serve_command(
     ] = None,
     max_body_mb: Annotated[int, _limit_option(min=1, help="Largest request, in MB.")] = 16,
     max_ingest_mb: Annotated[
-        int, _limit_option(min=1, help="Largest request of files or NDJSON to ingest, in MB.")
+        int,
+        _limit_option(min=1, help="Largest request of files or NDJSON to ingest, or of a backup to restore, in MB."),
     ] = 1024,
     max_texts: Annotated[
         int, _limit_option(min=1, help="Largest number of texts, queries or documents in one request.")

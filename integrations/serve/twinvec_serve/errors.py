@@ -24,6 +24,7 @@ from twinvec.errors import (
     CollectionNotFoundError,
     ConfigurationError,
     InputError,
+    MissingExtraError,
     SpaceMismatchError,
     StoreBusyError,
     StoreCorruptError,
@@ -81,12 +82,12 @@ class Overloaded(RequestError):  # noqa: N818 - the state of the server, not a f
 
 
 class TooManyMigrations(RequestError):  # noqa: N818 - as above
-    """As many collections are migrated as can be at once: 429; the message lists their names."""
+    """As many collections are migrated or tuned as can be at once: 429; the message lists their names."""
 
     def __init__(self, names: Sequence[str], retry_after: float) -> None:
         super().__init__(
-            f"only {len(names)} collections are migrated at a time, now {' and '.join(map(repr, names))}; try again "
-            "once one of these migrations has ended",
+            f"only {len(names)} collections are migrated or tuned at a time, now {' and '.join(map(repr, names))}; try "
+            "again once one of them is done",
             code="too_many_migrations",
             status=429,
             headers={"Retry-After": str(math.ceil(retry_after))},
@@ -130,6 +131,7 @@ _KNOWN = {
     ConfigurationError: (400, "invalid_setting"),
     CollectionNotFoundError: (404, "collection_not_found"),
     SpaceMismatchError: (409, "other_model"),
+    MissingExtraError: (501, "not_installed"),
     StoreBusyError: (503, "store_busy"),
     StoreUnavailableError: (503, "store_unavailable"),
     StoreLimitError: (507, "store_limit"),

@@ -35,7 +35,7 @@ class ServeSettings(BaseModel):
         behind_proxy: Whether a proxy in front of the server speaks TLS for it.
         allow_origins: Origins besides the server's own whose pages may use it, such as ``https://search.example.com``.
         max_body_bytes: Largest body of a request.
-        max_ingest_bytes: Largest body of a request whose documents are read as a stream.
+        max_ingest_bytes: Largest body of a request whose documents, or whose archive, are read as a stream.
         max_texts: Largest number of texts, queries, documents or ids in one list of a request.
         max_text_chars: Largest number of characters of a query, or of a text to embed or rerank; documents to ingest
             may be longer.

@@ -38,7 +38,6 @@ _COMMANDS = (
     ("mine", TRAIN_PANEL, "train:mine"),
     ("evaluate", TRAIN_PANEL, "evaluate:evaluate_command"),
     ("compare", TRAIN_PANEL, "evaluate:compare_command"),
-    ("tune", TRAIN_PANEL, "tune:tune_command"),
     ("init", COLLECTIONS_PANEL, "init:init_command"),
 )
 

@@ -40,6 +40,7 @@ COLLECTION_COMMANDS = (
     "restore",
     "search",
     "show",
+    "tune",
     "update",
     "verify",
 )

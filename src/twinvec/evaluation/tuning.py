@@ -9,7 +9,7 @@ cross-validation, on queries that were left out of the choice.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 
 from twinvec.encoder import Encoder
 from twinvec.errors import InputError
-from twinvec.evaluation.beir import BeirSet, pseudo_queries
-from twinvec.evaluation.ir import as_run, check_finds, search_all, without_own
+from twinvec.evaluation.beir import BeirSet, check_set, pseudo_queries
+from twinvec.evaluation.ir import as_run, check_answers_held, check_finds, without_own
 from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.reranking import rerank_all
 from twinvec.evaluation.serving import timed_searches
@@ -26,7 +26,7 @@ from twinvec.evaluation.statistics import FOLDS, RESAMPLES, SEED, PairedTest, Va
 from twinvec.rerankers.maxsim import MaxSimReranker, mixed_scores
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.memory_index import MemoryIndex
-from twinvec.retrieval.retrieve_rerank import RetrieveRerank
+from twinvec.retrieval.retrieve_rerank import RetrieveRerank, search_many, without_passages
 from twinvec.retrieval.tuned_search import Setting
 from twinvec.support.progress import progress_bar
 from twinvec.tokens.truncation import unreported_truncations
@@ -42,6 +42,13 @@ PSEUDO_DOCUMENTS = 2000
 PLAIN = Setting("hybrid")
 
 _TIMED = 10  # searches that are timed for each setting
+_AT_ONCE = 32  # queries whose hits are in memory together: each query has some 1,500
+
+OnProgress = Callable[[int, int], None]
+"""Function that gets the number of finished queries, and the number of all."""
+
+_Found = dict[Setting, dict[str, list[Hit]]]
+"""First stage -> query id -> hits."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,7 @@ def tune(
     measure: str = "ndcg@10",
     resamples: int = RESAMPLES,
     progress: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> Tuning:
     """Choose a setting for a retriever that has modes and holds the set's documents under their ids.
 
@@ -92,13 +100,14 @@ def tune(
         encoder: Encoder for MaxSim; default: settings with MaxSim are not tried.
         measure: Name of the measure, as in ``twinvec.evaluation.measures``.
         resamples: Number of resamples for the interval of the gain.
-        progress: Show progress: bars on a terminal, a line a minute elsewhere.
+        progress: Show progress: a bar on a terminal, a line a minute elsewhere.
+        on_progress: Function that is called with the number of finished queries, and the number of all.
 
     Raises:
         InputError: there are fewer than ten queries, or the retriever finds none of the set's documents.
         ConfigurationError: the measure is unknown.
     """
-    measured = measure_settings(retriever, data, encoder, measure, progress=progress)
+    measured = measure_settings(retriever, data, encoder, measure, progress=progress, on_progress=on_progress)
     found = tuned(measured, measure, resamples=resamples)
     return replace(found, milliseconds=_milliseconds(retriever, found.setting, data, encoder))
 
@@ -123,7 +132,12 @@ def tuned(measured: dict[Setting, Values], measure: str, *, resamples: int = RES
 
 
 def tune_by_documents(
-    collection: Any, *, measure: str = "ndcg@10", resamples: int = RESAMPLES, progress: bool = False
+    collection: Any,
+    *,
+    measure: str = "ndcg@10",
+    resamples: int = RESAMPLES,
+    progress: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> Tuning:
     """``tune`` without judgements, on passages from a sample of the documents of a ``twinvec_qdrant.Collection``.
 
@@ -137,33 +151,69 @@ def tune_by_documents(
     index = MemoryIndex(encoder)
     with unreported_truncations():  # truncation is normal: a search compares the beginnings of long documents
         index.add(data.documents, progress=progress)
-    measured = measure_settings(index, data, None, measure, progress=progress)
+    measured = measure_settings(index, data, None, measure, progress=progress, on_progress=on_progress)
     found = tuned(measured, measure, resamples=resamples, pseudo=True)
     return replace(found, milliseconds=_milliseconds(collection, found.setting, data, None))
 
 
+def tune_collection(collection: Any, data: BeirSet | None, **options: Any) -> Tuning:
+    """``tune`` a ``twinvec_qdrant.Collection`` with its own encoder; ``data`` None means ``tune_by_documents``."""
+    if data is None:
+        return tune_by_documents(collection, **options)
+    check_answers_held(collection, data)
+    encoder = collection.encoder if isinstance(collection.encoder, Encoder) else None
+    return tune(collection, data, encoder=encoder, **options)
+
+
 def measure_settings(
-    retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str, *, progress: bool = False
+    retriever: Retriever,
+    data: BeirSet,
+    encoder: Encoder | None,
+    measure: str,
+    *,
+    progress: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> dict[Setting, Values]:
-    """Return setting -> the measure for each query; errors are those of ``tune``."""
-    depth = max(*CANDIDATE_COUNTS, cutoff(measure))
+    """Return setting -> the measure for each query; arguments and errors are those of ``tune``."""
+    check_set(data)
     if len(data.qrels) < 2 * FOLDS:
         raise InputError(
             f"{data.name}: {len(data.qrels)} judged queries; choosing a setting needs at least {2 * FOLDS}"
         )
+    known, own = {document.id for document in data.documents}, list[Hit]()
+    measured: list[dict[Setting, Values]] = []
+    total = len(data.qrels)
+    with progress_bar("Measuring", total, "queries", shown=progress) as advance:
+        for start in range(0, total, _AT_ONCE):
+            queries = list(data.qrels)[start : start + _AT_ONCE]
+            found = _found(retriever, data, queries, max(*CANDIDATE_COUNTS, cutoff(measure)) + 1)
+            own += [hit for each in found.values() for hits in each.values() for hit in hits if hit.id in known][:1]
+            measured.append(_measured(found, data, encoder, measure))
+            advance(len(queries))
+            if on_progress is not None:
+                on_progress(start + len(queries), total)
+    check_finds([own], data)
+    return {setting: np.concatenate([each[setting] for each in measured]) for setting in measured[0]}
+
+
+def _found(retriever: Retriever, data: BeirSet, queries: Sequence[str], depth: int) -> _Found:
+    """Return the hits of these queries for each first stage."""
     search = getattr(retriever, "search_many", retriever.search)
-    stages = first_stages(feedback="feedback" in inspect.signature(search).parameters)
-    found: dict[Setting, dict[str, list[Hit]]] = {}
-    with progress_bar("Searching", len(stages), "ways", shown=progress) as advance:
-        for stage in stages:
-            found[stage] = search_all(retriever, data, depth + 1, **stage.first_stage)
-            advance(1)
-    check_finds((hits for each in found.values() for hits in each.values()), data)
+    options, texts = without_passages(retriever), [data.queries[query] for query in queries]
+    found: _Found = {}
+    for stage in first_stages(feedback="feedback" in inspect.signature(search).parameters):
+        hits = search_many(retriever, texts, depth, **options, **stage.first_stage)
+        found[stage] = dict(zip(queries, hits, strict=True))
+    return found
+
+
+def _measured(found: _Found, data: BeirSet, encoder: Encoder | None, measure: str) -> dict[Setting, Values]:
+    """Return setting -> the measure for each of the queries that were searched, with MaxSim if there is an encoder."""
     values = {stage: _values(hits, data, measure) for stage, hits in found.items()}
     if encoder is None:
         return values
     reranked = {stage: hits for stage, hits in found.items() if not stage.feedback}
-    maxsim = _maxsim(encoder, data, list(reranked.values()), progress)
+    maxsim = _maxsim(encoder, data, list(reranked.values()))
     for stage, lists in reranked.items():
         for candidates in CANDIDATE_COUNTS:
             for mix in MIXES:
@@ -200,14 +250,12 @@ def _milliseconds(retriever: Any, setting: Setting, data: BeirSet, encoder: Enco
 
 
 def _maxsim(
-    encoder: Encoder, data: BeirSet, stages: Sequence[Mapping[str, Sequence[Hit]]], progress: bool
+    encoder: Encoder, data: BeirSet, stages: Sequence[Mapping[str, Sequence[Hit]]]
 ) -> dict[str, dict[str, float]]:
     """Return query id -> text -> its MaxSim, for the hits of all stages."""
-    union = {
-        query: list({hit.text: hit for found in stages for hit in found[query]}.values()) for query in data.queries
-    }
+    union = {query: list({hit.text: hit for found in stages for hit in found[query]}.values()) for query in stages[0]}
     with unreported_truncations():  # truncation is normal: a search compares the beginnings of long documents
-        reranked = rerank_all(MaxSimReranker(encoder, mix=1.0), data, union, progress=progress)
+        reranked = rerank_all(MaxSimReranker(encoder, mix=1.0), data, union)
     return {query: {hit.text: hit.scores[MaxSimReranker.stage] for hit in hits} for query, hits in reranked.items()}
 
 
@@ -222,7 +270,7 @@ def _mixed(found: Sequence[Hit], candidates: int, maxsim: Mapping[str, float], m
 
 def _values(found: Mapping[str, Sequence[Hit]], data: BeirSet, measure: str) -> Values:
     run = without_own(as_run(found), data, cutoff(measure))
-    return measure_run(run, data.qrels, [measure]).per_query[measure]
+    return measure_run(run, {query: data.qrels[query] for query in found}, [measure]).per_query[measure]
 
 
 def choose(values: Mapping[Setting, Values]) -> Setting:

@@ -74,7 +74,18 @@ def events(answer) -> list[tuple[str, dict]]:
 
 
 def test_the_examples_of_the_description_are_answered(served):
-    order = ("embeddings", "rerank", "collections", "documents", "get", "search", "migrate", "reindex", "delete")
+    order = [
+        "embeddings",
+        "rerank",
+        "collections",
+        "documents",
+        "get",
+        "search",
+        "migrate",
+        "reindex",
+        "tune",
+        "delete",
+    ]
     for path in sorted(EXAMPLES, key=lambda path: order.index(path.rpartition("/")[2])):
         answer = served.post(path.replace("{name}", "handbook"), json=EXAMPLES[path])
         assert answer.status_code in (200, 201), answer.text

@@ -285,6 +285,9 @@ def test_every_route_says_which_right_it_needs():
         ("post", "/v1/collections"),
         ("post", "/v1/collections/{name}/migrate"),
         ("post", "/v1/collections/{name}/reindex"),
+        ("post", "/v1/collections/{name}/tune"),
+        ("post", "/v1/collections/{name}/restore"),
+        ("post", "/v1/collections/{name}/repair"),
         ("post", "/v1/collections/{name}/documents"),
         ("post", "/v1/collections/{name}/documents/delete"),
     }

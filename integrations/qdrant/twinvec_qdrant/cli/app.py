@@ -16,6 +16,7 @@ _COMMANDS = (
     ("delete", COLLECTIONS_PANEL, "documents:delete_command"),
     ("info", COLLECTIONS_PANEL, "collections:info_command"),
     ("collections", COLLECTIONS_PANEL, "collections:collections_command"),
+    ("tune", TRAIN_PANEL, "tune:tune_command"),
     ("questions", TRAIN_PANEL, "questions:questions_command"),
     ("drop", MAINTENANCE_PANEL, "collections:drop_command"),
     ("verify", MAINTENANCE_PANEL, "maintenance:verify_command"),

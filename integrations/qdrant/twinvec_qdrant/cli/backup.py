@@ -72,21 +72,32 @@ def restore_command(
 ) -> None:
     """Restore a collection of the embedded store from a backup.
 
-    The files of the backup are checked first. An existing collection is only replaced with --overwrite.
+    The files of the backup are checked first. An existing collection is only replaced with --overwrite. If twinvec
+    serve uses the store, its process restores the collection, and replaces none: drop the existing one first.
 
     \b
     twinvec restore ./backups/docs-monday
     twinvec restore ./backups/docs-monday --collection docs --overwrite
     """
-    from twinvec_qdrant.backups import restore_collection
-
     if collection is not None and not overwrite:
         with wrong_usage():
             check_new_name(collection)
-    made = restore_collection(source, path, name=collection, overwrite=overwrite, wait_seconds=wait)
+    made = _restored(CollectionPlace(collection or "", path, None, wait), source, overwrite=overwrite)
     name = made.collection if collection is None else collection
     if as_json:
         show_json({"restored": name, **asdict(made)})
     else:
         points = made.points
         tell(f"restored {name} as of {made.time}: {points.get('record', 0):,} documents")
+
+
+def _restored(place: CollectionPlace, source: Path, *, overwrite: bool) -> Backup:
+    """Restore a backup; if a process serves the store, let that process restore it."""
+    if (client := client_of(place)) is not None:
+        from twinvec_qdrant.cli.served.backups import restore_served
+
+        with client:
+            return restore_served(client, source, place.name or None)
+    from twinvec_qdrant.backups import restore_collection
+
+    return restore_collection(source, place.path, name=place.name or None, overwrite=overwrite, wait_seconds=place.wait)

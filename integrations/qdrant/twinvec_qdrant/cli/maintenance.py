@@ -26,7 +26,7 @@ from twinvec_qdrant.cli.options import (
     payload_indexes,
 )
 from twinvec_qdrant.cli.served.connecting import client_of
-from twinvec_qdrant.cli.served.maintaining import maintenance_of
+from twinvec_qdrant.cli.served.maintaining import ServedMaintenance, maintenance_of
 from twinvec_qdrant.opening_store import GRPC_PORT
 from twinvec_qdrant.report import IndexReport, RepairReport, VerifyReport
 from twinvec_qdrant.serving.names import collection_path
@@ -57,8 +57,8 @@ def verify_command(
     """Check that no document or chunk of a collection is missing or damaged.
 
     The exit code is 1 if something is missing. With --repair, it is 1 only if some documents have left no trace; the
-    next ingest of their sources restores all other documents. If a process serves the store, that process checks the
-    collection; stop it before --repair.
+    next ingest of their sources restores all other documents. If a process serves the store, that process checks or
+    repairs the collection.
 
     \b
     twinvec verify --collection docs --repair
@@ -92,8 +92,10 @@ def verify_command(
 
 def _verified(place: CollectionPlace, *, repair: bool) -> VerifyReport:
     """Verify a collection; if a process serves the store, let that process verify it."""
-    if not repair and (client := client_of(place)) is not None:
+    if (client := client_of(place)) is not None:
         with client:
+            if repair:
+                return ServedMaintenance(client, place.name).repair()
             return VerifyReport(**client.get(collection_path(place.name, "/verify")))
     mends: dict[str, Any] = {"repair": True} if repair and place.url is None else {}
     with open_from_options(place, **mends) as opened:

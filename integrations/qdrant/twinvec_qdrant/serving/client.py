@@ -138,7 +138,15 @@ class ServerClient:
         parts = (json.dumps(line).encode() + b"\n" for line in lines)
         self._stream(path, "application/x-ndjson; form=read", parts, on_event)
 
-    def _stream(self, path: str, kind: str, parts: Iterable[bytes], on_event: Events) -> None:
+    def upload(self, path: str, archive: Callable[[], Iterable[bytes]], on_event: Events) -> None:
+        """Send a POST request with a tar archive; events come back, and the last event is the answer.
+
+        Raises:
+            TwinvecError: the error in the answer.
+        """
+        self._again(lambda: self._stream(path, "application/x-tar", archive(), on_event, blank=b""))
+
+    def _stream(self, path: str, kind: str, parts: Iterable[bytes], on_event: Events, blank: bytes = b"\n") -> None:
         connection = self._connection
         connection.putrequest("POST", path)
         headers = {**self._authorized(), "Content-Type": kind}
@@ -146,7 +154,7 @@ class ServerClient:
             connection.putheader(name, value)
         try:
             connection.endheaders()
-            body = _Body(connection)
+            body = _Body(connection, blank)
             listener = _Listener(connection, body, on_event)
             listener.start()
             with suppress(BrokenPipeError, ConnectionResetError):  # the server has answered early; its answer says why
@@ -264,10 +272,14 @@ class _TooBusyError(StoreBusyError):
 
 
 class _Body:
-    """The body of a streamed request; the caller's thread and the thread that reads the answer send its parts."""
+    """The body of a streamed request; the caller's thread and the thread that reads the answer send its parts.
 
-    def __init__(self, connection: HTTPConnection) -> None:
+    ``blank`` is a part without a meaning that shows the client's presence; b"" if the body cannot have one.
+    """
+
+    def __init__(self, connection: HTTPConnection, blank: bytes) -> None:
         self._connection = connection
+        self._blank = blank
         self._sending = threading.Lock()
         self._ended = False
 
@@ -283,15 +295,15 @@ class _Body:
             self._connection.send(b"0\r\n\r\n")
 
     def show_presence(self) -> None:
-        """Send a blank line, so that the process knows that the client still reads its files.
+        """Send a blank part, so that the process knows that the client still reads its files.
 
         If a chunk is being sent, or the body has ended, nothing is sent.
         """
-        if not self._sending.acquire(blocking=False):
+        if not self._blank or not self._sending.acquire(blocking=False):
             return
         try:
             if not self._ended:
-                self._connection.send(b"1\r\n\n\r\n")
+                self._connection.send(b"%x\r\n%b\r\n" % (len(self._blank), self._blank))
         finally:
             self._sending.release()
 

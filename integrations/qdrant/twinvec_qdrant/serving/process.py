@@ -191,8 +191,8 @@ def check_not_served(path: str | Path) -> None:
     if found is not None and not found.is_this_process:
         raise StoreBusyError(
             f"{Path(path)}: served by {found}; use its HTTP API ({found.address}/docs), or twinvec search, ingest, "
-            "update (without --watch), verify (without --repair), migrate (without --ir), reindex, get, show, delete, "
-            "backup, drop, info or collections, which ask that process; for all else, stop that process first"
+            "update (without --watch), verify, migrate (without --ir), reindex, tune, get, show, delete, backup, "
+            "restore, drop, info or collections, which ask that process; for all else, stop that process first"
         )
 
 

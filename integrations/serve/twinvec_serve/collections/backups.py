@@ -1,4 +1,4 @@
-"""Backups that clients fetch. Each lies in a temporary folder until it is sent."""
+"""Backups that clients fetch or send. Each lies in a temporary folder until it is sent or restored."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from anyio import CapacityLimiter, to_thread
+
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant import TemporaryBackup
+from twinvec_qdrant import Backup, ReceivedBackup, TemporaryBackup, check_new_name
 from twinvec_serve.collections.open_collections import OpenCollections
+from twinvec_serve.collections.work import Work
 from twinvec_serve.errors import Overloaded
 
 logger = logging.getLogger(__name__)
@@ -27,6 +30,7 @@ class Backups:
         self._path = path
         self._url = url
         self._number = 0
+        self._receiving = CapacityLimiter(_AT_ONCE)
 
     async def start(self) -> None:
         """Remove the backups that killed servers of this user have left."""
@@ -40,19 +44,48 @@ class Backups:
 
         Raise ConfigurationError for a collection of a Qdrant server, and Overloaded if too many backups are under way.
         """
-        if self._url is not None:
-            raise ConfigurationError(
-                "the collections are in a Qdrant server: make a snapshot there instead of a backup"
-            )
-        if self._number >= _AT_ONCE:
-            raise Overloaded(_RETRY_SECONDS)
-        self._number += 1
+        self._check_embedded("make a snapshot there instead of a backup")
+        self._begin()
         made, over = self._collections.ingests.start(self._made(name)), asyncio.Event()
         self._collections.ingests.start(self._remove(made, over))  # a stop of the server waits for this task
         try:
             yield self._pieces((await asyncio.shield(made)).packed())
         finally:
             over.set()
+
+    async def restore(self, name: str, pieces: Iterator[bytes]) -> Work[Backup]:
+        """Begin to restore a new collection from a tar archive, which arrives in pieces; nothing is left if it fails.
+
+        Raise ConfigurationError for a collection of a Qdrant server or a bad name, RequestError (409) if the name is
+        taken, and Overloaded if too many backups are under way.
+        """
+        self._check_embedded("restore a snapshot there instead of a backup")
+        check_new_name(name)
+        await self._collections.check_free(name)
+        self._begin()
+        work = Work[Backup]()
+        work.waits = False
+        work.done = self._collections.ingests.start(self._restored(name, pieces))
+        return work
+
+    async def _restored(self, name: str, pieces: Iterator[bytes]) -> Backup:
+        try:
+            received = await to_thread.run_sync(ReceivedBackup, pieces, self._path, limiter=self._receiving)
+            try:
+                return await self._collections.restored(name, received.restore)
+            finally:
+                await self._collections.run(received.remove)
+        finally:
+            self._number -= 1
+
+    def _check_embedded(self, advice: str) -> None:
+        if self._url is not None:
+            raise ConfigurationError(f"the collections are in a Qdrant server: {advice}")
+
+    def _begin(self) -> None:
+        if self._number >= _AT_ONCE:
+            raise Overloaded(_RETRY_SECONDS)
+        self._number += 1
 
     async def _made(self, name: str) -> TemporaryBackup:
         async with self._collections.kept(name):

@@ -1,8 +1,8 @@
 """Ingests, one at a time in a collection. Each runs to its end, even if its client has gone.
 
 Only a stop of the server ends an ingest earlier (``give_up``): the collection is closed during the ingest, with the
-effect of a kill. A drop waits for the ingests before it; later ingests find no collection. A migration goes on while
-the ingests of its collection do; a drop ends it.
+effect of a kill. A drop waits for the ingests before it; later ingests find no collection. A migration or tuning
+goes on while the ingests of its collection do; a drop ends it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from weakref import WeakSet
 
 from anyio import CapacityLimiter, to_thread
 
-from twinvec.errors import CollectionNotFoundError, StoreError
+from twinvec.errors import CollectionNotFoundError, StoreBusyError, StoreError
 from twinvec_qdrant import Collection, RootElsewhere
-from twinvec_serve.collections.work import Ingest, Migrating, Work
+from twinvec_serve.collections.work import Ingest, Stepped, Work
 from twinvec_serve.errors import Overloaded, ServerStopsError, TooManyMigrations
 
 T = TypeVar("T")
 
 _AT_ONCE = 8  # largest number of ingests at the same time, each in another collection
-_MIGRATIONS_AT_ONCE = 2
+_BESIDE = 2  # largest number of collections that are migrated or tuned at the same time
 _MOST_WAITING = 32  # largest number of ingests that wait in one collection
 _RETRY_SECONDS = 10.0
 
@@ -36,17 +36,19 @@ class Ingests:
 
     Attributes:
         dropped: Open collections that a drop has closed; kept as long as calls refer to them.
+        repaired: The same for repairs.
     """
 
     def __init__(self) -> None:
         self.dropped: WeakSet[Collection] = WeakSet()
+        self.repaired: WeakSet[Collection] = WeakSet()
         self._turns: dict[str, asyncio.Lock] = {}
         self._waiting: Counter[str] = Counter()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._given_up = asyncio.Event()
         self._threads = CapacityLimiter(_AT_ONCE)
-        self._migrations: dict[str, Migrating] = {}
-        self._migration_threads = CapacityLimiter(_MIGRATIONS_AT_ONCE)
+        self._beside: dict[str, Stepped] = {}
+        self._threads_beside = CapacityLimiter(_BESIDE)
 
     @property
     def crowded(self) -> bool:
@@ -80,21 +82,26 @@ class Ingests:
         called = partial(self._called, opened, partial(_begun, work, function))
         work.done = self.in_turn(opened.name, called)
 
-    def begin_migration(self, opened: Collection, work: Migrating, function: Callable[[], Any]) -> None:
-        """Begin a migration, during which searches and ingests go on; a collection has at most one.
+    def begin_beside(self, opened: Collection, work: Stepped, function: Callable[[], Any]) -> None:
+        """Begin a migration or tuning, during which searches and ingests go on; a collection has at most one of these.
 
-        Raise TooManyMigrations if too many collections are being migrated.
+        Raise TooManyMigrations if too many collections have such work.
         """
-        if len(self._migrations) >= _MIGRATIONS_AT_ONCE:
-            raise TooManyMigrations(list(self._migrations), _RETRY_SECONDS)
-        called = self._called(opened, partial(_begun, work, function), self._migration_threads)
+        if len(self._beside) >= _BESIDE:
+            raise TooManyMigrations(list(self._beside), _RETRY_SECONDS)
+        called = self._called(opened, partial(_begun, work, function), self._threads_beside)
         work.done = task = self.start(called)
-        self._migrations[opened.name] = work
-        task.add_done_callback(lambda _: self._migrations.pop(opened.name))
+        self._beside[opened.name] = work
+        task.add_done_callback(lambda _: self._beside.pop(opened.name))
 
-    def migration(self, name: str) -> Migrating | None:
-        """Return the migration of a collection that is under way, or None."""
-        return self._migrations.get(name)
+    def beside(self, name: str) -> Stepped | None:
+        """Return the migration or tuning that goes on beside the ingests of a collection, or None."""
+        return self._beside.get(name)
+
+    async def ended_beside(self, name: str) -> None:
+        """Wait for the end of the work beside the ingests of a collection."""
+        if (work := self.beside(name)) is not None:
+            await asyncio.wait([work.done])
 
     async def write(self, opened: Collection, function: Callable[[], T]) -> T:
         """Run a writing function in a thread, after the earlier ingests of the collection.
@@ -136,7 +143,8 @@ class Ingests:
     def answering_closes(self, opened: Collection | None = None) -> Iterator[None]:
         """Translate the error of a call whose collection, ``opened``, was closed while the call ran.
 
-        Raise CollectionNotFoundError if the collection is dropped, and ServerStopsError if the server ends.
+        Raise CollectionNotFoundError if the collection is dropped, StoreBusyError if it is repaired, and
+        ServerStopsError if the server ends.
         """
         try:
             yield
@@ -145,6 +153,8 @@ class Ingests:
                 raise CollectionNotFoundError(f"no collection {opened.name!r} any more: it was dropped") from error
             if isinstance(error, StoreError) and self._given_up.is_set():
                 raise ServerStopsError from error
+            if isinstance(error, StoreError) and opened is not None and opened in self.repaired:
+                raise being_repaired(opened.name) from error
             raise
 
     async def finish(self) -> None:
@@ -214,6 +224,11 @@ class _Sized:
 
     def __length_hint__(self) -> int:
         return self._ingest.total or 0
+
+
+def being_repaired(name: str) -> StoreBusyError:
+    """Return the error of a call that a repair of its collection prevents or ends."""
+    return StoreBusyError(f"the collection {name!r} is being repaired; send the request again later")
 
 
 def _begun(work: Work[Any], function: Callable[[], T]) -> T:

@@ -1,8 +1,8 @@
-"""Maintenance that clients request: migrations, and rebuilds of indexes. Each goes on if its client goes away.
+"""Maintenance that clients request: migrations, tuning, rebuilds of indexes. Each goes on if its client goes away.
 
-Searches and ingests go on during a migration. A collection has at most one migration at a time. A drop of the
-collection ends the migration, and so does ``drop_others``. A rebuild of the indexes waits for the ingests before it,
-and later ingests wait for the rebuild.
+Searches and ingests go on during a migration or tuning. A collection has at most one of these at a time. A drop of the
+collection ends it; ``drop_others`` ends a migration. A rebuild of the indexes waits for the ingests before it, and
+later ingests wait for the rebuild.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from twinvec_qdrant import Collection, reindex_as_asked
+from twinvec.evaluation.beir import BeirSet
+from twinvec_qdrant import Collection, VerifyReport, reindex_as_asked
 from twinvec_serve.collections.open_collections import OpenCollections
-from twinvec_serve.collections.work import Migrating, Work
+from twinvec_serve.collections.work import Migrating, Tuning, Work
 from twinvec_serve.errors import RequestError
 from twinvec_serve.models.served_models import ServedModels
 
@@ -29,22 +30,23 @@ class Maintenance:
         """Begin a migration of a collection to a served model; ``options`` are those of ``Collection.migrate``.
 
         Raise UnknownModel if no such model is served, CollectionNotFoundError if there is no such collection,
-        RequestError (409) while another migration of the collection is under way, and TooManyMigrations if too many
-        other collections are being migrated.
+        RequestError (409) while the collection is migrated or tuned, and TooManyMigrations if too many other
+        collections are.
         """
         served = self._models.served_name(model)
         encoder = self._models.encoder(served)
         opened = await self._collections.open(name)
-        if (other := self._collections.ingests.migration(name)) is not None:
-            finished = "" if other.total is None else f" ({other.step}: {other.finished:,} of {other.total:,} chunks)"
-            raise RequestError(
-                f"a migration of {name!r} to {other.model!r} is under way{finished}; wait for its end, or give it up "
-                'with {"drop_others": true} (twinvec migrate --drop-others)',
-                code="migration_under_way",
-                status=409,
-            )
+        self._check_nothing_beside(name)
         work = Migrating(served)
-        self._collections.ingests.begin_migration(opened, work, partial(work.run, opened, encoder, **options))
+        self._collections.ingests.begin_beside(opened, work, partial(work.run, opened, encoder, **options))
+        return work
+
+    async def tune(self, name: str, data: BeirSet | None, measure: str) -> Tuning:
+        """Begin to choose search settings by judged queries, or by passages of documents (None); errors as above."""
+        opened = await self._collections.open(name)
+        self._check_nothing_beside(name)
+        work = Tuning()
+        self._collections.ingests.begin_beside(opened, work, partial(work.run, opened, data, measure))
         return work
 
     async def drop_others(self, name: str) -> list[str]:
@@ -65,12 +67,32 @@ class Maintenance:
         self._collections.ingests.begin_in_turn(opened, work, partial(reindex_as_asked, opened, **wanted))
         return work
 
+    async def repair(self, name: str) -> Work[VerifyReport]:
+        """Begin to repair a collection; errors are those of ``OpenCollections.repair``, and RequestError as above."""
+        self._check_nothing_beside(name)
+        return await self._collections.repair(name)
+
+    def _check_nothing_beside(self, name: str) -> None:
+        """Raise RequestError (409) while a collection is migrated or tuned."""
+        other = self._collections.ingests.beside(name)
+        if isinstance(other, Migrating):
+            raise RequestError(
+                f"a migration of {name!r} to {other.model!r} is under way{other.state}; wait for its end, or give it "
+                'up with {"drop_others": true} (twinvec migrate --drop-others)',
+                code="migration_under_way",
+                status=409,
+            )
+        if isinstance(other, Tuning):
+            raise RequestError(
+                f"{name!r} is being tuned{other.state}; wait for its end", code="tuning_under_way", status=409
+            )
+
     async def _drop_others(self, opened: Collection) -> list[str]:
-        under_way = self._collections.ingests.migration(opened.name)
-        if under_way is not None:
+        under_way = self._collections.ingests.beside(opened.name)
+        if isinstance(under_way, Migrating):
             under_way.given_up = True
         dropped = await self._collections.call(opened, Collection.drop_others)
-        if under_way is not None:  # the migration may have added its vectors after this drop
+        if isinstance(under_way, Migrating):  # the migration may have added its vectors after this drop
             await asyncio.wait([under_way.done])
             if under_way.done.exception() is not None:
                 dropped += await self._collections.call(opened, Collection.drop_others)

@@ -26,14 +26,16 @@ from twinvec_qdrant import (
     Collection,
     CollectionEntry,
     ServingProcess,
+    VerifyReport,
     drop_collection,
     joined_answers,
     list_collections,
     open_with_one_of,
     search_as_asked,
 )
-from twinvec_serve.collections.ingests import Ingests
+from twinvec_serve.collections.ingests import Ingests, being_repaired
 from twinvec_serve.collections.uploads import remove_leftovers
+from twinvec_serve.collections.work import Work
 from twinvec_serve.errors import Overloaded, RequestError
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
@@ -71,6 +73,7 @@ class OpenCollections:
         self._models = models
         self._metrics = metrics
         self._open: dict[str, Collection] = {}
+        self._repairing: dict[str, Collection | None] = {}  # None until the repair has opened the collection
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._searching = asyncio.Semaphore(_SEARCHING)
         self._waiting = 0
@@ -144,9 +147,14 @@ class OpenCollections:
         return [each.name for each in await self.entries()]
 
     async def open(self, name: str) -> Collection:
-        """Return the open collection of a name, or raise CollectionNotFoundError, which lists all names."""
+        """Return the open collection of a name.
+
+        Raise CollectionNotFoundError, which lists all names, if there is none, and StoreBusyError during its repair.
+        """
         if (opened := self._open.get(name)) is not None:
             return opened
+        if name in self._repairing:
+            raise being_repaired(name)
         return await asyncio.shield(self.ingests.start(self._open_first(name)))
 
     async def _open_first(self, name: str) -> Collection:
@@ -169,16 +177,26 @@ class OpenCollections:
         """
         encoder = self._models.encoder(model or self._models.default)
         async with self._lock(name):
-            if name in self._open or name in await self.names():
-                raise RequestError(
-                    f"there is a collection {name!r} already; ingest into it, or choose another name",
-                    param="name",
-                    code="collection_exists",
-                    status=409,
-                )
+            await self.check_free(name, "ingest into it")
             made = partial(Collection.open, name, encoder=encoder, **settings, **self._place)
             self._open[name] = await self.run(made)
             return self._open[name]
+
+    async def restored(self, name: str, restore: Callable[[str], T]) -> T:
+        """Call ``restore``, which makes a collection of this name; raise RequestError if the name is taken."""
+        async with self._lock(name):
+            await self.check_free(name)
+            return await self.run(restore, name)
+
+    async def check_free(self, name: str, advice: str = "drop it first") -> None:
+        """Raise RequestError (409) if the name is taken; ``advice`` is the first thing that the client may do."""
+        if name in self._open or name in await self.names():
+            raise RequestError(
+                f"there is a collection {name!r} already; {advice}, or choose another name",
+                param="name",
+                code="collection_exists",
+                status=409,
+            )
 
     async def check(self, name: str, model: str | None, settings: Mapping[str, Any]) -> None:
         """Check that a collection has these settings and, if ``model`` is given, the space of the model.
@@ -195,18 +213,21 @@ class OpenCollections:
 
         Raise CollectionNotFoundError if there is no such collection, and ConfigurationError if it is not twinvec's.
         """
+        await self._check_there(name)
+        await asyncio.shield(self.ingests.in_turn(name, partial(self._drop, name)))
+
+    async def _check_there(self, name: str) -> None:
+        """Raise CollectionNotFoundError if there is no collection of this name, which may be damaged."""
         there = await self.run(list_collections, **self._place)
         if name not in self._open and name not in {each.name for each in there}:
             raise await self._not_found(name)
-        await asyncio.shield(self.ingests.in_turn(name, partial(self._drop, name)))
 
     async def _drop(self, name: str) -> None:
         async with self._lock(name), self._keeping(name):
             if (opened := self._open.pop(name, None)) is not None:
                 self.ingests.dropped.add(opened)
                 await self.run(_close, opened)
-                if (migration := self.ingests.migration(name)) is not None:
-                    await asyncio.wait([migration.done])
+                await self.ingests.ended_beside(name)
             try:
                 await self.run(drop_collection, name, **self._place)
             except CollectionNotFoundError:
@@ -215,6 +236,36 @@ class OpenCollections:
                 if opened is not None:  # the collection still exists
                     self.ingests.dropped.discard(opened)
                 raise
+
+    async def repair(self, name: str) -> Work[VerifyReport]:
+        """Begin to repair a collection after the earlier ingests; it is closed meanwhile (``being_repaired``).
+
+        Raise CollectionNotFoundError if there is no such collection, and Overloaded if too many ingests wait.
+        """
+        await self._check_there(name)
+        work = Work[VerifyReport]()
+        work.done = self.ingests.in_turn(name, partial(self._repair, name, work))
+        return work
+
+    async def _repair(self, name: str, work: Work[VerifyReport]) -> VerifyReport:
+        work.waits = False
+        self._repairing[name] = None
+        try:
+            async with self._lock(name), self._keeping(name):
+                if (opened := self._open.pop(name, None)) is not None:
+                    self.ingests.repaired.add(opened)
+                    await self.run(_close, opened)
+                    await self.ingests.ended_beside(name)
+                return await self.run(self._repaired, name)
+        finally:
+            del self._repairing[name]
+
+    def _repaired(self, name: str) -> VerifyReport:
+        """Repair a collection; after this, the next request opens it."""
+        options = {} if self._settings.url is not None else {"repair": True}
+        with self._opened(name, **options) as opened:
+            self._repairing[name] = opened
+            return opened.verify(repair=True)
 
     @asynccontextmanager
     async def kept(self, name: str) -> AsyncIterator[None]:
@@ -296,13 +347,14 @@ class OpenCollections:
     async def _give_up(self) -> None:
         """Close all collections, first those with an ingest. Every later use fails, also by the ingest itself."""
         self.ingests.give_up()
-        ordered = sorted(self._open.values(), key=lambda each: not self.ingests.writes_to(each.name))
+        there = [*self._open.values(), *filter(None, self._repairing.values())]
+        ordered = sorted(there, key=lambda each: not self.ingests.writes_to(each.name))
         await asyncio.gather(*(self.run(_close, each) for each in ordered))  # in a thread for each collection
 
-    def _opened(self, name: str) -> Collection:
+    def _opened(self, name: str, **options: Any) -> Collection:
         """Open a collection with a served model of its space, or otherwise with the model that it records."""
         encoders = map(self._models.encoder, self._models.names)
-        return open_with_one_of(encoders, partial(Collection.open, name, create=False, **self._place))
+        return open_with_one_of(encoders, partial(Collection.open, name, create=False, **options, **self._place))
 
     @property
     def _place(self) -> dict[str, Any]:

@@ -1,13 +1,17 @@
-"""Work that a request begins and that goes on without its client: an ingest, a migration, a rebuild of indexes."""
+"""Work that a request begins and that goes on without its client: ingests, migrations, tuning, rebuilds of indexes."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from twinvec import Encoder
 from twinvec.errors import TwinvecError
+from twinvec.evaluation.beir import BeirSet
+from twinvec.evaluation.measures import import_ir_measures
+from twinvec.evaluation.tuning import tune_collection
+from twinvec.retrieval.tuned_search import save
 from twinvec_qdrant import Collection, IngestReport
 from twinvec_serve.errors import RequestError
 
@@ -73,21 +77,51 @@ class Ingest(Work[IngestReport]):
 
 
 @dataclass
-class Migrating(Work[Any]):
-    """One migration. In the ``step`` "measuring" or "migrating", ``finished`` of ``total`` chunks are done.
+class Stepped(Work[Any]):
+    """Work beside the ingests. In the ``step``, such as "measuring", ``finished`` of ``total`` are done."""
 
-    ``given_up`` says whether a client has ended the migration.
-    """
-
-    model: str
-    given_up: bool = False
-    step: str | None = None
-    finished: int = 0
-    total: int | None = None
+    step: str | None = field(default=None, kw_only=True)
+    finished: int = field(default=0, kw_only=True)
+    total: int | None = field(default=None, kw_only=True)
+    unit: ClassVar[str]
 
     @property
     def progress(self) -> dict[str, Any]:
         return {"step": self.step, "done": self.finished, "total": self.total}
+
+    @property
+    def state(self) -> str:
+        """How far the work is, in parentheses after a blank; "" before the first step."""
+        return "" if self.total is None else f" ({self.step}: {self.finished:,} of {self.total:,} {self.unit})"
+
+
+@dataclass
+class Tuning(Stepped):
+    """One choice of search settings."""
+
+    unit = "queries"
+
+    def run(self, opened: Collection, data: BeirSet | None, measure: str) -> dict[str, Any]:
+        """Choose a setting, store it with the collection, and return the report as ``twinvec tune --json`` does."""
+
+        import_ir_measures()  # before the searches, which take long
+
+        def advance(finished: int, total: int) -> None:
+            opened.count()  # raises an error if the collection was dropped
+            self.step, self.finished, self.total = "measuring", finished, total
+
+        found = tune_collection(opened, data, measure=measure, on_progress=advance)
+        save(opened, found.setting, measure)
+        return found.as_json()
+
+
+@dataclass
+class Migrating(Stepped):
+    """One migration. The step is "measuring" or "migrating"; ``given_up`` says whether a client has ended it."""
+
+    model: str
+    given_up: bool = False
+    unit = "chunks"
 
     def run(self, opened: Collection, encoder: Encoder, **options: Any) -> Any:
         """Migrate, and return the report; raise RequestError (409) if a client gives the migration up meanwhile."""

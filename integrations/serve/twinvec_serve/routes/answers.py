@@ -25,9 +25,9 @@ SECRET_HEADER = "Twinvec-Store"  # a name, not a secret
 TRUNCATED = "Twinvec-Truncated"
 """The header of an answer that counts the truncated texts of the request."""
 
-_TAR = "application/x-tar"
+TAR = "application/x-tar"
 ARCHIVE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "A tar archive.", "content": {_TAR: {"schema": {"type": "string", "format": "binary"}}}}
+    200: {"description": "A tar archive.", "content": {TAR: {"schema": {"type": "string", "format": "binary"}}}}
 }
 """An answer that is an archive, as OpenAPI describes it."""
 
@@ -35,7 +35,7 @@ ARCHIVE: dict[int | str, dict[str, Any]] = {
 class ArchiveAnswer(StreamingResponse):
     """Sends the pieces of an archive, and closes ``stack`` at the end, or if the client leaves or the server stops."""
 
-    media_type = _TAR
+    media_type = TAR
 
     def __init__(self, pieces: AsyncIterator[bytes], stack: AsyncExitStack) -> None:
         super().__init__(pieces)

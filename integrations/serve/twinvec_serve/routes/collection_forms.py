@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from twinvec_serve.errors import ErrorAnswer
-from twinvec_serve.routes.sizes import as_texts
+from twinvec_serve.routes.checks import as_texts
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _MOST = 10_000
@@ -24,13 +24,16 @@ _PAYLOAD_INDEXES = 'Type of the index of each payload key, or false for no index
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request is not valid; the message says why."},
     404: {"model": ErrorAnswer, "description": "There is no such collection; the message lists the existing ones."},
-    409: {"model": ErrorAnswer, "description": "The collection has another model, or is being migrated."},
+    409: {"model": ErrorAnswer, "description": "The collection has another model, or is being migrated or tuned."},
     429: {"model": ErrorAnswer, "description": "Too many requests wait; Retry-After says when to try again."},
     502: {"model": ErrorAnswer, "description": "The store is damaged, or refuses a request of the server."},
     503: {"model": ErrorAnswer, "description": "The store is busy or does not answer; try again."},
     507: {"model": ErrorAnswer, "description": "A limit of the store does not permit the request."},
 }
 """The errors of requests about collections."""
+
+SILENT = {"model": ErrorAnswer, "description": "The client was silent for a minute before the end of the body."}
+"""The error of a request whose body is read while it arrives."""
 
 
 class CollectionInList(BaseModel):
@@ -216,7 +219,19 @@ class Verified(BaseModel):
     stray: int = Field(
         description="Number of chunks without a document, left by a killed writer; searches do not show them."
     )
-    repaired: bool = Field(description="Always false. To repair, stop the server and run twinvec verify --repair.")
+    repaired: bool = Field(description="Whether the collection was repaired: false for verify, true for repair.")
+
+
+class Repaired(Verified):
+    """The result of a repair. If no file was damaged, it lacks the last three fields."""
+
+    damaged: list[str] | None = Field(default=None, description="Files that differ from what was written.")
+    lost: int | None = Field(
+        default=None, description="Documents that have left no trace; if it is not 0, ingest all documents again."
+    )
+    lost_notes: int | None = Field(
+        default=None, description="Notes that are lost, such as the list of the collection's sources."
+    )
 
 
 class Migration(BaseModel):
@@ -250,6 +265,82 @@ class OthersDropped(BaseModel):
     """The models whose vectors were deleted."""
 
     dropped: list[str] = Field(description="Names of the models.")
+
+
+class Restored(BaseModel):
+    """What was restored."""
+
+    collection: str = Field(description="Name of the collection in the backup.")
+    time: str = Field(description="When the backup was made, in UTC.")
+    points: dict[str, int] = Field(description="Number of chunks, records (one for each document) and notes.")
+
+
+class JudgedQuery(BaseModel):
+    """A query, as a line of queries.jsonl in the BEIR layout; other keys of the line are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: str = Field(alias="_id", description="Its id.")
+    text: str = Field(description="Its text.", min_length=1)
+
+
+class Judgement(BaseModel):
+    """A judgement, as a line of qrels/SPLIT.tsv in the BEIR layout."""
+
+    model_config = _STRICT
+
+    query: str = Field(alias="query-id", description="Id of the query.")
+    document: str = Field(alias="corpus-id", description="Id of the document in the collection.")
+    score: int = Field(description="Its relevance; 0 for a document that is not relevant.")
+
+
+class Tune(BaseModel):
+    """Queries with known answers; without them, passages are cut out of the collection's own documents."""
+
+    model_config = _STRICT
+
+    queries: list[JudgedQuery] = Field(default=[], description="At least ten queries.", fail_fast=True)
+    qrels: list[Judgement] = Field(default=[], description="Which documents answer the queries.", fail_fast=True)
+    measure: str = Field(
+        default="ndcg@10",
+        pattern=r"^(ndcg|mrr|map|recall|precision)@[1-9]\d{0,2}$",
+        description="The measure that decides, such as ndcg@10, mrr@10, map@100 or recall@10.",
+    )
+
+
+class TunedSetting(BaseModel):
+    """A setting of a search."""
+
+    mode: Literal["hybrid", "dense", "sparse"] = Field(description="The mode of the first stage.")
+    words: float = Field(description="Weight of words against vectors in a hybrid search.")
+    mix: float = Field(description="Weight of MaxSim as a second stage; 0 for none.")
+    candidates: int = Field(description="Number of hits that MaxSim reranks.")
+    feedback: int = Field(description="Number of first hits that steer a second search; 0 for none.")
+
+
+class Gain(BaseModel):
+    """A difference of means over the same queries, with its interval."""
+
+    difference: float = Field(description="The difference.")
+    interval: dict[str, float] = Field(description="Its bounds, low and high, and the confidence.")
+    p_value: float = Field(description="The p-value of a paired test.")
+
+
+class Tuned(BaseModel):
+    """The chosen setting and its gain, as ``twinvec tune --json`` prints them."""
+
+    setting: TunedSetting = Field(description="The chosen setting, which searches of the collection now use.")
+    measure: str = Field(description="The measure that decided.")
+    expected: float = Field(description="Its mean on queries that were left out of the choice (cross-validation).")
+    single: TunedSetting = Field(description="The better one of dense and sparse search alone.")
+    gain: Gain = Field(description="Gain of expected over single.")
+    figures: dict[str, float] = Field(description="The mean measure of each setting, by the setting in words.")
+    queries: int = Field(description="Number of queries.")
+    pseudo: bool = Field(description="Whether the queries are passages that were cut out of documents.")
+    gain_over_plain: Gain = Field(description="Gain of expected over plain hybrid search; this gain decides.")
+    milliseconds: dict[str, float] = Field(
+        description="Median time of a search: plain for plain hybrid search, chosen for the setting."
+    )
 
 
 class Reindexing(BaseModel):

@@ -1,9 +1,7 @@
-"""The routes of collections: list, describe, create, drop, back up, migrate, reindex, search."""
+"""The routes of collections: list, describe, create, drop, search. ``maintenance`` has the others."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -15,25 +13,17 @@ from twinvec_qdrant import Asked, ChunkSettings, Collection, CollectionEntry, In
 from twinvec_serve.collections.open_collections import OpenCollections, Searched
 from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import JsonRoute
-from twinvec_serve.routes.answers import ARCHIVE, ArchiveAnswer, json_answer, knows_secret
+from twinvec_serve.routes.answers import json_answer, knows_secret
+from twinvec_serve.routes.checks import check_sizes, known_query
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
     CollectionList,
     Dropped,
     Found,
-    Migrated,
-    Migration,
     NewCollection,
-    OthersDropped,
-    Reindexed,
-    Reindexing,
     Search,
-    Verified,
 )
 from twinvec_serve.routes.presence import WhileConnected
-from twinvec_serve.routes.progress import PROGRESS, work_answer
-from twinvec_serve.routes.query_parameters import known_query
-from twinvec_serve.routes.sizes import check_sizes
 from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served, Services
 
@@ -60,74 +50,6 @@ async def describe(name: str, shared: Served) -> dict[str, Any]:
     """Return the size, model and settings of a collection, as ``twinvec info --json`` prints them."""
     opened = await shared.collections.open(name)
     return await shared.collections.call(opened, Collection.info)
-
-
-@router.get(
-    "/collections/{name}/verify",
-    dependencies=[Depends(writes)],
-    responses=ERRORS,
-    response_model=Verified,
-    summary="Verify a collection",
-)
-async def verify(name: str, shared: Served) -> Response:
-    """Check that a collection holds everything that it acknowledged. Its ingests and searches wait meanwhile."""
-    opened = await shared.collections.open(name)
-    return json_answer(asdict(await shared.collections.ingests.write(opened, opened.verify)))
-
-
-@router.get(
-    "/collections/{name}/backup",
-    dependencies=[Depends(writes)],
-    responses={**ERRORS, **ARCHIVE},
-    response_class=Response,
-    summary="Back up a collection",
-)
-async def back_up(name: str, request: Request, shared: Served) -> Response:
-    """Return a snapshot of the collection: a tar archive of the folder that ``twinvec restore`` reads.
-
-    Its ingests and searches wait while the files are copied, and go on while the archive is sent.
-    """
-    stack = AsyncExitStack()
-    async with WhileConnected(request):
-        pieces = await stack.enter_async_context(shared.backups.archive(name))
-    return ArchiveAnswer(pieces, stack)
-
-
-@router.post(
-    "/collections/{name}/migrate",
-    dependencies=[Depends(writes)],
-    responses={**ERRORS, **PROGRESS},
-    response_model=Migrated | OthersDropped,
-    summary="Migrate a collection",
-)
-async def migrate(name: str, wanted: Migration, request: Request, shared: Served) -> Response:
-    """Move a collection to another model of this server, while its searches and ingests go on.
-
-    The migration goes on if the client goes away. The next migration continues an interrupted one. With ``Accept:
-    text/event-stream``, the answer is a stream of events with the progress, then the report or the error.
-    """
-    if (wanted.model is not None) is wanted.drop_others:
-        raise RequestError("give either model or drop_others", code="invalid_request")
-    if wanted.model is None:
-        return json_answer({"dropped": await shared.maintenance.drop_others(name)})
-    options = {"chunks_per_second": wanted.rate, "allow_truncation": wanted.allow_truncation}
-    return await work_answer(await shared.maintenance.migrate(name, wanted.model, **options), request, shared)
-
-
-@router.post(
-    "/collections/{name}/reindex",
-    dependencies=[Depends(writes)],
-    responses={**ERRORS, **PROGRESS},
-    response_model=Reindexed,
-    summary="Rebuild the indexes of a collection",
-)
-async def reindex(name: str, wanted: Reindexing, request: Request, shared: Served) -> Response:
-    """Rebuild the indexes, with other settings if they are given; searches go on meanwhile, and ingests wait.
-
-    The work goes on if the client goes away. With ``Accept: text/event-stream``, the answer is a stream of events while
-    the work goes on, then the report or the error.
-    """
-    return await work_answer(await shared.maintenance.reindex(name, **wanted.model_dump()), request, shared)
 
 
 @router.delete(

@@ -23,6 +23,18 @@ TAGS = [
     {"name": "documents", "description": "The documents of a collection."},
     {"name": "operation", "description": "Health and metrics."},
 ]
+_QUERIES = (
+    "How do I request holidays?",
+    "time off",
+    "days off",
+    "annual leave",
+    "vacation request",
+    "holiday rules",
+    "book my holidays",
+    "ask for leave",
+    "planned absence",
+    "how many weeks ahead",
+)
 EXAMPLES: dict[str, dict[str, Any]] = {
     "/v1/embeddings": {"input": ["Holidays are requested two weeks ahead."], "input_type": "document"},
     "/v1/rerank": {"model": "maxsim", "query": "time off", "documents": ["The VPN client.", "Holidays."], "top_n": 1},
@@ -31,6 +43,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "/v1/collections/{name}/search": {"query": "How do I request holidays?", "limit": 3, "filter": {"team": "hr"}},
     "/v1/collections/{name}/migrate": {"drop_others": True},
     "/v1/collections/{name}/reindex": {"quantization": "int8"},
+    "/v1/collections/{name}/tune": {
+        "queries": [{"_id": f"q{number}", "text": text} for number, text in enumerate(_QUERIES)],
+        "qrels": [{"query-id": f"q{number}", "corpus-id": "leave.md", "score": 1} for number in range(len(_QUERIES))],
+    },
     "/v1/search": {"query": "How do I request holidays?", "limit": 3, "mode": "hybrid"},
     "/v1/collections/{name}/documents": {
         "documents": [{"id": "leave.md", "text": "Holidays are requested two weeks ahead.", "team": "hr"}]
@@ -38,7 +54,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "/v1/collections/{name}/documents/get": {"ids": ["leave.md"]},
     "/v1/collections/{name}/documents/delete": {"ids": ["leave.md"], "dry_run": True},
 }
-"""Example of the body for each path that takes a body."""
+"""Example of the body for each path that takes JSON."""
 
 _OF_MODELS = {"name": "Name of the model."}
 _OF_COLLECTIONS = {"name": "Name of the collection.", "identity": "Id of the document; it may have slashes."}

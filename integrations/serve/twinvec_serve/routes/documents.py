@@ -16,11 +16,13 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from twinvec.support.checks import shown
 from twinvec_qdrant import Collection, delete_documents, stored_documents
-from twinvec_serve.errors import ErrorAnswer, RequestError
+from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import json_answer, knows_secret
+from twinvec_serve.routes.checks import known_query
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
+    SILENT,
     Deleted,
     Deletion,
     Ids,
@@ -30,7 +32,6 @@ from twinvec_serve.routes.collection_forms import (
 )
 from twinvec_serve.routes.ingest_bodies import BODY, check_number, given_documents
 from twinvec_serve.routes.progress import PROGRESS, work_answer
-from twinvec_serve.routes.query_parameters import known_query
 from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served
 
@@ -41,7 +42,7 @@ router = APIRouter(
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **ERRORS,
     **PROGRESS,
-    408: {"model": ErrorAnswer, "description": "The client was silent for a minute before the end of the body."},
+    408: SILENT,
 }
 
 

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, WithJsonSchema, field_validator
 from twinvec_serve.errors import ErrorAnswer, UnknownModel
 from twinvec_serve.models.embedding import Encoded
 from twinvec_serve.routes.answers import TRUNCATED
+from twinvec_serve.routes.checks import as_texts, check_sizes
 from twinvec_serve.routes.presence import WhileConnected
-from twinvec_serve.routes.sizes import as_texts, check_sizes
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
 from twinvec_serve.slips import IgnoresOthersFields

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -20,7 +20,7 @@ from twinvec_serve.collections.reading import ndjson_pages, plain, plain_line, r
 from twinvec_serve.collections.uploads import UploadFolder, save_files
 from twinvec_serve.errors import ClientGoneError, RequestError
 from twinvec_serve.json_texts import decoder_for, itself
-from twinvec_serve.routes.answers import knows_secret
+from twinvec_serve.routes.answers import TAR, knows_secret
 from twinvec_serve.services import Services
 
 _IDLE_SECONDS = 60.0
@@ -67,6 +67,9 @@ BODY = {
 }
 """The bodies, as OpenAPI describes them."""
 
+ARCHIVE_BODY = {"required": True, "content": {TAR: {"schema": {"type": "string", "format": "binary"}}}}
+"""The body of a restore."""
+
 
 async def given_documents(request: Request, shared: Services, stack: AsyncExitStack) -> tuple[Any, asyncio.Event]:
     """Return the documents of a request, and an event that is set when its body has been read; ``stack`` cleans up.
@@ -94,6 +97,19 @@ async def given_documents(request: Request, shared: Services, stack: AsyncExitSt
         )
     ended.set()
     return documents, ended
+
+
+def given_archive(request: Request, shared: Services) -> tuple[Iterator[bytes], asyncio.Event]:
+    """Return the pieces of a tar archive, which arrive while they are read, and an event set at the end of the body.
+
+    Raise RequestError (415) for another type of body; reading raises RequestError (408) if the client falls silent.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != TAR:
+        raise RequestError(f"the content type {kind!r} is not known; send {TAR}", code="unsupported_type", status=415)
+    ended = asyncio.Event()
+    pieces = _pieces(Request(request.scope, _InTime(request.receive, None)), ended)
+    return shared.collections.ingests.bridge([piece] async for piece in pieces if piece), ended
 
 
 def check_number(values: Sequence[Any], shared: Services) -> None:

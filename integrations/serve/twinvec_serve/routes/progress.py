@@ -63,7 +63,7 @@ async def work_answer(
     ``ended`` is an event that is set when the request's body has been read; default: the body has been read.
     """
     if EVENTS not in request.headers.get("accept", ""):
-        return json_answer(asdict(await asyncio.shield(work.done)))
+        return json_answer(_as_fields(await asyncio.shield(work.done)))
     if ended is None:
         ended = asyncio.Event()
         ended.set()
@@ -84,11 +84,15 @@ async def _events(work: Work[Any], ended: asyncio.Event) -> AsyncIterator[Server
             break
     error = work.done.exception()
     if error is None:
-        yield _event("report", asdict(work.done.result()))
+        yield _event("report", _as_fields(work.done.result()))
     elif isinstance(error, Exception):
         yield _event("error", {**json.loads(bytes(error_answer(error).body)), **work.so_far})
     else:
         raise error
+
+
+def _as_fields(report: Any) -> dict[str, Any]:
+    return report if isinstance(report, dict) else asdict(report)
 
 
 def _event(name: str, values: Any) -> ServerSentEvent:

@@ -16,9 +16,9 @@ from pydantic_core import to_json
 from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import TRUNCATED
+from twinvec_serve.routes.checks import check_not_empty, check_sizes
 from twinvec_serve.routes.embeddings import ANSWERS
 from twinvec_serve.routes.presence import WhileConnected
-from twinvec_serve.routes.sizes import check_not_empty, check_sizes
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
 from twinvec_serve.slips import IgnoresOthersFields

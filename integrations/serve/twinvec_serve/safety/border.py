@@ -18,8 +18,8 @@ _PUBLIC = re.compile(r"/(healthz|readyz|openapi\.json|docs(/.*)?|page(/.*)?|favi
 Every other path needs a key, even if it has no route.
 """
 
-_STREAMED = re.compile(r"/v1/collections/[^/]+/documents/?")
-_STREAMED_TYPES = ("application/x-ndjson", "multipart/form-data")
+_STREAMED = re.compile(r"/v1/collections/[^/]+/(documents|restore)/?")
+_STREAMED_TYPES = ("application/x-ndjson", "multipart/form-data", "application/x-tar")
 _AGENTS = "/mcp"
 _AGENT_BYTES = 512 * 1024
 """Largest request of an agent, which the SDK parses on the event loop.
@@ -81,6 +81,7 @@ def _too_large(limit: int) -> HTTPException:
     """Return the error as an HTTPException, which FastAPI passes on while it reads a body."""
     return HTTPException(
         413,
-        f"the body is larger than this server's limit of {limit:,} bytes; send it in parts",
+        f"the body is larger than this server's limit of {limit:,} bytes; send it in parts, or start the server with a "
+        "larger limit (--max-body-mb, --max-ingest-mb)",
         headers={"Connection": "close"},
     )

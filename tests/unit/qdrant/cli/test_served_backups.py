@@ -194,9 +194,24 @@ def test_a_served_collection_is_backed_up_and_dropped(tiny, tmp_path):
             assert "no collection 'notes'; there are: none" in missing.stderr
         assert not (tmp_path / "other").exists()
         filled(tmp_path, **may_write)  # under the name of the one that was dropped
+        refused = twinvec(tmp_path, "restore", "copy", "--path", "store", TWINVEC_READ_API_KEY=READER)
+        assert "the key may not write; use a write key" in refused.stderr
+        restored = twinvec(tmp_path, "restore", "copy", "-c", "older", "--path", "store", "--json", **may_write)
+        about = {name: value for name, value in made.items() if name != "backup"}
+        assert json.loads(restored.stdout) == {"restored": "older", **about}, restored.stderr
+        for options in ((), ("-c", "older"), ("-c", "older", "--overwrite")):
+            taken = twinvec(tmp_path, "restore", "copy", "--path", "store", *options, **may_write)
+            assert (taken.returncode, taken.stdout) == (1, "")
+            assert "already; drop it first, or choose another name" in taken.stderr
+        absent = twinvec(tmp_path, "restore", "store", "--path", "store", **may_write)
+        assert "not a backup" in absent.stderr
+        next((tmp_path / "copy").rglob("version.info")).unlink()
+        damaged = twinvec(tmp_path, "restore", "copy", "-c", "damaged", "--path", "store", **may_write)
+        assert damaged.returncode == 1
+        assert "the archive: " in damaged.stderr
+        assert "not as written; use another backup" in damaged.stderr
+        assert sorted(each.name for each in (tmp_path / "store").iterdir() if each.is_dir()) == ["notes", "older"]
         assert server.stop(signal.SIGTERM) == 0
-    restored = twinvec(tmp_path, "restore", "copy", "-c", "older", "--path", "store", "--json")
-    assert json.loads(restored.stdout)["restored"] == "older"
     searched = [
         twinvec(tmp_path, "search", "note 7", "-c", name, "--path", "store", "--json") for name in ("notes", "older")
     ]
@@ -244,3 +259,27 @@ def test_a_command_that_is_killed_leaves_what_the_next_one_replaces(tiny, tmp_pa
         assert any(not list((tmp_path / "store").glob(".twinvec-backup-*")) for _ in range(2_000_000))
         assert twinvec(tmp_path, "backup", "copy", *PLACE).returncode == 0
         assert sorted(each.name for each in tmp_path.iterdir()) == ["copy", "notes.jsonl", "store"]
+
+
+@pytest.mark.slow
+def test_a_command_whose_server_is_killed_restores_nothing(tiny, tmp_path):
+    """The command is stopped while it sends; the next server has nothing of the archive, and takes it."""
+    command = [sys.executable, "-m", "twinvec", "restore", "copy", "-c", "older", "--path", "store"]
+    store = tmp_path / "store"
+    with serving(tmp_path, tiny) as server:
+        filled(tmp_path)
+        assert twinvec(tmp_path, "backup", "copy", *PLACE).returncode == 0
+        with subprocess.Popen(command, cwd=tmp_path, text=True, stderr=subprocess.PIPE) as process:
+            assert any(any(store.glob(".twinvec-backup-*/backup/shard")) for _ in range(2_000_000))
+            process.send_signal(signal.SIGSTOP)
+            server.stop(signal.SIGKILL)
+            process.send_signal(signal.SIGCONT)
+            _, errors = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert "the connection failed" in errors
+    with serving(tmp_path, tiny):
+        assert sorted(each.name for each in store.iterdir()) == ["notes", "serving.json"]
+        done = twinvec(tmp_path, *command[3:])
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "restored older as of" in done.stdout
+        assert json.loads(twinvec(tmp_path, "info", "-c", "older", "--path", "store", "--json").stdout)["sources"] == 20

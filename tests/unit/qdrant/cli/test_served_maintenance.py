@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -76,6 +77,42 @@ def test_the_commands_print_the_same_as_on_a_store_of_their_own(tiny, filled, fo
             assert placeless(done.stdout, folder) == placeless(other.stdout, alone), command
             assert placeless(done.stderr, folder) == placeless(other.stderr, alone), command
     assert {each.returncode for each in expected} == {0, 1}
+
+
+def test_tuning_prints_the_same_as_on_a_store_of_its_own_and_the_process_searches_by_the_choice(tiny, folder, tmp_path):
+    """The answers of the judged queries are what a search by vectors finds."""
+    texts = [f"row {row}" for row in range(len(ROWS))]
+    searched = twinvec(folder, "search", *texts, *PLACE, "--mode", "dense", "--json")
+    ids = [each["hits"][0]["id"] for each in json.loads(searched.stdout)["results"]]
+    (folder / "judged" / "qrels").mkdir(parents=True)
+    queries = [{"_id": f"q{row}", "text": text} for row, text in enumerate(texts)]
+    (folder / "judged" / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    rows = [f"q{row}\t{each}\t1" for row, each in enumerate(ids)]
+    (folder / "judged" / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]))
+    alone = tmp_path / "alone"
+    shutil.copytree(folder, alone)
+    commands = [
+        ("tune", *PLACE, "--ir", "judged"),
+        ("tune", *PLACE, "--ir", "judged", "--measure", "mrr@10", "--json"),
+        ("tune", *PLACE, "--ir", "judged", "--split", "dev"),
+        ("tune", *PLACE),
+    ]
+    expected = [twinvec(alone, *each) for each in commands]
+    with serving(folder, tiny):
+        for command, other in zip(commands, expected, strict=True):
+            done = twinvec(folder, *command)
+            assert done.returncode == other.returncode, (command, done.stderr)
+            assert without_times(done.stdout) == without_times(other.stdout), command
+            assert placeless(done.stderr, folder) == placeless(other.stderr, alone), command
+        found = json.loads(twinvec(folder, "search", "certificates", *PLACE, "--json").stdout)
+        assert list(found["hits"][0]["scores"]) == ["dense"]
+    assert [each.returncode for each in expected] == [0, 0, 1, 1]
+    assert "chosen: dense; it beats plain hybrid beyond chance" in expected[0].stdout
+
+
+def without_times(text):
+    """A report of tuning without the times of searches."""
+    return re.sub(r"[\d.,]+ ms|\"milliseconds\": {[^}]*}", "", text)
 
 
 def test_a_folder_is_found_by_its_path_and_a_model_by_its_name(tiny, folder):

@@ -249,11 +249,12 @@ def test_a_collection_is_verified_by_the_process(tiny, folder, tmp_path):
         assert done.returncode == 0, done.stderr
         by_process = json.loads(done.stdout)
         assert (by_process["sources"], by_process["chunks"], by_process["sound"]) == (2, 3, True)
-        for command in (("verify", *place, "--repair"), ("push", *place, "--to-path", "other")):
-            refused = twinvec(tmp_path, *command)
-            assert refused.returncode == 1
-            assert f"process {server.process.pid} at {server.address}" in refused.stderr
-            assert "for all else, stop that process first" in refused.stderr
+        refused = twinvec(tmp_path, "push", *place, "--to-path", "other")
+        assert refused.returncode == 1
+        assert f"process {server.process.pid} at {server.address}" in refused.stderr
+        assert "for all else, stop that process first" in refused.stderr
+        repaired = twinvec(tmp_path, "verify", *place, "--repair", "--json")
+        assert (repaired.returncode, json.loads(repaired.stdout)) == (0, by_process | {"repaired": True})
         missing = twinvec(tmp_path, "verify", "-c", "none", "--path", "store")
         assert "no collection 'none'" in missing.stderr
         assert server.stop(signal.SIGTERM) == 0

@@ -1,15 +1,17 @@
-"""Backups of a store that a process serves: the process makes a backup, and the command unpacks it."""
+"""Backups of a store that a process serves: the process makes a backup, and the command unpacks it, or sends one."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from twinvec_qdrant.cli.options import CollectionPlace
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import DEFAULT_PATH
-from twinvec_qdrant.stores.embedded.archives import unpack
+from twinvec_qdrant.stores.embedded.archives import packed, unpack
 from twinvec_qdrant.stores.embedded.backups import check_target, new_backup, read_backup
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 
@@ -22,3 +24,13 @@ def back_up_served(client: ServerClient, place: CollectionPlace, to: Path, *, ov
     with new_backup(target) as partial:
         unpack(archive, partial)
         return read_backup(partial)
+
+
+def restore_served(client: ServerClient, source: Path, name: str | None) -> Backup:
+    """Restore a backup as a new collection of the served store; see ``restore_collection``."""
+    source = source.resolve()
+    about = read_backup(source)
+    path = collection_path(about.collection if name is None else name, "/restore")
+    told: dict[str, dict[str, Any]] = {}
+    client.upload(path, partial(packed, source), told.__setitem__)
+    return Backup(**told["report"])

@@ -13,15 +13,18 @@ from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.asking import reindex_as_asked
 from twinvec_qdrant.cli.options import CollectionPlace
 from twinvec_qdrant.cli.served.connecting import Told, opened_or_served
-from twinvec_qdrant.report import IndexReport, MigrationReport
+from twinvec_qdrant.report import IndexReport, MigrationReport, RepairReport, VerifyReport
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 
 if TYPE_CHECKING:
+    from twinvec.evaluation.beir import BeirSet
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.maintenance.migration_check import JudgedCheck
 
+_QRELS = ("query-id", "corpus-id", "score")
 _GOES_ON = "the process that serves the store goes on with it"
+_AGAIN = "once the process is back, or without it, run the same command again"
 _KEPT = "the work that the process had finished is kept; run the same command again to do the rest"
 
 
@@ -50,6 +53,18 @@ class OwnMaintenance:
         """Rebuild the indexes, as ``asking.reindex_as_asked`` does."""
         with progress_bar("Reindexing", None, "", shown=progress):
             return reindex_as_asked(self._opened, **wanted)
+
+    def tune(self, data: BeirSet | None, *, measure: str) -> dict[str, Any]:
+        """Choose a setting by judged queries, or by passages of documents (None); return ``Tuning.as_json``."""
+        from twinvec.evaluation.tuning import tune_collection
+
+        return tune_collection(self._opened, data, measure=measure, progress=True).as_json()
+
+    def keep(self, found: Mapping[str, Any]) -> None:
+        """Store the setting that ``tune`` chose."""
+        from twinvec.retrieval.tuned_search import Setting, save
+
+        save(self._opened, Setting(**found["setting"]), found["measure"])
 
 
 class ServedMaintenance:
@@ -86,14 +101,30 @@ class ServedMaintenance:
         with progress_bar("Reindexing", None, "", shown=progress):
             return IndexReport(**self._done("/reindex", wanted, progress=False))
 
-    def _done(self, path: str, wanted: Mapping[str, Any], *, progress: bool) -> dict[str, Any]:
+    def tune(self, data: BeirSet | None, *, measure: str) -> dict[str, Any]:
+        judged: dict[str, Any] = {}
+        if data is not None:
+            rows = [(query, *each) for query, grades in data.qrels.items() for each in grades.items()]
+            judged["queries"] = [{"_id": query, "text": text} for query, text in data.queries.items()]
+            judged["qrels"] = [dict(zip(_QRELS, each, strict=True)) for each in rows]
+        return self._done("/tune", {"measure": measure, **judged}, progress=True, unit="queries")
+
+    def keep(self, found: Mapping[str, Any]) -> None:
+        """Do nothing: the process has stored the setting."""
+
+    def repair(self) -> VerifyReport:
+        """Let the process repair the collection, and return its report."""
+        report = self._done("/repair", {}, progress=False)
+        return RepairReport(**report) if "damaged" in report else VerifyReport(**report)
+
+    def _done(self, path: str, wanted: Mapping[str, Any], *, progress: bool, unit: str = "chunks") -> dict[str, Any]:
         """Let the process do the work, show its progress, and return its report."""
         body = {name: value for name, value in wanted.items() if value is not None}
         with ExitStack() as stack:
 
             def begin(step: str, total: int) -> Advance:
                 stack.close()
-                return stack.enter_context(progress_bar(step.capitalize(), total, "chunks", shown=progress))
+                return stack.enter_context(progress_bar(step.capitalize(), total, unit, shown=progress))
 
             told = Told("waiting: the process that serves the store finishes ingests first", begin=begin)
             try:
@@ -102,7 +133,7 @@ class ServedMaintenance:
                 complain(f"twinvec: {_GOES_ON}")
                 raise
             except StoreUnavailableError as error:
-                error.add_note(_KEPT)
+                error.add_note(_KEPT if path == "/migrate" else _AGAIN)
                 raise
         return told.report
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from twinvec.errors import StoreCorruptError
 from twinvec_qdrant.stores.embedded.folder import copy_with_holes
 
 _PIECE = 256 * 1024
+_EXTENSIONS = (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)  # headers that carry a long name or size of the next member
+_LONGEST_EXTENSION = 64 * 1024
 
 
 def packed(folder: Path) -> Iterator[bytes]:
@@ -46,16 +48,30 @@ def _members(folder: Path) -> Iterator[bytes]:
 
 
 def unpack(archive: Any, folder: Path) -> None:
-    """Unpack an archive (an object with ``read``) into a folder; refuse files that would be outside the folder.
+    """Unpack an archive (an object with ``read``) into a folder.
+
+    Everything but files and folders inside the folder is refused: links, devices, files with declared holes.
 
     Raise ``StoreCorruptError`` if the archive cannot be read. An archive that was cut between two files can be read;
     the checksums of the backup then show which files are missing.
     """
     try:
-        with _WithHoles.open(fileobj=archive, mode="r|", bufsize=_PIECE) as files:
+        with _WithHoles.open(fileobj=archive, mode="r|", bufsize=_PIECE, tarinfo=_Member) as files:
             files.extractall(folder, filter=_of_this_user)
     except tarfile.TarError as error:
-        raise StoreCorruptError(f"{folder}: the archive of the backup cannot be unpacked: {error}") from error
+        raise StoreCorruptError(f"{folder}: the backup cannot be unpacked: {error}") from error
+
+
+class _Member(tarfile.TarInfo):
+    """A member of the archive of a backup; its header is checked before tarfile reads what the header announces."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        is_extension = found.type in _EXTENSIONS and found.size <= _LONGEST_EXTENSION
+        if not (is_extension or found.type in (tarfile.REGTYPE, tarfile.DIRTYPE)):
+            raise tarfile.ReadError(f"{found.name!r} is neither a file nor a folder")
+        return found
 
 
 class _WithHoles(tarfile.TarFile):
@@ -70,5 +86,7 @@ class _WithHoles(tarfile.TarFile):
 
 def _of_this_user(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
     """Refuse a file outside the folder, as the filter "data" does; the permissions become those of a new file."""
+    if member.sparse is not None:
+        raise tarfile.ReadError(f"{member.name!r} has declared holes")
     kept: dict[str, Any] = {"mode": None}
     return tarfile.data_filter(member, folder).replace(**kept, deep=False)

@@ -102,8 +102,13 @@ def read_backup(source: Path) -> Backup:
         raise StoreCorruptError(f"{source / _ABOUT}: damaged backup: {error}; use another backup") from error
 
 
-def restore(source: Path, folder: CollectionFolder, *, overwrite: bool, wait_seconds: float) -> None:
-    """Replace the collection by its backup; an existing collection stays until all is copied."""
+def restore(
+    source: Path, folder: CollectionFolder, *, overwrite: bool, wait_seconds: float, move: bool = False
+) -> None:
+    """Replace the collection by its backup; an existing collection stays until all is copied.
+
+    With ``move``, the backup itself becomes the collection; it must be on the same disk.
+    """
     _check_files(source)
     with opening_of(folder.path):
         if folder.path in open_backends:
@@ -116,7 +121,12 @@ def restore(source: Path, folder: CollectionFolder, *, overwrite: bool, wait_sec
                         f"{folder.path}: the collection exists; restore it under another name (--collection), or let "
                         "the backup replace it (--overwrite, overwrite=True)"
                     )
-                _copy_in(source, folder)
+                if move:
+                    sync_files(source)
+                    source.rename(folder.restored)
+                else:
+                    _copy_in(source, folder)
+                folder.put_restored_in_place()
             except OSError as error:
                 raise StoreUnavailableError(f"{folder.path}: cannot be restored: {error.strerror or error}") from error
             finally:
@@ -132,7 +142,6 @@ def _copy_in(source: Path, folder: CollectionFolder) -> None:
     shutil.copyfile(source / DESCRIPTION, partial / DESCRIPTION)
     sync_files(partial)
     partial.rename(folder.restored)
-    folder.put_restored_in_place()
 
 
 def _check_replaced(target: Path, *, overwrite: bool) -> None:

@@ -35,6 +35,7 @@ _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
 DESCRIPTION = "collection.json"
 _COPY = "shard.copy-"
+_SHARDS = ("*/shard", "*/restored/shard")  # the second one is the first after a kill, until the collection is opened
 REMEDY = (
     "restore a backup (twinvec restore), or repair the collection (twinvec verify --repair) and then ingest its "
     "documents again"
@@ -291,10 +292,11 @@ def folder_name(name: str) -> str:
 def collection_names(path: str | Path) -> list[str]:
     """Return the names of the collections in the folder ``path``."""
     try:
-        folders = sorted(each.parent.name for each in Path(path).expanduser().glob("*/shard") if each.is_dir())
+        store = Path(path).expanduser()
+        found = [each.relative_to(store).parts[0] for at in _SHARDS for each in store.glob(at) if each.is_dir()]
     except OSError:
         return []
-    return [unquote(folder) for folder in folders]
+    return [unquote(folder) for folder in sorted(set(found))]
 
 
 def has_owner(folder: Path) -> bool:

@@ -1,9 +1,16 @@
-"""The texts of a request: one or a list, how many there may be, and how long."""
+"""Checks of a request besides its form: the number and length of its texts, and unknown query parameters.
+
+FastAPI ignores unknown query parameters, and a mistyped ``dry_run`` would write.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from fastapi import Request
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
 
 from twinvec_serve.errors import RequestError
 from twinvec_serve.settings import ServeSettings
@@ -42,3 +49,15 @@ def check_not_empty(query: str) -> str:
     if not query.strip():
         raise ValueError("is empty; expected words to look for")
     return query
+
+
+async def known_query(request: Request) -> None:
+    """Refuse a request with a query parameter that its route does not have. Routers use this as a dependency."""
+    known = _names(request.scope["route"].dependant)
+    if unknown := sorted(set(request.query_params) - known):
+        raise RequestValidationError([{"type": "extra_forbidden", "loc": ("query", each)} for each in unknown])
+
+
+def _names(dependant: Dependant) -> set[str]:
+    own = {each.alias for each in dependant.query_params}
+    return own.union(*map(_names, dependant.dependencies))
