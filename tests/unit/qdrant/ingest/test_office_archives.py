@@ -11,7 +11,7 @@ import pytest
 import office_files
 from twinvec.errors import DocumentError
 from twinvec_qdrant import Failure, read_source
-from twinvec_qdrant.ingest.office_archives import check_archive
+from twinvec_qdrant.ingest.reading.office.office_archives import check_archive
 
 MIB = 2**20
 SHEET = b'<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>%b</sheetData></worksheet>'

@@ -9,7 +9,7 @@ import pytest
 
 import office_files
 from twinvec_qdrant.ingest.reading.converting import convert
-from twinvec_qdrant.ingest.word_changes import with_all_text
+from twinvec_qdrant.ingest.reading.office.word_changes import with_all_text
 
 RUN = "<w:r><w:t>{}</w:t></w:r>"
 

@@ -14,11 +14,12 @@ from io import BytesIO
 from zipfile import is_zipfile
 
 from twinvec.errors import DocumentError, TwinvecError
-from twinvec_qdrant.ingest.compound_files import check_message
-from twinvec_qdrant.ingest.office_archives import check_archive, check_parts
 from twinvec_qdrant.ingest.reading.by_markitdown import by_markitdown, first_reason, load_markitdown
+from twinvec_qdrant.ingest.reading.office.compound_files import check_message
+from twinvec_qdrant.ingest.reading.office.office_archives import check_archive, check_parts
 from twinvec_qdrant.ingest.reading.office.open_documents import TEXTS, WORKBOOK, html_of
 from twinvec_qdrant.ingest.reading.office.rich_text import BEGINNING, RICH_TEXT, read_rich_text
+from twinvec_qdrant.ingest.reading.office.word_changes import with_all_text
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
 from twinvec_qdrant.ingest.reading.web.page_files import (
@@ -30,7 +31,6 @@ from twinvec_qdrant.ingest.reading.web.page_files import (
     cleaned_book,
     page_of_archive,
 )
-from twinvec_qdrant.ingest.word_changes import with_all_text
 from twinvec_qdrant.settings import NEWEST_READING
 
 CONVERTED_SINCE = {

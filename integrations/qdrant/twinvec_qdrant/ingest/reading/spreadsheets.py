@@ -19,7 +19,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 from twinvec.text import MAX_TEXT_BYTES
-from twinvec_qdrant.ingest.compound_files import workbook_stream
+from twinvec_qdrant.ingest.reading.office.compound_files import workbook_stream
 from twinvec_qdrant.ingest.reading.office.open_documents import WORKBOOK, workbook_sheets
 from twinvec_qdrant.settings import NEWEST_READING
 

@@ -1,1 +1,1 @@
-"""Office: formats of office programs that markitdown does not read: OpenDocument and RTF."""
+"""Office: OpenDocument and RTF files, and what Office archives, compound files and tracked changes need."""

@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import Any
 
 from twinvec.support.extras import import_extra
-from twinvec_qdrant.ingest.office_archives import BROKEN_ARCHIVE
+from twinvec_qdrant.ingest.reading.office.office_archives import BROKEN_ARCHIVE
 
 _SPACES = (  # namespaces of WordprocessingML, transitional and strict (ISO/IEC 29500)
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
