@@ -195,7 +195,7 @@ class Analyzer:
                 continue
             for form in self._forms_of(piece):
                 counts[form] += count
-        for form in [each for each in counts if not (is_counted(each) or (each.isalpha() and not each.isascii()))]:
+        for form in [each for each in counts if not (is_counted(each) or is_short(each))]:
             del counts[form]
         for form in _stop_words(self.language):
             del counts[form]
@@ -264,6 +264,11 @@ def written_words(texts: Iterable[str]) -> Counter[str]:
 def is_counted(word: str) -> bool:
     """Return whether ``Analyzer.word_counts`` has always counted words like this, in lower case."""
     return len(word) in _SPELT and word.isalpha()
+
+
+def is_short(word: str) -> bool:
+    """Return whether a word is one of the short words that ``Analyzer.word_counts`` counts, such as 水 or на."""
+    return len(word) < _SPELT.start and word.isalpha() and not word.isascii()
 
 
 def folded(word: str) -> str:

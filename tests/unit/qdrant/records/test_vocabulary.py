@@ -51,6 +51,36 @@ def test_a_vocabulary_counts_the_chunks_of_each_word(tmp_path):
         assert list(collection.notes("twinvec.vocabulary").find({"words": {"exists": True}})) == []
 
 
+def test_terms_that_no_chunk_has_weigh_most(tmp_path):
+    with opened(tmp_path) as collection:
+        collection.ingest([*DOCUMENTS, ("water", "水 и чай на столе")])
+        weights = collection._catalog.weights
+        collection._backend.run(weights.vocabulary.read())
+        rare, common, absent = weights.weights(["pokemon", "environment", "penguins"])
+        assert absent > rare > common
+        assert weights.weights(["水", "на"]) == [rare, rare]
+        assert weights.weights(["火", "по"]) == [absent, absent]
+        assert weights.weights(["tea penguins"]) == pytest.approx([rare + absent])
+        (half,) = collection.search("tea penguins", 1, mode="sparse")
+        (whole,) = collection.search("tea", 1, mode="sparse")
+        assert half.score == pytest.approx(whole.score, abs=1e-5)
+        assert half.relevance < whole.relevance
+
+
+def test_short_words_have_a_medium_weight_if_an_older_version_has_not_counted_them(tmp_path):
+    texts = [f"green tea {row}" for row in range(200)]
+    with opened(tmp_path) as collection:
+        collection.ingest([*texts, "水"])
+        point = collection._backend.retrieve([VOCABULARY])[VOCABULARY]
+        words = {word: count for word, count in vocabulary._unpacked(point.payload).items() if len(word) > 2}
+        collection._backend.upsert([vocabulary._point(words, point.payload["chunks"])])
+    with opened(tmp_path) as collection:
+        weights = collection._catalog.weights
+        collection._backend.run(weights.vocabulary.read())
+        absent, old = weights.weights(["penguins", "水"])
+        assert absent > old == 4.5
+
+
 def test_an_unchanged_ingest_writes_no_vocabulary(tmp_path, monkeypatch):
     with opened(tmp_path) as collection:
         collection.ingest(DOCUMENTS)

@@ -13,7 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from twinvec.retrieval.analysis import Analyzer, is_counted, written_words
+from twinvec.retrieval.analysis import Analyzer, is_counted, is_short, written_words
 from twinvec.retrieval.bm25 import TermCounts
 from twinvec.retrieval.relevance import MANY
 from twinvec_qdrant.records.schema import CHUNKS, note_id
@@ -130,7 +130,12 @@ class Vocabulary:
             for terms, count in zip(analyzer.terms(list(words)), words.values(), strict=True):
                 for term in terms:
                     counts[term] += count
-            self._term_counts = TermCounts(self.chunks or MANY, counts, lambda term: bool(words) and is_counted(term))
+            counts_short = any(map(is_short, words))  # vocabularies of older versions have no short words
+            self._term_counts = TermCounts(
+                self.chunks or MANY,
+                counts,
+                lambda term: bool(words) and (is_counted(term) or (counts_short and is_short(term))),
+            )
         return self._term_counts
 
 
