@@ -104,8 +104,9 @@ class Answer(NamedTuple):
     """The hits of one query, and the seconds that the search and the reranker took.
 
     ``reranked`` is None without a reranker. ``unknown`` says whether the query consists mostly of words that the model
-    does not know. ``named`` has the id of the document that the query names, if it names one; after a search of several
-    collections, it has one id for each of these collections.
+    does not know. ``corrected`` is the query with corrected spelling, or "" if it is the query. ``named`` has the id of
+    the document that the query names, if it names one; after a search of several collections, it has one id for each of
+    these collections.
     """
 
     query: str
@@ -114,6 +115,7 @@ class Answer(NamedTuple):
     reranked: float | None = None
     unknown: bool = False
     named: tuple[str, ...] = ()
+    corrected: str = ""
 
     def named_elsewhere(self) -> tuple[str, ...]:
         """Return ``named``, or an empty tuple if the best hit is a named document."""
@@ -157,6 +159,7 @@ def joined_answers(found: Mapping[str, Answer], asked: Asked) -> Answer:
         sum(reranked) if reranked else None,
         any(each.unknown for each in found.values()),
         tuple(dict.fromkeys(identity for each in found.values() for identity in each.named)),
+        next((each.corrected for each in found.values() if each.corrected), ""),
     )
 
 
@@ -178,7 +181,8 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
     else:
         hits = opened.search(query, depth, **options, offset=0 if reranker else asked.offset)
     searched = time.perf_counter() - start
-    text = parse_query(query).text if asked.syntax else query
+    given = (parse_query(query).text if asked.syntax else query).strip()
+    text = opened.corrected(given)
     if reranker is not None:
         hits = reranker.rerank(text, hits, None if asked.everything else needed)
         hits = opened.with_passages(text, hits if asked.everything else hits[asked.offset :])
@@ -190,7 +194,8 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
     sources = [_source(hit, asked.chunks) for hit in hits]
     described = opened.described(sources)
     found = [FoundHit(hit, source, described.get(source, "")) for hit, source in zip(hits, sources, strict=True)]
-    return Answer(query, found, searched, reranked, unknown, _named(opened, text, asked.filter))
+    named = _named(opened, given, asked.filter)
+    return Answer(query, found, searched, reranked, unknown, named, "" if text == given else text)
 
 
 def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, ...]:

@@ -514,6 +514,14 @@ class Collection:
         checked = check_hits(hits, "hits")
         return self._run(self._serving.with_passages(check_text(query, "query"), checked))
 
+    def corrected(self, query: str) -> str:
+        """Return a query as a search reads it: misspelt words are replaced by similar words of the collection.
+
+        Raises:
+            TextError: see ``search``.
+        """
+        return self._run(self._serving.corrected(check_text(query, "query")))
+
     @property
     def analyzer(self) -> Analyzer:
         """The collection's recorded analysis of words for BM25."""

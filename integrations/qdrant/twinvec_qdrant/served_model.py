@@ -184,6 +184,11 @@ class Serving:
         (read,) = yield from read_queries([text], self._bm25, self._known_words, syntax=False)
         return with_passages(read.right, hits, self._bm25.analyzer)
 
+    def corrected(self, text: str) -> Steps[str]:
+        """Return a text with corrected spelling, as a search reads it."""
+        (read,) = yield from read_queries([text], self._bm25, self._known_words, syntax=False)
+        return read.right
+
     def _shown(self, text: str, hits: list[Hit], request: SearchRequest) -> list[Hit]:
         """Return the hits for a text, with passages if the request asks for them."""
         return with_passages(text, hits, self._bm25.analyzer) if request.passages else hits

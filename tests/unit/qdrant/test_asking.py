@@ -113,3 +113,30 @@ def test_a_filter_that_leaves_nothing_out_deletes_nothing(tmp_path):
         assert delete_documents(opened, None, {"row": []}, dry_run=False)["deleted"] == 0
         assert delete_documents(opened, None, {"row": ["a"]}, dry_run=False)["deleted"] == 1
         assert opened.count() == 2
+
+
+class Recording:
+    """A reranker that keeps the order of the hits, and records the queries that it is given."""
+
+    def __init__(self) -> None:
+        self.queries: list[str] = []
+
+    def rerank(self, query, hits, limit=None):
+        self.queries.append(query)
+        return list(hits)[:limit]
+
+
+def test_a_reranker_and_the_passages_compare_the_corrected_query(tmp_path):
+    reranker = Recording()
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as opened:
+        opened.ingest([("leave", "No one is at the office. Holiday requests go to the manager.")])
+        asked = Asked(rerank=reranker, syntax=True)
+        (answer, right) = search_as_asked(opened, ["holliday -beach", "holiday"], asked)
+        (plain,) = search_as_asked(opened, ["holliday"], Asked())
+        assert opened.corrected("holliday") == "holiday"
+    assert reranker.queries == ["holiday", "holiday"]
+    assert (answer.corrected, right.corrected, plain.corrected) == ("holiday", "", "holiday")
+    for each in (answer, plain):
+        (found,) = each.hits
+        assert [found.hit.passage.text[start:end] for start, end in found.hit.passage.matches] == ["Holiday"]
+    assert joined_answers({"a": right, "b": plain}, Asked()).corrected == "holiday"

@@ -131,6 +131,7 @@ def search_command(
     place = CollectionPlace(collection or "", path, url, wait, grpc_port)
     answers, roots, failed = _search(place, model, queries, asked)
     _complain_of_unknown(answers)
+    _tell_corrected(answers)
     if as_json:
         _print_json(answers, failed)
     elif files:
@@ -153,6 +154,12 @@ def _complain_of_unknown(answers: Sequence[Answer]) -> None:
             f"twinvec: the query {query!r} consists mostly of words that the model does not know, so a hybrid search "
             "uses words only, and vectors find little; search a collection whose model knows the query's language"
         )
+
+
+def _tell_corrected(answers: Sequence[Answer]) -> None:
+    for each in answers:
+        if each.corrected:
+            complain(f"twinvec: the collection lacks a word of {each.query!r}; searched for {each.corrected!r}")
 
 
 def _tell_named(place: CollectionPlace, asked: Asked, answers: Sequence[Answer]) -> None:
@@ -235,6 +242,7 @@ def _print_json(answers: Sequence[Answer], failed: dict[str, str]) -> None:
     results: list[dict[str, Any]] = [
         {"query": each.query, "hits": [found.as_fields() for found in each.hits]}
         | ({"named": each.named} if each.named else {})
+        | ({"corrected": each.corrected} if each.corrected else {})
         for each in answers
     ]
     printed: dict[str, Any] = {"results": results}

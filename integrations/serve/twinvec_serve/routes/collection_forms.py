@@ -179,6 +179,7 @@ class FoundForQuery(BaseModel):
     rerank_seconds: float | None = Field(description="How long the reranker took; null without one.")
     unknown: bool = Field(description="Whether the query consists mostly of words that the model does not know.")
     named: list[str] = Field(description="The id of the document that the query names, if it names one.")
+    corrected: str = Field(description="The query with corrected spelling; empty if nothing was corrected.")
 
 
 class Found(BaseModel):

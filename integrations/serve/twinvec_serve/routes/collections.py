@@ -156,6 +156,7 @@ def _found(found: Searched, *, with_roots: bool) -> Response:
             "rerank_seconds": each.reranked,
             "unknown": each.unknown,
             "named": each.named,
+            "corrected": each.corrected,
         }
         for each in found.answers
     ]

@@ -146,6 +146,16 @@ def test_places_only(twinvec, filled, folder, monkeypatch):
     assert twinvec(*search).out.splitlines()[0] == "guide.md"
 
 
+def test_a_corrected_query_is_told(twinvec, filled):
+    told = twinvec("search", "certifcate", "-c", "notes", *filled, "--mode", "sparse")
+    assert "the collection lacks a word of 'certifcate'; searched for 'certificate'" in told.err
+    found = twinvec("search", "certifcate", "-c", "notes", *filled, "--mode", "sparse", "--json")
+    assert json.loads(found.out)["corrected"] == "certificate"
+    right = twinvec("search", "certificate", "-c", "notes", *filled, "--mode", "sparse", "--json")
+    assert "corrected" not in json.loads(right.out)
+    assert right.err == ""
+
+
 def test_a_query_that_is_an_id_is_told_how_to_print_its_document(twinvec, filled):
     for name, options in (("more/a b.txt", ("-c", "notes")), ("r1", ())):
         done = twinvec("search", name, "--mode", "sparse", *options, *filled)
