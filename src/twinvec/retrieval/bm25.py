@@ -68,8 +68,9 @@ class TermCounts:
     def weight(self, terms: Iterable[str]) -> float:
         """Return the sum of the inverse document frequencies of a query's terms, those of absent terms included.
 
-        A term that most texts contain counts like a term in every seventh text, so that a text with this term alone
-        does not count as a text with the whole query. A term whose number of texts is unknown has a medium weight.
+        A term that most texts contain has at least the weight 2, or half of the largest weight in a small collection.
+        A text with this term alone therefore does not count as a text with the whole query. A term whose number of
+        texts is unknown has a medium weight.
         """
         most = self._inverse_frequency(0)
         least = min(_LEAST_WEIGHT, most / 2)

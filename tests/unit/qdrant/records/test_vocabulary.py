@@ -67,18 +67,35 @@ def test_terms_that_no_chunk_has_weigh_most(tmp_path):
         assert half.relevance < whole.relevance
 
 
-def test_short_words_have_a_medium_weight_if_an_older_version_has_not_counted_them(tmp_path):
+def test_short_words_have_a_medium_weight_until_this_version_has_counted_all_chunks(tmp_path):
     texts = [f"green tea {row}" for row in range(200)]
     with opened(tmp_path) as collection:
         collection.ingest([*texts, "水"])
-        point = collection._backend.retrieve([VOCABULARY])[VOCABULARY]
-        words = {word: count for word, count in vocabulary._unpacked(point.payload).items() if len(word) > 2}
-        collection._backend.upsert([vocabulary._point(words, point.payload["chunks"])])
+        chunks, words = stored(collection)
+        older = {word: count for word, count in words.items() if len(word) > 2}
+        collection._backend.upsert([vocabulary._point(older, chunks, has_short=False)])
     with opened(tmp_path) as collection:
+        collection.ingest([("new", "火")])
+        absent, old, new = collection._catalog.weights.weights(["penguins", "水", "木"])
+        assert absent > old == new == 4.5
+        collection.reindex()
+        absent, old, new = collection._catalog.weights.weights(["penguins", "水", "木"])
+        assert absent == new > old > 4.5
+
+
+def test_a_vocabulary_that_another_writer_has_changed_is_read_again_after_a_while(tmp_path, monkeypatch):
+    with opened(tmp_path) as collection:
+        collection.ingest(DOCUMENTS)
         weights = collection._catalog.weights
-        collection._backend.run(weights.vocabulary.read())
-        absent, old = weights.weights(["penguins", "水"])
-        assert absent > old == 4.5
+        (before,) = weights.weights(["penguins"])
+        collection._backend.upsert([vocabulary._point({"penguins": 2000}, 3000)])
+        collection.search("penguins", mode="sparse")
+        assert weights.weights(["penguins"]) == [before]
+        monkeypatch.setattr(vocabulary, "_FRESH_SECONDS", 0.0)
+        collection.search("penguins", mode="sparse")
+        (common,), (absent,) = weights.weights(["penguins"]), weights.weights(["tea"])
+        assert common == 2
+        assert absent > before
 
 
 def test_an_unchanged_ingest_writes_no_vocabulary(tmp_path, monkeypatch):

@@ -9,9 +9,12 @@ chunks again. Collections with version 1 of the analysis of words have no vocabu
 from __future__ import annotations
 
 import base64
+import math
+import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from twinvec.retrieval.analysis import Analyzer, is_counted, is_short, written_words
 from twinvec.retrieval.bm25 import TermCounts
@@ -26,6 +29,8 @@ _NAMESPACE = "twinvec.vocabulary"
 VOCABULARY = note_id(_NAMESPACE, "")
 """Id of the point that holds the vocabulary."""
 
+_SHORT = "short"  # field of the point: whether short words were counted in all chunks
+_FRESH_SECONDS = 60.0  # other writers may change the vocabulary
 _MOST_COUNTED = 200_000  # a larger number of chunks is not counted again, which would take minutes
 _MOST_SEEN = 200_000  # spellings held in memory; when there are more, they are merged into words
 
@@ -39,9 +44,8 @@ class Vocabulary:
         self._new: Counter[str] = Counter()
         self._written = 0  # number of written chunks minus number of removed chunks
         self._stored: Mapping[str, object] | None = None
-        self._term_counts: TermCounts | None = None
-        self._speller: Speller | None = None
-        self._is_read = False
+        self._read_at = -math.inf  # seconds of the monotonic clock
+        self._of_stored: tuple[Mapping[str, object] | None, TermCounts, Speller | None] | None = None
 
     @property
     def chunks(self) -> int | None:
@@ -91,60 +95,74 @@ class Vocabulary:
         is_complete = chunks == self._written + (stored.payload["chunks"] if stored else 0)
         if is_complete and not (self._new or self._written or anew):
             return
+        has_short = True
         if not anew and (is_complete or (stored is not None and chunks > _MOST_COUNTED)):
             words = self._new + Counter(_unpacked(stored.payload) if stored else {})
+            has_short = stored is None or bool(stored.payload.get(_SHORT))
         else:
             words = Counter()
             for page in pages(self._backend.scroll([CHUNKS], ["text"])):
                 words.update(analyzer.word_counts(written_words(point.payload["text"] for point in page)))
         kept = dict(words.most_common(MAX_WORDS))
-        point = _point(kept, chunks)
+        point = _point(kept, chunks, has_short=has_short)
         self._backend.upsert([point])
         if anew:
             self._backend.flush()
         self._new, self._written = Counter(), 0
-        self._stored, self._term_counts, self._speller, self._is_read = point.payload, None, None, True
+        self._stored, self._read_at = point.payload, time.monotonic()
 
     def read(self) -> Steps[None]:
-        """Read the stored vocabulary, unless this object has read or written it."""
-        if not self._is_read:
+        """Read the stored vocabulary, unless this object has read or written it in the last minute."""
+        if time.monotonic() - self._read_at > _FRESH_SECONDS:
             stored = (yield from self._backend.points([VOCABULARY])).get(VOCABULARY)
-            self._stored = None if stored is None else stored.payload
-            self._is_read = True
+            now = None if stored is None else stored.payload
+            if now != self._stored:
+                self._stored = now
+            self._read_at = time.monotonic()
 
     def speller(self, analyzer: Analyzer) -> Steps[Speller | None]:
         """Return the corrector of queries, or None without a vocabulary."""
         yield from self.read()
-        if self._speller is None and self._stored is not None:
-            self._speller = Speller(_unpacked(self._stored), self.term_counts(analyzer).counts, analyzer)
-        return self._speller
+        return self._derived(analyzer)[1]
 
     def term_counts(self, analyzer: Analyzer) -> TermCounts:
         """Return the number of chunks of each term, as far as the stored vocabulary was read and has it.
 
         A chunk that has several words with the same term counts several times.
         """
-        if self._term_counts is None:
-            words = {} if self._stored is None else _unpacked(self._stored)
+        return self._derived(analyzer)[0]
+
+    def _derived(self, analyzer: Analyzer) -> tuple[TermCounts, Speller | None]:
+        """Return what follows from the vocabulary that was read: the counts of terms, and the corrector of queries."""
+        stored = self._stored
+        if self._of_stored is None or self._of_stored[0] is not stored:
+            words = {} if stored is None else _unpacked(stored)
             counts: Counter[str] = Counter()
             for terms, count in zip(analyzer.terms(list(words)), words.values(), strict=True):
                 for term in terms:
                     counts[term] += count
-            counts_short = any(map(is_short, words))  # vocabularies of older versions have no short words
-            self._term_counts = TermCounts(
-                self.chunks or MANY,
-                counts,
-                lambda term: bool(words) and (is_counted(term) or (counts_short and is_short(term))),
-            )
-        return self._term_counts
+            is_known = partial(_is_counted, short=stored is not None and bool(stored.get(_SHORT)))
+            known = TermCounts(max(self.chunks or MANY, 1), counts, is_known if words else _knows_nothing)
+            self._of_stored = stored, known, None if stored is None else Speller(words, counts, analyzer)
+        return self._of_stored[1:]
 
 
-def _point(words: Mapping[str, int], chunks: int) -> Point:
+def _is_counted(term: str, *, short: bool) -> bool:
+    """Return whether a vocabulary counts a term like this; older versions of twinvec counted no short words."""
+    return is_counted(term) or (short and is_short(term))
+
+
+def _knows_nothing(term: str) -> bool:
+    return False
+
+
+def _point(words: Mapping[str, int], chunks: int, *, has_short: bool = True) -> Point:
     """Return the note that holds the words, in a separate field that filters do not read."""
     lines = "\n".join(f"{word} {count}" for word, count in words.items())
     packed = base64.b85encode(zlib.compress(lines.encode())).decode()
     note = {"kind": "note", "namespace": _NAMESPACE, "key": "", "metadata": {}}
-    return Point(VOCABULARY, {**note, "chunks": chunks, "words": packed})
+    short = {_SHORT: True} if has_short else {}
+    return Point(VOCABULARY, {**note, "chunks": chunks, "words": packed, **short})
 
 
 def _unpacked(payload: Mapping[str, object]) -> dict[str, int]:
