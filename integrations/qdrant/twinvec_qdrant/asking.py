@@ -104,9 +104,9 @@ class Answer(NamedTuple):
     """The hits of one query, and the seconds that the search and the reranker took.
 
     ``reranked`` is None without a reranker. ``unknown`` says whether the query consists mostly of words that the model
-    does not know. ``corrected`` is the query with corrected spelling, or "" if it is the query. ``named`` has the id of
-    the document that the query names, if it names one; after a search of several collections, it has one id for each of
-    these collections.
+    does not know. ``corrected`` is the query with corrected spelling, or "" if it is the query, or if several
+    collections correct it differently. ``named`` has the id of the document that the query names, if it names one;
+    after a search of several collections, it has one id for each of these collections.
     """
 
     query: str
@@ -151,6 +151,7 @@ def joined_answers(found: Mapping[str, Answer], asked: Asked) -> Answer:
     best = best_first(ranked for hits in named.values() for ranked in enumerate(hits))
     most = MOST_HITS if asked.everything else asked.offset + asked.limit
     first = next(iter(found.values()))
+    corrected = {each.corrected for each in found.values()}
     reranked = [each.reranked for each in found.values() if each.reranked is not None]
     return Answer(
         first.query,
@@ -159,7 +160,7 @@ def joined_answers(found: Mapping[str, Answer], asked: Asked) -> Answer:
         sum(reranked) if reranked else None,
         any(each.unknown for each in found.values()),
         tuple(dict.fromkeys(identity for each in found.values() for identity in each.named)),
-        next((each.corrected for each in found.values() if each.corrected), ""),
+        corrected.pop() if len(corrected) == 1 else "",
     )
 
 

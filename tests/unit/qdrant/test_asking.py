@@ -139,4 +139,5 @@ def test_a_reranker_and_the_passages_compare_the_corrected_query(tmp_path):
     for each in (answer, plain):
         (found,) = each.hits
         assert [found.hit.passage.text[start:end] for start, end in found.hit.passage.matches] == ["Holiday"]
-    assert joined_answers({"a": right, "b": plain}, Asked()).corrected == "holiday"
+    assert joined_answers({"a": answer, "b": plain}, Asked()).corrected == "holiday"
+    assert joined_answers({"a": right, "b": plain}, Asked()).corrected == ""

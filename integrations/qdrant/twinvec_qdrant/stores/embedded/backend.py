@@ -58,7 +58,7 @@ from twinvec_qdrant.stores.points import (
 from twinvec_qdrant.stores.served_tests import fitted
 
 _ALWAYS = frozenset({"kind", "source", "size", "text", "content"})
-"""Payload fields of which every point has those that belong to its kind."""
+"""Payload fields; each point has at least one of them."""
 
 open_backends: dict[Path, EmbeddedBackend] = {}
 """The open backends of this process, by folder; hold ``opening`` to read or change them."""

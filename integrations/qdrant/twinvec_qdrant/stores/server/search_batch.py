@@ -119,7 +119,7 @@ class Searching(Reading):
         return asked
 
     def _answers(self, requests: _Requests, limits: Limits) -> Steps[list[Any]]:
-        """Return the points that each request finds, and points that are missing between two pages of a search."""
+        """Return the points that each request finds, and points that a search lost between two pages."""
         answers = yield from self._sent(requests, limits)
         if again := dict(lost(requests, answers)):
             found = yield from self._sent(list(again.values()), limits)

@@ -65,7 +65,7 @@ def requests_for(query: Query, limits: Limits, *, indexed: bool) -> list[models.
 def crossing_requests(
     query: Query, sources: Sequence[models.QueryRequest], shards: int, limits: Limits
 ) -> list[models.QueryRequest]:
-    """Return requests that score by ``query`` the points of a request in ``sources``; none if it has several.
+    """Return requests that score by ``query`` the points of a request in ``sources``; none if there are several.
 
     Every shard prefetches and scores its own candidates. The requests therefore ask for the candidates of all shards,
     in pages (``offset``) if the server limits the results. If there are several pages, the server asks each shard for a
