@@ -149,12 +149,17 @@ def test_an_encoding_in_front_matter_is_no_guess_to_be_made_again(tmp_path, monk
         "<p style='color: red; DISPLAY : none !important'>no</p>",
         "<a href='#x' aria-hidden=true>no</a>",
         "<div class='table stable' hidden=''>no</div>",
+        f"<div hidden><a href='https://a.example'>{'no ' * 40}</a></div>",
+        f"<div hidden><select><option>{'no ' * 40}</select><svg><title>{'no ' * 40}</title></svg></div>",
+        f"<span aria-hidden=true>{'no ' * 40}</span>",
     ],
 )
 def test_hidden_elements_are_not_text(hidden):
-    page = f"<p>Tea</p>{hidden}<p>Milk</p>"
-    assert convert(page.encode(), ".html") == "Tea\n\nMilk"
-    assert convert(page.encode(), ".html", 4) == "Tea\n\nno\n\nMilk"
+    page = f"<p>Tea</p>{hidden}<p>Milk{' and honey' * 40}</p>"
+    text = convert(page.encode(), ".html")
+    assert text.startswith("Tea\n\nMilk")
+    assert "no" not in text.split()
+    assert "no" in convert(page.encode(), ".html", 4).split()
 
 
 @pytest.mark.parametrize(
@@ -171,6 +176,11 @@ def test_hidden_elements_are_not_text(hidden):
         "<p>x</p><div aria-hidden=true>yes</div>",  # all of a page while a dialog is open
         "<body style='display:none'><p>yes</p></body>",  # until a script runs
         "<div hidden>yes</div>",
+        "<h1>Questions</h1><div class=faq-answer style='display:none'><p>yes</p></div>",
+        f"<p>A long story</p><div class=more style='display:none'>{'story ' * 20} yes</div>",
+        "<p>x</p><div x-show='open' style='display:none'>yes</div>",
+        "<div id=app style='display:none'><div>yes</div></div><noscript>js</noscript>",
+        "<div id=app style='display:none'><p>yes</p></div><noscript>This page needs JavaScript</noscript>",
     ],
 )
 def test_hidden_content_that_readers_can_open_is_text(page):
@@ -206,6 +216,13 @@ def test_cells_that_reach_into_further_rows_are_repeated(rows, wanted):
 def test_a_cell_reaches_into_rows_of_its_own_part_of_the_table_only():
     page = b"<table><tbody><tr><th rowspan=9>a<th>b</tr></tbody><tbody><tr><td>c<td>d</table>"
     assert "| c | d |" in convert(page, ".html").splitlines()
+
+
+def test_a_cell_that_reaches_down_in_a_far_column_makes_no_row_long():
+    wide = "<tr>" + "<td colspan=1000>a" * 5
+    for cells in (f"{wide}<td rowspan=0>b", "<tr><td colspan=900>a<td rowspan=0>b"):
+        text = convert(f"<table>{cells}{'<tr><td>c' * 10}</table>".encode(), ".html")
+        assert [line.replace(" ", "") for line in text.splitlines()[-10:]] == ["|c|"] * 10
 
 
 def test_a_long_repeated_cell_stays_in_its_first_row():

@@ -44,6 +44,11 @@ def read(folder, body: str | bytes, head: str = HEAD):
         (r"a{\*\annotation why}{\*\unknown b}c", "ac"),
         (r'{\field{\*\fldinst{HYPERLINK "https://a"}}{\fldrslt the shop}} and on', "the shop and on"),
         (r"{\pict\wmetafile8 " + "0123456789abcdef\r\n" * 99 + r"}Pot {\pict\bin7 {}}\row}seen", "Pot seen"),
+        (
+            r"Run C:\\bin64\\tool.exe until {\pict\bin3 \\}}it is \\\bin1 xdone.",
+            r"Run C:\bin64\tool.exe until it is \done.",
+        ),
+        ("Phone list:" + " 555 1234" * 100 + r"\par", "Phone list:" + " 555 1234" * 100),
     ],
 )
 def test_what_a_reader_sees_is_text(body, wanted, tmp_path):

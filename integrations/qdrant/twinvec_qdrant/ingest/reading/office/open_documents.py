@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from datetime import datetime
 from io import BytesIO
 from itertools import chain, repeat
@@ -60,6 +61,8 @@ _HTML = {
 _MANIFEST = "META-INF/manifest.xml"
 _EXTERNAL = ("http:", "https:", "mailto:")
 _BLANKS = (f"{_TEXT}s", f"{_TEXT}tab")
+_MOST_TIMES = 100  # how often a cell or row of a text is repeated
+_MOST_REPEATED = 100_000  # characters and elements of all repeated cells and rows of a text
 _MOST_COLUMNS = 16_384 + 1  # one column more than a sheet has; ``spreadsheets`` refuses such a row
 
 
@@ -78,6 +81,7 @@ def html_of(data: bytes, suffix: str) -> bytes:
     numbered = {each.get(_NAME) for each in looks if each.find(_NUMBERED) is not None}
     titles = {_TITLE, *(each.get(_NAME) for each in looks if each.get(f"{_STYLE}parent-style-name") == _TITLE)}
     _remove_unread(body, etree)
+    _repeat(body)
     for each in list(body.iter(_NOTE, _LIST, _GRID, _PARAGRAPH)):
         if each.tag == _NOTE:
             _set_in_parentheses(each)
@@ -133,6 +137,22 @@ def _remove_unread(body: Any, etree: Any) -> None:
         each.text = "\n" if each.tag == _BREAK else " "
 
 
+def _repeat(body: Any) -> None:
+    """Repeat the cells and rows of tables as often as they say, but neither blank rows nor blank cells at the end."""
+    room = _MOST_REPEATED
+    for each in reversed(list(body.iter(_ROW, _CELL, _COVERED))):  # the cells of a row before the row
+        times = _number(each.attrib, f"{_TABLE}number-{'rows' if each.tag == _ROW else 'columns'}-repeated")
+        if times == 1:
+            continue
+        text = "".join(each.itertext())
+        if text.strip() or (each.tag != _ROW and each.getnext() is not None):
+            size = len(text) + sum(1 for _ in each.iter())
+            copies = min(times - 1, _MOST_TIMES - 1, room // size)
+            room -= copies * size
+            for _ in range(copies):
+                each.addnext(deepcopy(each))
+
+
 def _set_in_parentheses(note: Any) -> None:
     for each in note.iter(_PARAGRAPH):
         each.tail = " "
@@ -160,7 +180,7 @@ def _prepare_table(element: Any) -> None:
 
 
 def _rename(element: Any, numbered: set[str]) -> None:
-    """Make an element an element of HTML; ``numbered`` are the names of the list styles that number their items."""
+    """Turn an OpenDocument element into HTML; ``numbered`` are the names of the list styles that number their items."""
     tag, attributes = element.tag, dict(element.attrib)
     element.attrib.clear()
     is_block = tag.startswith((_DRAW, _OFFICE, _SLIDE, _TABLE)) and any(map(str.strip, element.itertext()))
@@ -184,6 +204,8 @@ def _rename(element: Any, numbered: set[str]) -> None:
 
 
 def _rows(table: Any) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a sheet, without blank rows at the end, of which some programs write too many."""
+    blank = 0
     for row in table.iter(_ROW):
         cells: list[Any] = []
         for cell in row.iterchildren(_CELL, _COVERED):
@@ -191,7 +213,12 @@ def _rows(table: Any) -> Iterator[Sequence[Any]]:
             cells += [_value(cell)] * times
         while cells and cells[-1] in (None, ""):
             cells.pop()
-        yield from repeat(cells, _number(row.attrib, f"{_TABLE}number-rows-repeated"))
+        times = _number(row.attrib, f"{_TABLE}number-rows-repeated")
+        if not cells:
+            blank += times
+            continue
+        yield from chain(repeat((), blank), repeat(cells, times))
+        blank = 0
 
 
 def _value(cell: Any) -> Any:

@@ -17,8 +17,8 @@ RICH_TEXT = ".rtf"
 BEGINNING = b"{\\rtf"
 
 _MOST_BYTES = 24 * 2**20  # without pictures; reading this much takes up to a minute
-_BINARY = re.compile(rb"\\bin(\d{1,9}) ?")
-_PICTURE = re.compile(rb"[0-9A-Fa-f\s]{512,}")  # or an embedded object, in hexadecimal digits
+_BINARY = re.compile(rb"\\(?:\\|bin(\d{1,9}) ?)")  # or an escaped backslash, as in "C:\\bin64"
+_PICTURE = re.compile(rb"[0-9A-Fa-f\r\n]{512,}")  # or an embedded object, in hexadecimal digits; numbers have blanks
 _CODE_PAGE = re.compile(rb"\\ansicpg(\d+) ?")
 _MAC = re.compile(rb"\\mac(?![a-z])")
 _FONT = re.compile(r"\\(f|fcharset)(\d+)(?!\d)")
@@ -60,12 +60,14 @@ def read_rich_text(data: bytes) -> str:
 
 def _without_binary(data: bytes) -> bytes:
     """Return a file without the bytes of pictures that are not in hexadecimal digits."""
-    parts, place = [], 0
-    for found in _BINARY.finditer(data):
-        if found.start() >= place:
-            parts.append(data[place : found.start()])
-            place = found.end() + int(found[1])
-    return b"".join([*parts, data[place:]])
+    parts: list[bytes] = []
+    start = place = 0
+    while found := _BINARY.search(data, place):
+        place = found.end()
+        if found[1]:
+            parts.append(data[start : found.start()])
+            start = place = place + int(found[1])
+    return b"".join([*parts, data[start:]])
 
 
 def _encoding(data: bytes) -> str:

@@ -3,7 +3,7 @@
 Links to other places are removed: navigation, tables of contents, the addresses of images and of pages of the same
 site. From reading version 3 on, texts that a browser shows apart stay apart: the converter (markdownify) knows only
 some elements as blocks, and joins the texts of all others. From version 5 on, libxml2 parses a page, because it knows
-which end tags HTML permits to omit. Version 5 also removes hidden elements, except those that readers can open.
+which end tags HTML permits to omit. Version 5 also removes short hidden elements, except those that readers can open.
 
 Beautiful Soup searches all children of an element when it moves one of them. This module therefore makes
 lists of children anew (``_change``), so that the time is linear in the length of the page.
@@ -37,11 +37,13 @@ _IN_LINE = ("a", "b", "button", "em", "i", "small", "span", "sub", "sup", "svg")
 _OPENED = re.compile(  # a part of the class of an element that readers open
     r"(?:^|[-_])tabs?(?:$|[-_])|tab-?(?:content|pane)|accordion|collaps|expand|spoiler|toggle", re.IGNORECASE
 )
+_RUNNING_TEXT = 100  # a hidden element with more characters, outside links and controls, is content that a script shows
 _CELLS = ("td", "th")
 _ALL_ROWS = 65_534  # the most rows that a cell reaches into (HTML standard)
-_MOST_COLUMNS = 1000  # the most columns that a cell reaches over (HTML standard)
+_MOST_COLUMNS = 1000  # the most columns that a cell reaches over (HTML standard), and in which cells are repeated
 _LONGEST_NUMBER = 10  # digits
 _MOST_SPANS = 20  # cells that reach into the next row; further ones do not
+_MOST_PADDED = 20  # columns between the last cell of a row and a cell that reaches into it
 _LONGEST_REPEATED = 200  # characters of a cell that is repeated in each row
 _LIST_ITEMS = 200  # the converter takes the square of this for each list
 _BLOCKS = (  # blocks in the HTML standard's section on rendering, without the blocks that markdownify knows
@@ -68,6 +70,8 @@ class _Facts:
     Attributes:
         letters: Number of characters in its texts.
         linked: Number of characters in links within the page; a text in two nested links counts twice.
+        running: Number of characters outside links, controls and drawings.
+        has_paragraph: Whether the element contains a <p> element with a letter or digit.
         has_word: Whether a text has a letter or digit.
         has_link: Whether the element contains a link.
         has_content: Whether the element contains the main content of the page (``_CONTENT``).
@@ -75,6 +79,8 @@ class _Facts:
 
     letters: int = 0
     linked: int = 0
+    running: int = 0
+    has_paragraph: bool = False
     has_word: bool = False
     has_link: bool = False
     has_content: bool = False
@@ -91,8 +97,8 @@ def clean(html: bytes, address: str, version: int, *, titled: bool = False) -> b
         link["href"] = _on_site(str(link["href"]), address)
     _change(page, lambda children: [each for child in children for each in _shown(child, version)])
     facts = _facts(page)
-    seen = _controlled(page) if version > 4 else None
-    _change(page, lambda children: [each for child in children for each in _kept(child, facts, seen)])
+    unseen = _unseen(page, facts) if version > 4 else ()
+    _change(page, lambda children: [each for child in children for each in _kept(child, facts, unseen)])
     body = page.body or page
     if not body.get_text(strip=True):  # the page has no text besides what was removed
         return html if version < 3 else bytes(_set_apart(_parsed(html, version), version).encode("utf-8"))
@@ -151,11 +157,14 @@ def _facts(page: Any) -> dict[int, _Facts]:
                 inner = facts[id(child)]
                 known.letters += inner.letters
                 known.linked += inner.linked
+                known.running += 0 if child.name == "a" or child.name in _APART_IN_LINE else inner.running
+                known.has_paragraph |= inner.has_paragraph or (child.name == "p" and inner.has_word)
                 known.has_word |= inner.has_word
                 known.has_link |= inner.has_link or child.name == "a"
                 known.has_content |= inner.has_content or child.name in _CONTENT
             elif type(child) in (NavigableString, CData):  # neither a comment nor a script
                 known.letters += len(child.strip())
+                known.running += len(child.strip())
                 known.has_word = known.has_word or bool(_WORD.search(child))
         if element.name == "a" and _is_inner(element):
             known.linked += known.letters
@@ -183,16 +192,14 @@ def _terms(child: Any) -> list[Any]:
     return [child, *behind]
 
 
-def _kept(child: Any, facts: dict[int, _Facts], controlled: Collection[str] | None) -> list[Any]:
+def _kept(child: Any, facts: Mapping[int, _Facts], unseen: Collection[int]) -> list[Any]:
     """Return an element or text after cleaning, and only the text of a link to the same site.
 
-    Return [] for navigation and, unless ``controlled`` is None, for hidden elements that are not shown later.
+    Return [] for navigation and for the elements whose ``id()`` is in ``unseen``.
     """
     if child.name is None:
         return [child]
-    if _is_navigation(child, facts[id(child)]):
-        return []
-    if controlled is not None and _is_hidden(child) and not _is_shown_later(child, facts[id(child)], controlled):
+    if id(child) in unseen or _is_navigation(child, facts[id(child)]):
         return []
     if child.name == "a" and child.get("href") is not None:
         del child["title"]
@@ -230,28 +237,58 @@ def _controlled(page: Any) -> set[str]:
     return {name for each in controls for name in str(each["aria-controls"]).split()}
 
 
-def _is_hidden(element: Any) -> bool:
-    """Return whether browsers do not show an element, or it is a decoration in a line, which is not read out.
+def _unseen(page: Any, facts: Mapping[int, _Facts]) -> set[int]:
+    """Return the ``id()`` of each decoration, and of short hidden elements unless they have most of the text."""
+    body = page.body or page
+    controlled = _controlled(page)
+    decorations: set[int] = set()
+    hidden: set[int] = set()
+    removed, left = 0, facts[id(body)].letters
+    following = [body]
+    while following:
+        for child in (each for each in following.pop().contents if each.name is not None):
+            held = facts[id(child)]
+            if _is_navigation(child, held):
+                left -= held.letters
+            elif _is_decoration(child):
+                decorations.add(id(child))
+                left -= held.letters
+            elif _is_hidden(child) and not _is_shown_later(child, held, controlled):
+                hidden.add(id(child))
+                removed, left = removed + held.letters, left - held.letters
+            else:
+                following.append(child)
+    return decorations | hidden if removed <= left else decorations
+
+
+def _is_decoration(element: Any) -> bool:
+    """Return whether an element is a decoration in a line, which is not read out.
 
     Larger elements that are not read out may be content: an open dialog makes all others so.
     """
+    return element.name in _IN_LINE and str(element.get("aria-hidden")).lower() == "true"
+
+
+def _is_hidden(element: Any) -> bool:
+    """Return whether browsers do not show an element."""
     hidden = element.get("hidden")
     if hidden is not None and str(hidden).lower() != "until-found":
         return True
-    if _NOT_DISPLAYED.search(str(element.get("style") or "")):
-        return True
-    return element.name in _IN_LINE and str(element.get("aria-hidden")).lower() == "true"
+    return bool(_NOT_DISPLAYED.search(str(element.get("style") or "")))
 
 
 def _is_shown_later(element: Any, held: _Facts, controlled: Collection[str]) -> bool:
     """Return whether a hidden element is content that readers can open, such as a tab, or content until a script runs.
 
-    Such tabs are in pages of Docusaurus, Starlight and Sphinx; Docusaurus also hides the content of <details>.
+    Such tabs are in pages of Docusaurus, Starlight and Sphinx; Docusaurus also hides the content of <details>. Running
+    text is content too: few pages say that a script shows it.
     """
+    if held.has_paragraph or (held.running > _RUNNING_TEXT and element.name not in _APART_IN_LINE):
+        return True
     if element.name in (*_CONTENT, "details") or held.has_content or element.get("role") == "tabpanel":
         return True
     names = [name for name in element.get_attribute_list("class") if name]
-    is_opened = element.get("id") in controlled or any(_OPENED.search(name) for name in names)
+    is_opened = element.get("id") in controlled or element.get("x-show") or any(_OPENED.search(name) for name in names)
     return is_opened or element.find_parent("details") is not None
 
 
@@ -283,9 +320,11 @@ def _spanned(row: Any, reaching: Mapping[int, _Span], page: Any) -> tuple[list[A
     """Return the cells of a row with those of earlier rows that reach into it, and those that reach into the next."""
     cells: list[Any] = []
     spans = {place: span._replace(rows=span.rows - 1) for place, span in reaching.items() if span.rows > 1}
-    place = 0
+    place = last = 0
     for cell in [*(child for child in row.contents if child.name in _CELLS), None]:
-        while place in reaching or (cell is None and reaching and place < max(reaching)):
+        if cell is None:
+            last = max((reached for reached in reaching if reached <= place + _MOST_PADDED), default=0)
+        while place in reaching or place < last:
             repeated = page.new_tag(reaching[place].name if place in reaching else "td")
             repeated.string = reaching[place].text if place in reaching else ""
             cells.append(repeated)
@@ -294,7 +333,7 @@ def _spanned(row: Any, reaching: Mapping[int, _Span], page: Any) -> tuple[list[A
             break
         cells.append(cell)
         width = min(_number(cell, "colspan") or 1, _MOST_COLUMNS)
-        if (rows := _number(cell, "rowspan")) != 1:
+        if place < _MOST_COLUMNS and (rows := _number(cell, "rowspan")) != 1:
             text = cell.get_text(" ", strip=True)
             texts = [text if len(text) <= _LONGEST_REPEATED else "", *[""] * (width - 1)][: _MOST_SPANS - len(spans)]
             spans |= {place + column: _Span(cell.name, text, rows - 1 if rows else _ALL_ROWS)
