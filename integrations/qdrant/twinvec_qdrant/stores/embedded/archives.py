@@ -17,6 +17,14 @@ from twinvec_qdrant.stores.embedded.folder import copy_with_holes
 _PIECE = 256 * 1024
 _EXTENSIONS = (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)  # headers that carry a long name or size of the next member
 _LONGEST_EXTENSION = 64 * 1024
+_BY_BAD_HEADERS = (  # errors other than TarError that tarfile raises because of a header
+    ValueError,  # a bad number, or a NUL in a name
+    OverflowError,  # a number out of range
+    RecursionError,  # many extensions of one member
+    NotADirectoryError,  # a file and a folder of the same name
+    IsADirectoryError,
+    FileExistsError,
+)
 
 
 def packed(folder: Path) -> Iterator[bytes]:
@@ -58,7 +66,7 @@ def unpack(archive: Any, folder: Path) -> None:
     try:
         with _WithHoles.open(fileobj=archive, mode="r|", bufsize=_PIECE, tarinfo=_Member) as files:
             files.extractall(folder, filter=_of_this_user)
-    except (tarfile.TarError, ValueError, RecursionError, NotADirectoryError, IsADirectoryError) as error:
+    except (tarfile.TarError, *_BY_BAD_HEADERS) as error:
         raise StoreCorruptError(f"{folder}: the backup cannot be unpacked: {error}") from error
 
 
