@@ -169,13 +169,16 @@ class ReceivedBackup(TemporaryFolder):
         """Check the files and make them the collection ``name``, as a whole or not at all, even if a kill interrupts.
 
         Raises:
-            InputError: the files are not as written, or the collection exists.
+            InputError: files are missing or changed, the collection exists, or the store is a folder of
+                qdrant-client's local mode.
             StoreBusyError: another process makes a collection of this name.
         """
         from twinvec_qdrant.stores.embedded.backups import restore
         from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+        from twinvec_qdrant.stores.embedded.store import check_not_local_mode
 
         with self._archive_errors():
+            check_not_local_mode(self._store)
             restore(self._files, CollectionFolder(self._store, name), overwrite=False, wait_seconds=10.0, move=True)
         return self.about
 

@@ -10,10 +10,13 @@ import signal
 import subprocess
 import tarfile
 import threading
+from contextlib import closing
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from qdrant_client import QdrantClient
+from qdrant_client.models import Distance, VectorParams
 
 from twinvec import Encoder
 from twinvec.errors import InputError
@@ -129,6 +132,19 @@ def test_what_is_refused_changes_nothing(tiny_model, tmp_path, archive, monkeypa
         assert asked.post(RESTORE, content=archive, headers=TAR).status_code == 200, "those that failed do not count"
 
 
+def test_a_folder_of_local_mode_gets_no_collection(asked, tmp_path, archive):
+    vectors = VectorParams(size=4, distance=Distance.DOT)
+    with closing(QdrantClient(path=str(tmp_path / "store"))) as local:
+        local.create_collection("other", vectors_config=vectors)
+    refused = asked.post(RESTORE, content=archive, headers=TAR)
+    assert code(refused) == (400, "invalid_input")
+    assert "cannot hold a new collection" in refused.json()["error"]["message"]
+    assert sorted(each.name for each in (tmp_path / "store").iterdir() if each.name[0] != ".") == [
+        "collection",
+        "meta.json",
+    ]
+
+
 def test_a_body_over_the_limit_leaves_nothing(tiny_model, tmp_path, archive):
     settings = ServeSettings(
         path=tmp_path / "store", models={"tiny": str(tiny_model("bert"))}, max_ingest_bytes=2**20, max_body_bytes=2**19
@@ -143,6 +159,7 @@ def test_a_body_over_the_limit_leaves_nothing(tiny_model, tmp_path, archive):
             answer = asked.post(RESTORE, content=content, headers=TAR)
             assert code(answer) == (413, "body_too_large")
             assert "--max-ingest-mb" in answer.json()["error"]["message"]
+            assert "parts" not in answer.json()["error"]["message"]
         assert list((tmp_path / "store").iterdir()) == []
 
 
@@ -172,11 +189,15 @@ def test_a_part_of_an_archive_leaves_nothing(asked, tmp_path, archive, part):
         member("holes", tarfile.GNUTYPE_SPARSE),
         member("holes", **{"GNU.sparse.major": "0", "GNU.sparse.minor": "0", "GNU.sparse.size": "9" * 18}),
         member("long", comment="x" * 2**17),
+        member("NUL", path="no\0name"),
+        member("number", **{"GNU.sparse.size": "x"}),
+        member("time", mtime="1e300"),
+        member("file/in a file"),
     ],
     ids=lambda each: f"{each.name} {each.type.decode()}",
 )
 def test_members_that_are_no_part_of_a_backup_are_refused(asked, tmp_path, archive, bad):
-    answer = asked.post(RESTORE, content=packed(bad, content=b"x") + archive, headers=TAR)
+    answer = asked.post(RESTORE, content=packed(member("file"), bad, content=b"x") + archive, headers=TAR)
     assert code(answer) == (400, "invalid_input")
     assert "cannot be unpacked" in answer.json()["error"]["message"]
     assert list((tmp_path / "store").iterdir()) == []
@@ -202,14 +223,14 @@ def test_only_the_files_of_a_backup_become_a_collection(asked, tmp_path, archive
     wrong = {
         "it has no backup.json": packed(member("a"), content=b"x"),
         "made by a later version": nothing_but(format=2),
-        "checksums.json is not as written": nothing_but(format=1, collection="docs", time="", points={}),
+        "checksums.json is missing or changed": nothing_but(format=1, collection="docs", time="", points={}),
         "shard/also": None,
     }
     for content in (*changed, also, repacked(archive, without("checksums.json"))):
         answer = asked.post(RESTORE, content=content, headers=TAR)
         assert code(answer) == (400, "invalid_input")
         assert "the archive: " in answer.json()["error"]["message"]
-        assert "not as written" in answer.json()["error"]["message"]
+        assert "missing or changed" in answer.json()["error"]["message"]
     for message, content in wrong.items():
         if content is not None:
             answer = asked.post(RESTORE, content=content, headers=TAR)

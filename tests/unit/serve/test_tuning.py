@@ -16,7 +16,7 @@ from twinvec.evaluation import tuning
 from twinvec.retrieval.tuned_search import Setting, saved
 from twinvec_qdrant import Collection
 from twinvec_serve import ServeSettings, create_app
-from twinvec_serve.collections import maintenance
+from twinvec_serve.collections import work
 from unit.serve.processes import serving
 from unit.serve.test_maintenance import EVENTS, code, going_on, told, until
 
@@ -69,7 +69,7 @@ async def stages(client):
 @pytest.fixture
 def held(monkeypatch):
     """Tuning waits before its end for ``go_on``; ``begun`` is set when it waits."""
-    begun, go_on, real = threading.Event(), threading.Event(), maintenance.tune_collection
+    begun, go_on, real = threading.Event(), threading.Event(), work.tune_collection
 
     def slow(*given, **options):
         found = real(*given, **options)
@@ -78,7 +78,7 @@ def held(monkeypatch):
         options["on_progress"](found.queries, found.queries)
         return found
 
-    monkeypatch.setattr(maintenance, "tune_collection", slow)
+    monkeypatch.setattr(work, "tune_collection", slow)
     yield begun, go_on
     go_on.set()
 
@@ -207,18 +207,23 @@ async def test_a_server_without_the_packages_says_so(tiny_model, tmp_path, monke
 def test_searches_go_on_while_a_process_tunes_and_a_kill_leaves_the_old_setting(tiny, tmp_path):
     uses = [(f"{DOCS}/search", {"query": "maplek", "limit": 5})] * 2
 
-    def tuned(server):
-        """The events of a tuning until the first that shows progress, or until its end."""
+    def tuned(server, times=1):
+        """The events of a tuning on the queries, each of them so many times."""
         body = judged_by(httpx.post(f"{server.address}{DOCS}/search", json=BY_VECTORS, timeout=120))
+        for name, key in (("queries", "_id"), ("qrels", "query-id")):
+            body[name] = [{**each, key: f"{each[key]}-{time}"} for time in range(times) for each in body[name]]
         return httpx.stream("POST", f"{server.address}{TUNE}", json=body, headers=EVENTS, timeout=120)
 
     with serving(tmp_path, tiny) as server:
         with httpx.Client(base_url=server.address, timeout=120) as client:
             client.post("/v1/collections", json={"name": "docs", "chunking": False}).raise_for_status()
             client.post(f"{DOCS}/documents", json=DOCUMENTS).raise_for_status()
-        with tuned(server) as answer:
-            assert any('"measuring"' in line or "report" in line for line in answer.iter_lines())
+        with tuned(server, 100) as answer:
+            first = next(line for line in answer.iter_lines() if '"measuring"' in line)
             server.stop(signal.SIGKILL)
+        assert json.loads(first.removeprefix("data: "))["done"] < 2_000
+    with Collection.open("docs", tmp_path / "store") as opened:
+        assert saved(opened) is None
     with serving(tmp_path, tiny) as server:
         with going_on(server.address, *uses) as seen, tuned(server) as answer:
             *_, last = [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if "data: " in line]

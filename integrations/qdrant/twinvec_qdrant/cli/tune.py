@@ -61,15 +61,16 @@ def tune_command(
 
 def _show_tuning(collection: str, found: Mapping[str, Any]) -> None:
     """Show the report of ``Tuning.as_json``."""
-    from twinvec.evaluation.tuning import PLAIN
+    from twinvec.evaluation.tuning import PLAIN, first_stages
     from twinvec.retrieval.tuned_search import Setting
 
     figures, measure = found["figures"], found["measure"]
     chosen, single = Setting(**found["setting"]), Setting(**found["single"])
     lines = table(f"{collection}: the best of {len(figures)} search settings", "setting", measure, numbers=(measure,))
     ranked = sorted(figures, key=lambda each: -figures[each])
-    plain = [each for each in ranked if ", words" not in each and ", maxsim" not in each]
-    for setting in dict.fromkeys([*ranked[:_SETTINGS_SHOWN], str(chosen), *plain]):
+    plain = {str(each) for each in first_stages(feedback=True) if each.words == 1}
+    shown = dict.fromkeys([*ranked[:_SETTINGS_SHOWN], str(chosen), *(each for each in ranked if each in plain)])
+    for setting in shown:
         lines.add_row(f"{setting} (chosen)" if setting == str(chosen) else setting, f"{figures[setting]:.2f}")
     queries = f"{found['queries']:,} judged queries"
     if found["pseudo"]:

@@ -19,6 +19,7 @@ Every other path needs a key, even if it has no route.
 """
 
 _STREAMED = re.compile(r"/v1/collections/[^/]+/(documents|restore)/?")
+_RESTORE = re.compile(r"/v1/collections/[^/]+/restore/?")
 _STREAMED_TYPES = ("application/x-ndjson", "multipart/form-data", "application/x-tar")
 _AGENTS = "/mcp"
 _AGENT_BYTES = 512 * 1024
@@ -42,16 +43,17 @@ class Border:
             return
         headers = Headers(scope=scope)
         limit = self._limit(scope["path"], headers)
+        too_large = _too_large(limit, divisible=_RESTORE.fullmatch(scope["path"]) is None)
         try:
             public = _PUBLIC.fullmatch(scope["path"]) is not None
             scope[RIGHTS] = ALL_RIGHTS if public else self._access.rights(headers)
             declared = headers.get("content-length", "")
             if declared.isdecimal() and int(declared) > limit:
-                raise _too_large(limit)
+                raise too_large
         except (RequestError, HTTPException) as error:
             await error_answer(error)(scope, receive, send)
             return
-        await self._app(scope, _Counted(receive, limit), send)
+        await self._app(scope, _Counted(receive, limit, too_large), send)
 
     def _limit(self, path: str, headers: Headers) -> int:
         if path == _AGENTS:
@@ -63,9 +65,10 @@ class Border:
 class _Counted:
     """Receives the messages of a request; raises an error when the body exceeds the limit."""
 
-    def __init__(self, receive: Receive, limit: int) -> None:
+    def __init__(self, receive: Receive, limit: int, too_large: HTTPException) -> None:
         self._receive = receive
         self._limit = limit
+        self._too_large = too_large
         self._received = 0
 
     async def __call__(self) -> Message:
@@ -73,15 +76,16 @@ class _Counted:
         if message["type"] == "http.request":
             self._received += len(message.get("body", b""))
             if self._received > self._limit:
-                raise _too_large(self._limit)
+                raise self._too_large
         return message
 
 
-def _too_large(limit: int) -> HTTPException:
+def _too_large(limit: int, *, divisible: bool) -> HTTPException:
     """Return the error as an HTTPException, which FastAPI passes on while it reads a body."""
+    parts = "send it in parts, or " if divisible else ""
     return HTTPException(
         413,
-        f"the body is larger than this server's limit of {limit:,} bytes; send it in parts, or start the server with a "
-        "larger limit (--max-body-mb, --max-ingest-mb)",
+        f"the body is larger than this server's limit of {limit:,} bytes; {parts}start the server with a larger "
+        "limit (--max-body-mb, --max-ingest-mb)",
         headers={"Connection": "close"},
     )

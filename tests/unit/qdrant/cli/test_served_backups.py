@@ -209,7 +209,7 @@ def test_a_served_collection_is_backed_up_and_dropped(tiny, tmp_path):
         damaged = twinvec(tmp_path, "restore", "copy", "-c", "damaged", "--path", "store", **may_write)
         assert damaged.returncode == 1
         assert "the archive: " in damaged.stderr
-        assert "not as written; use another backup" in damaged.stderr
+        assert "missing or changed; use another backup" in damaged.stderr
         assert sorted(each.name for each in (tmp_path / "store").iterdir() if each.is_dir()) == ["notes", "older"]
         assert server.stop(signal.SIGTERM) == 0
     searched = [

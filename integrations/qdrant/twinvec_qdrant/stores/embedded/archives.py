@@ -9,7 +9,7 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from twinvec.errors import StoreCorruptError
 from twinvec_qdrant.stores.embedded.folder import copy_with_holes
@@ -17,6 +17,14 @@ from twinvec_qdrant.stores.embedded.folder import copy_with_holes
 _PIECE = 256 * 1024
 _EXTENSIONS = (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)  # headers that carry a long name or size of the next member
 _LONGEST_EXTENSION = 64 * 1024
+_BY_BAD_HEADERS = (  # errors other than TarError that tarfile raises because of a header
+    ValueError,  # a bad number, or a NUL in a name
+    OverflowError,  # a number out of range
+    RecursionError,  # many extensions of one member
+    NotADirectoryError,  # a file and a folder of the same name
+    IsADirectoryError,
+    FileExistsError,
+)
 
 
 def packed(folder: Path) -> Iterator[bytes]:
@@ -58,7 +66,7 @@ def unpack(archive: Any, folder: Path) -> None:
     try:
         with _WithHoles.open(fileobj=archive, mode="r|", bufsize=_PIECE, tarinfo=_Member) as files:
             files.extractall(folder, filter=_of_this_user)
-    except tarfile.TarError as error:
+    except (tarfile.TarError, *_BY_BAD_HEADERS) as error:
         raise StoreCorruptError(f"{folder}: the backup cannot be unpacked: {error}") from error
 
 
@@ -73,6 +81,12 @@ class _Member(tarfile.TarInfo):
             raise tarfile.ReadError(f"{found.name!r} is neither a file nor a folder")
         return found
 
+    def _refuse_holes(self, *_: Any) -> NoReturn:
+        raise tarfile.ReadError("a file has declared holes")
+
+    # tarfile calls these for the holes that a pax header declares, and reads a list of any length
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_holes
+
 
 class _WithHoles(tarfile.TarFile):
     """Writes blocks of zeros as holes."""
@@ -86,7 +100,5 @@ class _WithHoles(tarfile.TarFile):
 
 def _of_this_user(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
     """Refuse a file outside the folder, as the filter "data" does; the permissions become those of a new file."""
-    if member.sparse is not None:
-        raise tarfile.ReadError(f"{member.name!r} has declared holes")
     kept: dict[str, Any] = {"mode": None}
     return tarfile.data_filter(member, folder).replace(**kept, deep=False)

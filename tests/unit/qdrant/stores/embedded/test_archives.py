@@ -87,6 +87,38 @@ def test_an_archive_that_is_cut_is_refused(folder, tmp_path, share):
         unpack(io.BytesIO(archive[: int(share * len(archive))]), tmp_path / "other")
 
 
+def test_a_list_of_holes_is_not_read(tmp_path):
+    member = tarfile.TarInfo("holes")
+    member.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+    holes = b"4000000\n" + b"1\n" * 4_000_000
+    archive = io.BytesIO(member.tobuf() + holes)
+    tracemalloc.start()
+    with pytest.raises(StoreCorruptError, match="declared holes"):
+        unpack(archive, tmp_path / "folder")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4 * 2**20
+
+
+def test_many_headers_of_one_file_are_refused(tmp_path):
+    member = tarfile.TarInfo("file")
+    member.pax_headers = {"comment": "x"}
+    header = member.tobuf(tarfile.PAX_FORMAT)[:1024]
+    with pytest.raises(StoreCorruptError, match="cannot be unpacked"):
+        unpack(io.BytesIO(header * 1200 + member.tobuf()), tmp_path / "folder")
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [(tarfile.REGTYPE, tarfile.REGTYPE), (tarfile.REGTYPE, tarfile.DIRTYPE), (tarfile.DIRTYPE, tarfile.REGTYPE)],
+)
+def test_a_file_and_a_folder_of_one_name_are_refused(tmp_path, first, last):
+    members = [tarfile.TarInfo("a"), tarfile.TarInfo("a"), tarfile.TarInfo("a/b")]
+    members[0].type, members[1].type = first, last
+    with pytest.raises(StoreCorruptError, match="cannot be unpacked"):
+        unpack(io.BytesIO(b"".join(each.tobuf() for each in members) + bytes(1024)), tmp_path / "folder")
+
+
 def test_nothing_is_written_beside_the_folder(tmp_path):
     for name, kind in (("../outside", tarfile.REGTYPE), ("link", tarfile.SYMTYPE), ("device", tarfile.CHRTYPE)):
         member = tarfile.TarInfo(name)
