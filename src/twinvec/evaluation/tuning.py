@@ -208,7 +208,7 @@ def _found(retriever: Retriever, data: BeirSet, queries: Sequence[str], depth: i
 
 
 def _measured(found: _Found, data: BeirSet, encoder: Encoder | None, measure: str) -> dict[Setting, Values]:
-    """Return setting -> the measure for each of the queries that were searched, with MaxSim if there is an encoder."""
+    """Return, for each setting, the measure of each searched query; settings with MaxSim need the encoder."""
     values = {stage: _values(hits, data, measure) for stage, hits in found.items()}
     if encoder is None:
         return values

@@ -208,7 +208,7 @@ def test_searches_go_on_while_a_process_tunes_and_a_kill_leaves_the_old_setting(
     uses = [(f"{DOCS}/search", {"query": "maplek", "limit": 5})] * 2
 
     def tuned(server, times=1):
-        """The events of a tuning on the queries, each of them so many times."""
+        """The events of a tuning on the queries, each repeated ``times`` times."""
         body = judged_by(httpx.post(f"{server.address}{DOCS}/search", json=BY_VECTORS, timeout=120))
         for name, key in (("queries", "_id"), ("qrels", "query-id")):
             body[name] = [{**each, key: f"{each[key]}-{time}"} for time in range(times) for each in body[name]]

@@ -176,7 +176,10 @@ def _observations(
     rests_ED: FloatArray,
     calibration: Calibration,
 ) -> list[Observation]:
-    """Return the scores of each excerpt's candidates in both stages; its own chunk is scored without the excerpt."""
+    """Return the scores of each excerpt's candidates in both stages.
+
+    The chunk from which the excerpt is taken is scored as if the excerpt were not in it.
+    """
     analyzer = now.analyzer
     found: list[Observation] = []
     rows = list(range(len(taken)))

@@ -147,9 +147,10 @@ class OpenCollections:
         return [each.name for each in await self.entries()]
 
     async def open(self, name: str) -> Collection:
-        """Return the open collection of a name.
+        """Return the collection of this name, and open it first if it is closed.
 
-        Raise CollectionNotFoundError, which lists all names, if there is none, and StoreBusyError during its repair.
+        Raise CollectionNotFoundError, which lists all names, if the collection does not exist. Raise StoreBusyError
+        while the collection is being repaired.
         """
         if (opened := self._open.get(name)) is not None:
             return opened

@@ -116,7 +116,7 @@ class Vocabulary:
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             stored = (yield from self._backend.points([VOCABULARY])).get(VOCABULARY)
             now = None if stored is None else stored.payload
-            if now != self._stored:
+            if now != self._stored:  # an equal vocabulary keeps what was derived from it
                 self._stored = now
             self._read_at = time.monotonic()
 
@@ -148,7 +148,7 @@ class Vocabulary:
 
 
 def _is_counted(term: str, *, short: bool) -> bool:
-    """Return whether a vocabulary counts a term like this; older versions of twinvec counted no short words."""
+    """Return whether a term would be in the vocabulary if a chunk had it; with ``short``, short words were counted."""
     return is_counted(term) or (short and is_short(term))
 
 

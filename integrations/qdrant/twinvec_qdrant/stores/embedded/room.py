@@ -55,7 +55,7 @@ def check_room(place: Path, needed: int, action: str = "write") -> None:
 
 
 def lacking_room(place: Path, needed: int, action: str) -> Obstacle | None:
-    """Return an obstacle if fewer than ``needed`` bytes, or hardly any inodes, are free for ``action``, else None.
+    """Return an obstacle if the disk has fewer than ``needed`` free bytes for ``action``, or hardly any inodes.
 
     Raise ``StoreUnavailableError`` if another process has removed the folder.
     """

@@ -111,7 +111,7 @@ def _etree(suffix: str) -> Any:
 
 
 def _parts(data: bytes, etree: Any, *names: str) -> list[Any]:
-    """Return parts of an archive, parsed; those behind the first may be missing."""
+    """Return the parsed XML of these files of an archive; only the first file must be there."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
     with zipfile.ZipFile(BytesIO(data)) as archive:
         present = archive.namelist()

@@ -14,11 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from twinvec.support.extras import import_extra
 from twinvec_qdrant.ingest.reading.decoding import is_utf_8
+from twinvec_qdrant.ingest.reading.web.table_cells import whole_number, with_spans
 
 _NAVIGATION = re.compile(
     r"(?:doc-?|site-?)?nav(?:bar|header|footer|igation|-panel)?|toc|toctree-wrapper|table-of-contents|breadcrumbs?"
@@ -38,13 +39,6 @@ _OPENED = re.compile(  # a part of the class of an element that readers open
     r"(?:^|[-_])tabs?(?:$|[-_])|tab-?(?:content|pane)|accordion|collaps|expand|spoiler|toggle", re.IGNORECASE
 )
 _RUNNING_TEXT = 100  # a hidden element with more characters, outside links and controls, is content that a script shows
-_CELLS = ("td", "th")
-_ALL_ROWS = 65_534  # the most rows that a cell reaches into (HTML standard)
-_MOST_COLUMNS = 1000  # the most columns that a cell reaches over (HTML standard), and in which cells are repeated
-_LONGEST_NUMBER = 10  # digits
-_MOST_SPANS = 20  # cells that reach into the next row; further ones do not
-_MOST_PADDED = 20  # columns between the last cell of a row and a cell that reaches into it
-_LONGEST_REPEATED = 200  # characters of a cell that is repeated in each row
 _LIST_ITEMS = 200  # the converter takes the square of this for each list
 _BLOCKS = (  # blocks in the HTML standard's section on rendering, without the blocks that markdownify knows
     *("address", "aside", "center", "details", "dialog", "fieldset", "figure", "footer", "form", "header", "hgroup"),
@@ -53,14 +47,6 @@ _BLOCKS = (  # blocks in the HTML standard's section on rendering, without the b
 _APART_IN_LINE = (  # elements of forms, and of drawings with text
     *("button", "datalist", "label", "meter", "option", "output", "progress", "select", "svg", "text", "textarea"),
 )
-
-
-class _Span(NamedTuple):
-    """A cell of a table that reaches into further rows: the element's name, its text, and the number of these rows."""
-
-    name: str
-    text: str
-    rows: int
 
 
 @dataclass(slots=True)
@@ -193,9 +179,9 @@ def _terms(child: Any) -> list[Any]:
 
 
 def _kept(child: Any, facts: Mapping[int, _Facts], unseen: Collection[int]) -> list[Any]:
-    """Return an element or text after cleaning, and only the text of a link to the same site.
+    """Return what is kept of an element or text: of a link to the same site, only its contents.
 
-    Return [] for navigation and for the elements whose ``id()`` is in ``unseen``.
+    Nothing is kept of navigation and of the elements whose ``id()`` is in ``unseen``.
     """
     if child.name is None:
         return [child]
@@ -303,49 +289,8 @@ def _set_apart(page: Any, version: int) -> Any:
         block.name = "div"
     for menu in page.find_all("menu"):
         menu.name = "ul"
-    _change(page, _parted if version < 5 else lambda children: _parted(_split_lists(_with_spans(children, page), page)))
+    _change(page, _parted if version < 5 else lambda children: _parted(_split_lists(with_spans(children, page), page)))
     return page
-
-
-def _with_spans(children: list[Any], page: Any) -> list[Any]:
-    """Repeat the cells of a table in the further rows that they reach into; ``children`` are the rows, among others."""
-    spans: dict[int, _Span] = {}
-    for row in (child for child in children if child.name == "tr"):
-        if spans or any(child.name in _CELLS and child.get("rowspan") for child in row.contents):
-            row.contents, spans = _spanned(row, spans, page)
-    return children
-
-
-def _spanned(row: Any, reaching: Mapping[int, _Span], page: Any) -> tuple[list[Any], dict[int, _Span]]:
-    """Return the cells of a row with those of earlier rows that reach into it, and those that reach into the next."""
-    cells: list[Any] = []
-    spans = {place: span._replace(rows=span.rows - 1) for place, span in reaching.items() if span.rows > 1}
-    place = last = 0
-    for cell in [*(child for child in row.contents if child.name in _CELLS), None]:
-        if cell is None:
-            last = max((reached for reached in reaching if reached <= place + _MOST_PADDED), default=0)
-        while place in reaching or place < last:
-            repeated = page.new_tag(reaching[place].name if place in reaching else "td")
-            repeated.string = reaching[place].text if place in reaching else ""
-            cells.append(repeated)
-            place += 1
-        if cell is None:
-            break
-        cells.append(cell)
-        width = min(_number(cell, "colspan") or 1, _MOST_COLUMNS)
-        if place < _MOST_COLUMNS and (rows := _number(cell, "rowspan")) != 1:
-            text = cell.get_text(" ", strip=True)
-            texts = [text if len(text) <= _LONGEST_REPEATED else "", *[""] * (width - 1)][: _MOST_SPANS - len(spans)]
-            spans |= {place + column: _Span(cell.name, text, rows - 1 if rows else _ALL_ROWS)
-                      for column, text in enumerate(texts)}  # fmt: skip
-        place += width
-    return cells, spans
-
-
-def _number(element: Any, name: str) -> int:
-    """Return an attribute that is a whole number; 1 if it is missing or wrong."""
-    text = str(element.get(name) or "")
-    return int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else 1
 
 
 def _split_lists(children: list[Any], page: Any) -> list[Any]:
@@ -357,7 +302,7 @@ def _split_lists(children: list[Any], page: Any) -> list[Any]:
             split.append(child)
             continue
         for place in range(0, len(items), _LIST_ITEMS):
-            part = page.new_tag("ol", attrs={"start": str(_number(child, "start") + place)})
+            part = page.new_tag("ol", attrs={"start": str(whole_number(child, "start") + place)})
             part.contents = items[place : place + _LIST_ITEMS]
             split.append(part)
     return split
