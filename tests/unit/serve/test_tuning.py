@@ -144,12 +144,18 @@ def test_a_key_that_reads_does_not_tune(tmp_path):
     assert asked.post(TUNE, json=JUDGED, headers={"Authorization": f"Bearer {KEY}"}).status_code == 404
 
 
+async def begun_request(client, begun):
+    """A request to tune whose tuning has begun."""
+    request = asyncio.create_task(client.post(TUNE, json=await judged(client)))
+    await until(begun.is_set)
+    return request
+
+
 @pytest.mark.slow
 async def test_searches_and_ingests_go_on_meanwhile_and_other_such_work_waits(tiny_model, tmp_path, held):
     begun, go_on = held
     async with running(tiny_model("bert"), tmp_path) as (client, _):
-        request = asyncio.create_task(client.post(TUNE, json=await judged(client)))
-        await until(begun.is_set)
+        request = await begun_request(client, begun)
         assert await stages(client) == ["dense", "sparse", "fused"]
         assert (await client.post(f"{DOCS}/documents", json=[{"id": "new", "text": "new"}])).json()["new"] == 1
         for path, body in ((TUNE, JUDGED), (f"{DOCS}/migrate", {"model": "tiny"})):
@@ -167,8 +173,7 @@ async def test_searches_and_ingests_go_on_meanwhile_and_other_such_work_waits(ti
 async def test_a_drop_and_a_stop_end_it(tiny_model, tmp_path, held, end):
     begun, go_on = held
     async with running(tiny_model("bert"), tmp_path) as (client, collections):
-        request = asyncio.create_task(client.post(TUNE, json=await judged(client)))
-        await until(begun.is_set)
+        request = await begun_request(client, begun)
         if end == "drop":
             dropped = asyncio.create_task(client.delete(DOCS))
             await until(lambda: "docs" not in collections._open)
@@ -187,8 +192,7 @@ async def test_a_drop_and_a_stop_end_it(tiny_model, tmp_path, held, end):
 async def test_it_goes_on_without_its_client(tiny_model, tmp_path, held):
     begun, go_on = held
     async with running(tiny_model("bert"), tmp_path) as (client, collections):
-        request = asyncio.create_task(client.post(TUNE, json=await judged(client)))
-        await until(begun.is_set)
+        request = await begun_request(client, begun)
         request.cancel()
         go_on.set()
         await until(lambda: collections.ingests.beside("docs") is None)
