@@ -212,7 +212,8 @@ def test_searches_get_503_and_a_killed_repair_is_done_again(tiny, tmp_path):
                 each.join()
         assert json.loads(repaired.stdout)["repaired"], repaired.stderr
         assert again.returncode == 0, again.stderr
-        assert seen == {(502, "store_corrupt", None), busy, (200, None, None)}
+        # The killed repair has mended the file or not: searches before the second one tell.
+        assert {busy, (200, None, None)} <= seen <= {(502, "store_corrupt", None), busy, (200, None, None)}
         assert json.loads(twinvec(tmp_path, "verify", *place, "--json").stdout)["sources"] == 2000
         assert server.stop(signal.SIGTERM) == 0
     with Collection.open("docs", store) as opened:
