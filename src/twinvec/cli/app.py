@@ -7,6 +7,8 @@ command of that name (``commands``).
 
 from __future__ import annotations
 
+import atexit
+import gc
 import inspect
 import shlex
 import sys
@@ -28,6 +30,7 @@ from twinvec.version import __version__
 
 _DEBUG = "--debug"
 _INTERRUPTED = 130
+_NEW_OBJECTS = 10_000  # between two garbage collections; Python's 700 cost a second where torch is imported
 _COMMANDS = (
     ("encode", ENCODE_PANEL, "encode:encode_command"),
     ("similarity", ENCODE_PANEL, "encode:similarity_command"),
@@ -87,7 +90,9 @@ def main(arguments: list[str] | None = None) -> None:
     0: done; 1: an error, explained on standard error; 2: wrong usage; 3: done, but some documents failed; 130:
     interrupted.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:  # the process is the command's own
+        _collect_garbage_rarely()
+        arguments = sys.argv[1:]
     debug = _DEBUG in arguments  # at any position
     print_own_messages(debug=debug)
     replace_unknown_characters()
@@ -108,6 +113,12 @@ def main(arguments: list[str] | None = None) -> None:
             message = f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows the traceback)"
         complain(*f"twinvec: {message}".split("\n"), *getattr(error, "__notes__", ()))
         raise SystemExit(1) from error
+
+
+def _collect_garbage_rarely() -> None:
+    """Spare the process most garbage collections of the imported modules, and those of its end."""
+    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+    atexit.register(gc.freeze)
 
 
 def build_app(*, only: str | None = None) -> typer.Typer:

@@ -39,7 +39,6 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
 
     Attributes:
         name: Name that finds the same model again; the name of a hub model includes its commit.
-        max_tokens: Longest pair in tokens, special tokens included.
         truncated: Number of pairs truncated so far; a pair counts once in a call.
 
     Raises:
@@ -67,7 +66,6 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         found = find_model(model)
         spec = read_classifier(found.path).with_max_tokens(max_tokens)
         self.name = found.name
-        self.max_tokens = spec.max_tokens
         self._token_budget = token_budget
         self._model = load_cross_encoder(found, spec)
         self.engine = load_scoring_engine(self._choice, self._model)
@@ -82,6 +80,11 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
 
     def __repr__(self) -> str:
         return f"CrossEncoderReranker({self.name!r}, max_tokens={self.max_tokens})"
+
+    @property
+    def max_tokens(self) -> int:  # type: ignore[override]  # read-only, unlike that of the base class
+        """Longest pair in tokens, special tokens included."""
+        return self._model.spec.max_tokens
 
     @property
     def tokenizer(self) -> TextTokenizer:

@@ -103,6 +103,20 @@ def test_version(twinvec):
     assert twinvec("--version").out.strip() == package.__version__
 
 
+@pytest.mark.parametrize(("arguments", "told"), [("sys.argv[1:]", "700 0 "), ("None", "10000 1 ")])
+def test_a_process_of_a_command_collects_little_garbage(arguments, told):
+    """One that calls ``main`` with arguments of its own keeps its garbage collector as it is."""
+    program = f"""
+import atexit, gc, sys
+atexit.register(lambda: print(gc.get_threshold()[0], int(gc.get_freeze_count() > 0), end=" "))
+from twinvec.cli.app import main
+main({arguments})
+"""
+    command = [sys.executable, "-c", "import gc; gc.set_threshold(700)" + program, "--version"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert shown.split("\n")[-1] == told
+
+
 def test_tables_are_of_one_class():
     from twinvec.cli.terminal import table
 

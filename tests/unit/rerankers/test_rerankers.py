@@ -259,6 +259,12 @@ def test_long_pairs_are_cut_counted_and_reported_once(tiny_cross_encoder, caplog
     assert "; see CrossEncoderReranker.truncated)" in told[0].message
 
 
+def test_the_longest_pair_is_fixed(cross_encoder):
+    """An assigned limit would not reach the tokenizer."""
+    with pytest.raises(AttributeError, match="max_tokens"):
+        cross_encoder.max_tokens = 8
+
+
 def test_copies_load_an_engine_of_their_own(cross_encoder):
     again = pickle.loads(pickle.dumps(cross_encoder))
     assert again.engine is not cross_encoder.engine

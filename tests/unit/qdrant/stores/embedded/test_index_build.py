@@ -18,7 +18,7 @@ from cases import slow
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings
 from twinvec_qdrant.stores.embedded import index_build
-from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
 from words import WordEncoder
 
 SIZE = 8000  # the engine compares fewer vectors of 384 numbers one by one
@@ -246,6 +246,7 @@ def test_killed_while_the_index_is_built_nothing_is_lost(folder, vectors, step):
         place.shard.rename(place.path / "shard.old")
     if step == "renamed":
         (place.path / "shard.indexed").rename(place.shard)
+    assert collection_names(folder) == ["notes"]
     with opened(folder, create=False) as collection:
         assert found(collection, vectors, exact=True) == exact
         assert collection.count() == SIZE
