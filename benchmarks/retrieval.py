@@ -168,7 +168,7 @@ def read_set(place: Path) -> BeirSet:
 
 
 def limited(data: BeirSet, queries: int | None, documents: int | None) -> BeirSet:
-    """Return the set with its first ``queries`` queries; with their judged documents and others, ``documents`` in all."""
+    """Return the first ``queries`` queries, with their judged documents and the first others: ``documents`` in all."""
     kept = list(data.queries)[:queries]
     qrels = {key: data.qrels[key] for key in kept}
     judged = set().union(*qrels.values())

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("twinvec_serve")
 
 import models
-from unit.qdrant.cli.test_served_store import KEY, READER, twinvec, twinvec_here  # noqa: F401
+from unit.qdrant.cli.test_served_store import KEY, READER, twinvec
 from unit.serve.processes import serving
 
 pytestmark = pytest.mark.slow

@@ -73,18 +73,6 @@ def twinvec(folder, *arguments, **environment):
     return subprocess.run(command, check=False, **given)
 
 
-@pytest.fixture
-def twinvec_here(request, monkeypatch):
-    """``twinvec_here(folder, "info")``: run a command in a folder and in this process, which has loaded its libraries."""
-    run = request.getfixturevalue("twinvec")
-
-    def in_folder(folder, *arguments):
-        monkeypatch.chdir(folder)
-        return run(*arguments)
-
-    return in_folder
-
-
 def without_times(text):
     return re.sub(r"(found|reranked) in [\d,]+ ms|seconds +[\d.,]+ *", "TIME", text)
 
