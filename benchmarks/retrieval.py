@@ -171,7 +171,7 @@ def limited(data: BeirSet, queries: int | None, documents: int | None) -> BeirSe
     """Return the first ``queries`` queries, with their judged documents and the first others: ``documents`` in all."""
     kept = list(data.queries)[:queries]
     qrels = {key: data.qrels[key] for key in kept}
-    judged = set().union(*qrels.values())
+    judged = {document for found in qrels.values() for document in found}
     judged_first = sorted(data.documents, key=lambda document: document.id not in judged)
     return replace(
         data,
