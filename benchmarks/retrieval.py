@@ -1,6 +1,7 @@
 """Retrieval quality in every mode, on every set below DATA/ir and DATA/pairs, against peers in the same run.
 
-    python benchmarks/retrieval.py --data DIR [--sets scifact,cisi] [--limit-queries N] [--cache DIR] [--output FILE]
+    python benchmarks/retrieval.py --data DIR [--sets scifact,cisi] [--limit-queries N] [--limit-documents N]
+        [--cache DIR] [--output FILE]
 
 A set is a folder in the BEIR layout with judgements of a "test" split, or a file DATA/pairs/*/test.jsonl of questions
 and answers, where each question's answer must be found among all answers. (The pairs are single sentences, which are
@@ -120,12 +121,18 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds ir/")
     parser.add_argument("--sets", default="", metavar="A,B", help="names of the sets; default: all")
     parser.add_argument("--limit-queries", type=int, metavar="N", help="only the first N queries of each set")
+    parser.add_argument(
+        "--limit-documents",
+        type=int,
+        metavar="N",
+        help="only the judged documents of each set and the first others, N in all",
+    )
     parser.add_argument("--cache", type=Path, metavar="DIR", help="folder for the vectors and rows of finished sets")
     parser.add_argument("--output", type=Path, default=HERE / "RETRIEVAL.md", metavar="FILE")
     arguments = parser.parse_args()
     try:
         places = find_sets(arguments.data, [name for name in arguments.sets.split(",") if name])
-        sets = [limited(read_set(place), arguments.limit_queries) for place in places]
+        sets = [limited(read_set(place), arguments.limit_queries, arguments.limit_documents) for place in places]
         encoder = Encoder("default")
         results: list[tuple[BeirSet, list[Row]]] = []
         for place, data in zip(places, sets, strict=True):
@@ -160,10 +167,18 @@ def read_set(place: Path) -> BeirSet:
     return load_beir(place) if place.is_dir() else load_questions(place)
 
 
-def limited(data: BeirSet, queries: int | None) -> BeirSet:
-    """Return the set with its first ``queries`` queries."""
+def limited(data: BeirSet, queries: int | None, documents: int | None) -> BeirSet:
+    """Return the first ``queries`` queries, with their judged documents and the first others: ``documents`` in all."""
     kept = list(data.queries)[:queries]
-    return replace(data, queries={key: data.queries[key] for key in kept}, qrels={key: data.qrels[key] for key in kept})
+    qrels = {key: data.qrels[key] for key in kept}
+    judged = {document for found in qrels.values() for document in found}
+    judged_first = sorted(data.documents, key=lambda document: document.id not in judged)
+    return replace(
+        data,
+        documents=data.documents if documents is None else judged_first[:documents],
+        queries={key: data.queries[key] for key in kept},
+        qrels=qrels,
+    )
 
 
 def texts_of(data: BeirSet) -> dict[str, list[str]]:

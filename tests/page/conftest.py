@@ -189,12 +189,26 @@ class Visitor:
             context.close()
 
 
-@pytest.fixture
-def visit(browser):
-    """``visit(address, "map")``: a page; no request leaves this machine, and the browser has nothing to complain of."""
+@contextmanager
+def _visiting(browser) -> Iterator[Visitor]:
+    """Give a visitor; no request leaves this machine, and the browser has nothing to complain of."""
     visitor = Visitor(browser)
     yield visitor
     visitor.close()
     assert visitor.hosts
     assert all(host.partition(":")[0] == "127.0.0.1" for host in visitor.hosts), visitor.hosts
     assert visitor.complaints == []
+
+
+@pytest.fixture
+def visit(browser):
+    """``visit(address, "map")``: a page for one test."""
+    with _visiting(browser) as visitor:
+        yield visitor
+
+
+@pytest.fixture(scope="module")
+def empty_page(browser, files_only):
+    """The page of a server without collections, for all tests of a file that call its functions and change nothing."""
+    with _visiting(browser) as visitor:
+        yield visitor(files_only)

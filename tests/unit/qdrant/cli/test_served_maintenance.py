@@ -52,7 +52,7 @@ def placeless(text, folder):
     return text.replace(f"{folder}/", "")
 
 
-def test_the_commands_print_the_same_as_on_a_store_of_their_own(tiny, filled, folder, tmp_path):
+def test_the_commands_print_the_same_as_on_a_store_of_their_own(tiny, filled, folder, tmp_path, twinvec_here):
     """The store is in the folder ``folder`` with a server, and in ``alone`` without one."""
     alone, model = tmp_path / "alone", str(filled / "other")
     shutil.copytree(folder, alone)
@@ -69,21 +69,23 @@ def test_the_commands_print_the_same_as_on_a_store_of_their_own(tiny, filled, fo
         ("migrate", *PLACE, "--drop-others", "--json"),
         ("info", *PLACE, "--json"),
     ]
-    expected = [twinvec(alone, *each) for each in commands]
+    expected = [twinvec_here(alone, *each) for each in commands]
     with serving(folder, tiny, "--model", model):
         for command, other in zip(commands, expected, strict=True):
             done = twinvec(folder, *command)
-            assert done.returncode == other.returncode, command
-            assert placeless(done.stdout, folder) == placeless(other.stdout, alone), command
-            assert placeless(done.stderr, folder) == placeless(other.stderr, alone), command
-    assert {each.returncode for each in expected} == {0, 1}
+            assert done.returncode == other.code, command
+            assert placeless(done.stdout, folder) == placeless(other.out, alone), command
+            assert placeless(done.stderr, folder) == placeless(other.err, alone), command
+    assert {each.code for each in expected} == {0, 1}
 
 
-def test_tuning_prints_the_same_as_on_a_store_of_its_own_and_the_process_searches_by_the_choice(tiny, folder, tmp_path):
+def test_tuning_prints_the_same_as_on_a_store_of_its_own_and_the_process_searches_by_the_choice(
+    tiny, folder, tmp_path, twinvec_here
+):
     """The answers of the judged queries are what a search by vectors finds."""
     texts = [f"row {row}" for row in range(len(ROWS))]
-    searched = twinvec(folder, "search", *texts, *PLACE, "--mode", "dense", "--json")
-    ids = [each["hits"][0]["id"] for each in json.loads(searched.stdout)["results"]]
+    searched = twinvec_here(folder, "search", *texts, *PLACE, "--mode", "dense", "--json")
+    ids = [each["hits"][0]["id"] for each in json.loads(searched.out)["results"]]
     (folder / "judged" / "qrels").mkdir(parents=True)
     queries = [{"_id": f"q{row}", "text": text} for row, text in enumerate(texts)]
     (folder / "judged" / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
@@ -97,17 +99,17 @@ def test_tuning_prints_the_same_as_on_a_store_of_its_own_and_the_process_searche
         ("tune", *PLACE, "--ir", "judged", "--split", "dev"),
         ("tune", *PLACE),
     ]
-    expected = [twinvec(alone, *each) for each in commands]
+    expected = [twinvec_here(alone, *each) for each in commands]
     with serving(folder, tiny):
         for command, other in zip(commands, expected, strict=True):
             done = twinvec(folder, *command)
-            assert done.returncode == other.returncode, (command, done.stderr)
-            assert without_times(done.stdout) == without_times(other.stdout), command
-            assert placeless(done.stderr, folder) == placeless(other.stderr, alone), command
+            assert done.returncode == other.code, (command, done.stderr)
+            assert without_times(done.stdout) == without_times(other.out), command
+            assert placeless(done.stderr, folder) == placeless(other.err, alone), command
         found = json.loads(twinvec(folder, "search", "certificates", *PLACE, "--json").stdout)
         assert list(found["hits"][0]["scores"]) == ["dense"]
-    assert [each.returncode for each in expected] == [0, 0, 1, 1]
-    assert "chosen: dense; it beats plain hybrid beyond chance" in expected[0].stdout
+    assert [each.code for each in expected] == [0, 0, 1, 1]
+    assert "chosen: dense; it beats plain hybrid beyond chance" in expected[0].out
 
 
 def without_times(text):

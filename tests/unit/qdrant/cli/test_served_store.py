@@ -119,28 +119,28 @@ WRONG = [
 ]
 
 
-def test_commands_print_the_same(tiny, folder):
+def test_commands_print_the_same(tiny, folder, twinvec_here):
     """Terminal, --json and exit codes, with and without a process that has the store."""
     asked = [("search", *each) for each in SEARCHES] + OTHERS
-    before = [twinvec(folder, *each, "--path", "store") for each in asked]
-    failed = [twinvec(folder, *each, "--path", "store") for each in WRONG]
+    before = [twinvec_here(folder, *each, "--path", "store") for each in asked]
+    failed = [twinvec_here(folder, *each, "--path", "store") for each in WRONG]
     with serving(folder, tiny):
         for arguments, expected in zip(asked, before, strict=True):
             done = twinvec(folder, *arguments, "--path", "store")
-            assert (done.returncode, done.stderr) == (0, expected.stderr), arguments
-            assert without_times(done.stdout) == without_times(expected.stdout), arguments
+            assert (done.returncode, done.stderr) == (0, expected.err), arguments
+            assert without_times(done.stdout) == without_times(expected.out), arguments
         for arguments, expected in zip(WRONG, failed, strict=True):
             done = twinvec(folder, *arguments, "--path", "store")
             assert done.returncode == 1, arguments
             assert done.stderr.startswith("twinvec: ")
             if "none" in arguments or arguments[0] == "search":
-                assert (expected.returncode, expected.stdout) == (1, done.stdout), arguments
+                assert (expected.code, expected.out) == (1, done.stdout), arguments
             else:
-                assert (done.stdout, done.stderr) == (expected.stdout, expected.stderr), arguments
+                assert (done.stdout, done.stderr) == (expected.out, expected.err), arguments
         misused = twinvec(folder, "search", "a", "-c", "docs", "--filter", '{"year": {"foo": 1}}', "--path", "store")
         assert (misused.returncode, misused.stdout) == (2, "")
-        assert any(each.stdout.count("certificate") for each in before)
-        assert any("twinvec show r3 --path store" in each.stderr for each in before)
+        assert any(each.out.count("certificate") for each in before)
+        assert any("twinvec show r3 --path store" in each.err for each in before)
 
 
 def test_a_search_of_a_store_with_a_damaged_collection_prints_the_same(tiny, folder, tmp_path):
