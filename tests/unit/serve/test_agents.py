@@ -105,6 +105,7 @@ async def test_tools_describe_themselves_their_parameters_and_results(shelf):
     assert set(tools) == {"search", "get_document", "get_documents", "list_collections"}
     for tool in tools.values():
         assert len(tool.description) > 80
+        assert "\n  " not in tool.description, "the indentation of the source"
         assert tool.annotations.read_only_hint
         assert not tool.annotations.destructive_hint
         assert all(each.get("description") for each in tool.input_schema["properties"].values())

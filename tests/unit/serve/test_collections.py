@@ -309,6 +309,29 @@ async def test_the_search_of_a_client_that_went_away_keeps_its_thread(tiny_model
     assert begun == [*["left"] * most, "waits", "last"]
 
 
+async def test_searches_of_many_queries_let_another_search_in_between(tiny_model, tmp_path, monkeypatch):
+    begun, free = [], threading.Event()
+
+    def search(opened, queries, asked):
+        begun.extend(queries)
+        assert free.wait(60)
+        return search_as_asked(opened, queries, asked)
+
+    monkeypatch.setattr(open_collections, "search_as_asked", search)
+    most, many = open_collections._SEARCHING, ["certificate", "fee"] * 10
+    async with filled(str(tiny_model("bert")), tmp_path) as collections:
+        await collections.open("docs")
+        large = [asyncio.create_task(collections.search("docs", many, Asked())) for _ in range(most)]
+        await until(lambda: len(begun) == most)
+        small = asyncio.create_task(collections.search("docs", ["small"], Asked()))
+        await asyncio.sleep(0)
+        free.set()
+        assert (await small).answers[0].hits
+        assert begun.index("small") == most
+        for each in large:
+            assert [answer.query for answer in (await each).answers] == many
+
+
 async def test_a_collection_that_opens_while_its_client_goes_away_stays_open(tiny_model, tmp_path, monkeypatch):
     opens, free, usual = [], threading.Event(), open_collections.open_with_one_of
 

@@ -44,6 +44,7 @@ def test_metrics_count_what_the_parts_tell():
     metrics.batch(1, 7)
     metrics.queue(5)
     metrics.queue(2)
+    metrics.searches(3)
     metrics.tokens("tiny", 40)
     metrics.tokens("tiny", 7)
     found = samples(metrics.exposition().decode())
@@ -51,6 +52,7 @@ def test_metrics_count_what_the_parts_tell():
     assert found["twinvec_batch_texts_count",] == 2
     assert found["twinvec_batch_tokens_sum",] == 47
     assert found["twinvec_queue_requests",] == 2
+    assert found["twinvec_queue_searches",] == 3
     assert found["twinvec_tokens_total", "tiny"] == 47
 
 

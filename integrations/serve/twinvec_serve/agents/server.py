@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -77,5 +78,6 @@ def build(shelf: Shelf, around: Callable[[Tool], Tool] = lambda tool: tool) -> M
         (tools.get_document, "Read a document"),
         (tools.get_documents, "Read several documents"),
     ):
-        server.add_tool(around(understood(tool)), title=title, annotations=_READS)
+        described = inspect.getdoc(tool)  # without the indentation of the source
+        server.add_tool(around(understood(tool)), title=title, description=described, annotations=_READS)
     return server

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -284,7 +284,7 @@ class OpenCollections:
         Raise Overloaded if too many searches wait, CollectionNotFoundError if the collection does not exist or the
         store has no collections, and the error of the first collection if none could be searched.
         """
-        async with self._place_to_search():
+        with self._place_to_search():
             if name is not None:
                 opened = await self.open(name)
                 answers = await self._search(opened, queries, asked)
@@ -317,7 +317,13 @@ class OpenCollections:
         return Searched(joined, list(found), {each: str(error) for each, error in failed.items()}, roots)
 
     async def _search(self, opened: Collection, queries: Sequence[str], asked: Asked) -> list[Answer]:
-        return await self._called(self._search_threads, partial(search_as_asked, opened, queries, asked), opened)
+        """Search with a turn for each query, so that a request of many queries lets other requests in between."""
+        answers: list[Answer] = []
+        for query in queries:
+            async with self._searching:
+                search = partial(search_as_asked, opened, [query], asked)
+                answers += await self._called(self._search_threads, search, opened)
+        return answers
 
     async def _roots(self, opened: Collection) -> list[dict[str, Any]]:
         return [root.as_fields() for root in await self.call(opened, Collection.roots)]
@@ -333,17 +339,20 @@ class OpenCollections:
         with self.ingests.answering_closes(opened):
             return await asyncio.get_running_loop().run_in_executor(threads, function)
 
-    @asynccontextmanager
-    async def _place_to_search(self) -> AsyncIterator[None]:
-        """Wait for a turn to search; raise Overloaded if too many wait already."""
+    @contextmanager
+    def _place_to_search(self) -> Iterator[None]:
+        """Count a search that waits or is being computed; raise Overloaded if there are too many already."""
         if self._waiting >= self._settings.queue_size:
             raise Overloaded(_RETRY_SECONDS)
-        self._waiting += 1
+        self._count_searches(1)
         try:
-            async with self._searching:
-                yield
+            yield
         finally:
-            self._waiting -= 1
+            self._count_searches(-1)
+
+    def _count_searches(self, more: int) -> None:
+        self._waiting += more
+        self._metrics.searches(self._waiting)
 
     async def _give_up(self) -> None:
         """Close all collections, first those with an ingest. Every later use fails, also by the ingest itself."""

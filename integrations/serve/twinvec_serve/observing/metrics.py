@@ -36,9 +36,18 @@ class Metrics:
             registry=self.registry,
         )
         self._queue = Gauge(
-            "twinvec_queue_requests", "Requests that wait for a model or are being computed.", registry=self.registry
+            "twinvec_queue_requests",
+            "Embeddings and rerankings that wait or are being computed.",
+            registry=self.registry,
         )
-        self._tokens = Counter("twinvec_tokens", "Tokens of the texts of requests.", ["model"], registry=self.registry)
+        self._searches = Gauge(
+            "twinvec_queue_searches",
+            "Searches of collections that wait or are being computed.",
+            registry=self.registry,
+        )
+        self._tokens = Counter(
+            "twinvec_tokens", "Tokens of the texts that were embedded or reranked.", ["model"], registry=self.registry
+        )
 
     def requests(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request by the pattern of its route, because its path may contain words of a client."""
@@ -51,8 +60,12 @@ class Metrics:
         self._batch_tokens.observe(tokens)
 
     def queue(self, depth: int) -> None:
-        """Set how many requests wait for a model or are being computed."""
+        """Set how many requests to embed or rerank texts wait or are being computed."""
         self._queue.set(depth)
+
+    def searches(self, depth: int) -> None:
+        """Set how many searches of collections wait or are being computed."""
+        self._searches.set(depth)
 
     def tokens(self, model: str, number: int) -> None:
         """Count the tokens of a request's texts, by the model's name."""
