@@ -21,6 +21,7 @@ _HEAD = {"include_log_monitor": False, "no_monitor": True}
 
 # a node that is killed refuses the checks and is noticed soon; one that is slow has as long as before for each of them
 os.environ.setdefault("RAY_health_check_period_ms", "500")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")  # other tests that run at the same time would starve the workers
 
 
