@@ -16,7 +16,7 @@ def server():
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained(tiny_model, tmp_path_factory):
     """A folder with a configuration, and the folder ``one`` that one process has trained by it."""
     from twinvec.training.run.config import read_config

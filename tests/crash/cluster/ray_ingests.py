@@ -19,24 +19,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
 from qdrant_client import models
 from ray.cluster_utils import Cluster
 
-from patient_ray import patient
+import ray_clusters
 from stand_in import Fault, StandIn
 from twinvec_qdrant import Collection, IngestReport
-from twinvec_ray.cluster import plan
+from twinvec_ray.cluster import connected, plan
 from twinvec_ray.helpers import RayHelpers
 from words import WordEncoder, sentences
 
 Documents = list[dict[str, str]]
 Points = dict[str, tuple[dict[str, Any], list[float]]]
 
-SECONDS = 300.0
+SECONDS = ray_clusters.SECONDS
 _WAIT_SECONDS = SECONDS  # a write is held until both workers have started
-_WORKER_NODE = {"num_cpus": 2}
-_NODE = {"object_store_memory": 100 * 1024 * 1024, "include_dashboard": False}
+_CPUS = (1, 2)  # of the head, and of the node that may be killed
 _TESTS = Path(__file__).parents[2]
 _DRIVER = """
 import sys; sys.path.insert(0, {tests!r})
@@ -60,20 +58,21 @@ def corpus(count: int, version: int = 0) -> Documents:
     return [{"id": f"d{row}", "text": texts[row] if row % 3 else first[row]} for row in range(count)]
 
 
-def start_cluster() -> Cluster:
-    started = patient(Cluster)(initialize_head=True, head_node_args={"num_cpus": 1, **_NODE})
-    add_node(started)
-    return started
+@contextmanager
+def two_nodes() -> Iterator[Cluster]:
+    """A cluster of two nodes, to which this process is connected."""
+    started = ray_clusters.start_cluster(*_CPUS)
+    try:
+        with connected(started.address):
+            yield started
+    finally:
+        ray_clusters.end_cluster(started)
 
 
-def add_node(cluster: Cluster) -> None:
-    patient(cluster.add_node)(**_WORKER_NODE, **_NODE)
-    cluster.wait_for_nodes(SECONDS)
-
-
-def end_cluster(cluster: Cluster) -> None:
-    ray.shutdown()
-    cluster.shutdown()
+def add_lost_node(cluster: Cluster) -> None:
+    """Replace a node that was killed."""
+    if not cluster.worker_nodes:
+        ray_clusters.add_node(cluster, _CPUS[1])
 
 
 def opened(server: StandIn, name: str) -> Collection:
@@ -236,7 +235,7 @@ class Led:
 def kill_driver(server: StandIn, name: str, hold: Hold, address: str, count: int, version: int = 0) -> None:
     """Ingest in another process, and kill it in the middle."""
     script = _DRIVER.format(tests=str(_TESTS), count=count, version=version, name=name, url=server.url, address=address)
-    driver = subprocess.Popen([sys.executable, "-c", script])
+    driver = subprocess.Popen([sys.executable, "-c", script], env=ray_clusters.environment())
     try:
         with killing(server, hold, driver.kill):
             assert driver.wait(SECONDS) == -signal.SIGKILL

@@ -6,16 +6,12 @@ with that of one process. ``test_ray_seeded_kills`` kills at random moments of s
 
 from __future__ import annotations
 
-import os
-import sys
-
 import pytest
 
 from crash.cluster import ray_ingests
 from crash.cluster.ray_ingests import Hold, Led, check, check_report, committed, corpus, kill_driver, kill_process
 from twinvec.errors import EngineError
 from twinvec_qdrant import IngestReport
-from twinvec_ray.cluster import connected
 from twinvec_ray.ingesting import ingest
 from words import WordEncoder
 
@@ -33,18 +29,14 @@ def alone(server):
 
 @pytest.fixture(scope="module")
 def started():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([*filter(None, sys.path)]))
-        made = ray_ingests.start_cluster()
+    with ray_ingests.two_nodes() as made:
         yield made
-        ray_ingests.end_cluster(made)
 
 
 @pytest.fixture
 def cluster(started):
     """A cluster of two nodes; one that a test before has killed is replaced."""
-    if not started.worker_nodes:
-        ray_ingests.add_node(started)
+    ray_ingests.add_lost_node(started)
     return started
 
 
@@ -60,15 +52,14 @@ def test_a_worker_is_killed(cluster, server, alone):
         killed.append(led.at_work()[0])
         kill_process(killed[0])
 
-    with connected(cluster.address):
-        led = Led(server, "worker")
-        report = led.ingest(corpus(DOCUMENTS), Hold("worker", AFTER), kill)
-        assert len(killed) == 1
-        assert led.ended == set(killed)
-        check_report(report, alone[0])
-        check(server, "worker", alone[1], DOCUMENTS)
-        again = ingest(corpus(DOCUMENTS), "worker", url=server.url, encoder=ray_ingests.encoder())
-        assert again == IngestReport(unchanged=DOCUMENTS)
+    led = Led(server, "worker")
+    report = led.ingest(corpus(DOCUMENTS), Hold("worker", AFTER), kill)
+    assert len(killed) == 1
+    assert led.ended == set(killed)
+    check_report(report, alone[0])
+    check(server, "worker", alone[1], DOCUMENTS)
+    again = ingest(corpus(DOCUMENTS), "worker", url=server.url, encoder=ray_ingests.encoder())
+    assert again == IngestReport(unchanged=DOCUMENTS)
 
 
 def test_a_node_is_killed(cluster, server, alone):
@@ -80,21 +71,20 @@ def test_a_node_is_killed(cluster, server, alone):
         cluster.remove_node(node, allow_graceful=False)
         killed.append(node)
 
-    with connected(cluster.address):
-        led = Led(server, "node")
-        report = led.ingest(corpus(DOCUMENTS), Hold("node", AFTER), kill)
-        assert killed == [node]
-        assert len(led.ended) == 1
-        check_report(report, alone[0])
-        check(server, "node", alone[1], DOCUMENTS)
-        again = ingest(corpus(DOCUMENTS), "node", url=server.url, encoder=ray_ingests.encoder())
-        assert again == IngestReport(unchanged=DOCUMENTS)
+    led = Led(server, "node")
+    report = led.ingest(corpus(DOCUMENTS), Hold("node", AFTER), kill)
+    assert killed == [node]
+    assert len(led.ended) == 1
+    check_report(report, alone[0])
+    check(server, "node", alone[1], DOCUMENTS)
+    again = ingest(corpus(DOCUMENTS), "node", url=server.url, encoder=ray_ingests.encoder())
+    assert again == IngestReport(unchanged=DOCUMENTS)
 
 
 def test_the_driver_is_killed(cluster, server, alone):
     kill_driver(server, "driver", Hold("driver", AFTER), cluster.address, DOCUMENTS)
     done = committed(server, "driver")
-    report = ingest(corpus(DOCUMENTS), "driver", url=server.url, address=cluster.address, encoder=ray_ingests.encoder())
+    report = ingest(corpus(DOCUMENTS), "driver", url=server.url, encoder=ray_ingests.encoder())
     assert report.new + report.unchanged == DOCUMENTS
     assert 0 < done <= report.unchanged
     assert report.new > 0
@@ -107,7 +97,7 @@ def test_a_worker_that_cannot_start_says_why(cluster, server):
         def __reduce__(self):
             return _broken, ()
 
-    with connected(cluster.address), pytest.raises(EngineError, match="this machine has no such model"):
+    with pytest.raises(EngineError, match="this machine has no such model"):
         ingest(corpus(3), "broken", url=server.url, encoder=Broken(max_tokens=16))
 
 

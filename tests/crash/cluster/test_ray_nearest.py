@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,7 +10,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from crash.cluster import ray_ingests
 from twinvec_ray import nearest
-from twinvec_ray.cluster import connected
 from vector_blocks import answers, in_order, small_numbers, table
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -25,14 +21,8 @@ BLOCKS = 8  # of 192 KB: smaller ones would lie with this process
 @pytest.fixture(scope="module")
 def nodes():
     """The ids of two nodes, to whose cluster this process is connected."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-        started = ray_ingests.start_cluster()
-        try:
-            with connected(started.address):
-                yield [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-        finally:
-            ray_ingests.end_cluster(started)
+    with ray_ingests.two_nodes():
+        yield [node["NodeID"] for node in ray.nodes() if node["Alive"]]
 
 
 def test_vectors_on_two_nodes(nodes):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from crash.cluster import ray_ingests
-from twinvec_ray.cluster import connected
 from twinvec_ray.pool import DIED, Pool
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -19,9 +18,8 @@ NUMBERS = 1_000_000  # of a result that lies in the memory of its node
 
 @pytest.fixture
 def cluster():
-    started = ray_ingests.start_cluster()
-    yield started
-    ray_ingests.end_cluster(started)
+    with ray_ingests.two_nodes() as started:
+        yield started
 
 
 def test_a_result_on_a_killed_node_is_computed_again(cluster, tmp_path):
@@ -45,17 +43,16 @@ def test_a_result_on_a_killed_node_is_computed_again(cluster, tmp_path):
         given.append(actor.work.remote(item))
         return given[-1]
 
-    with connected(cluster.address):
-        there = NodeAffinitySchedulingStrategy(node.node_id, soft=True)
-        actor = ray.remote(Worker).options(**NEEDS, scheduling_strategy=there)
-        pool = Pool(actor.remote, 1, 1, NEEDS)
-        results = pool.results(iter([1, 2]), submit)
-        assert next(results)[0] == 1
-        taken.touch()
-        assert ray.wait(given, num_returns=2, timeout=300, fetch_local=False)[1] == []
-        cluster.remove_node(node, allow_graceful=False)
-        assert list(results) == [(2, DIED)]
-        assert pool.ended == ["here"]
-        ((item, result),) = pool.results(iter([2]), submit)
-        assert (item, len(result)) == (2, NUMBERS)
-        pool.close()
+    there = NodeAffinitySchedulingStrategy(node.node_id, soft=True)
+    actor = ray.remote(Worker).options(**NEEDS, scheduling_strategy=there)
+    pool = Pool(actor.remote, 1, 1, NEEDS)
+    results = pool.results(iter([1, 2]), submit)
+    assert next(results)[0] == 1
+    taken.touch()
+    assert ray.wait(given, num_returns=2, timeout=300, fetch_local=False)[1] == []
+    cluster.remove_node(node, allow_graceful=False)
+    assert list(results) == [(2, DIED)]
+    assert pool.ended == ["here"]
+    ((item, result),) = pool.results(iter([2]), submit)
+    assert (item, len(result)) == (2, NUMBERS)
+    pool.close()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 
 import pytest
 import ray
 
 import office_files
+import ray_clusters
 from crash.cluster import ray_ingests
 from twinvec_qdrant import Collection, IngestReport, Root
 from twinvec_ray import ingest
@@ -26,14 +25,11 @@ FILES = 40
 def deaths(tmp_path_factory):
     """A cluster of two CPUs, whose workers die of the files that are marked, and the folder for their notes of it."""
     notes = tmp_path_factory.mktemp("deaths")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(DEADLY), *filter(None, sys.path)]))
-        patch.setenv("TWINVEC_DEATHS", str(notes))
-        ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 1024 * 1024)
-        try:
-            yield notes
-        finally:
-            ray.shutdown()
+    variables = {**ray_clusters.environment(DEADLY), "TWINVEC_DEATHS": str(notes)}
+    started = ray_clusters.start_cluster(2, variables=variables)
+    ray.init(started.address, log_to_driver=False)
+    yield notes
+    ray_clusters.end_cluster(started)
 
 
 @pytest.fixture

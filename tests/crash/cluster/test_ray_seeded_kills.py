@@ -8,16 +8,13 @@ killed, a Ray ingest brings what is missing; elsewhere a single process finds no
 
 from __future__ import annotations
 
-import os
 import random
-import sys
 
 import pytest
 
 from crash.cluster import ray_ingests
 from crash.cluster.ray_ingests import Hold, Led, check, check_report, corpus, kill_driver, kill_process
 from twinvec_qdrant import IngestReport
-from twinvec_ray.cluster import connected
 from twinvec_ray.ingesting import ingest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -29,11 +26,8 @@ VICTIMS = ("worker", "node", "driver")
 
 @pytest.fixture(scope="module")
 def cluster():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([*filter(None, sys.path)]))
-        started = ray_ingests.start_cluster()
+    with ray_ingests.two_nodes() as started:
         yield started
-        ray_ingests.end_cluster(started)
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +40,7 @@ def alone(server):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_kill_at_random(cluster, server, alone, seed):
-    if not cluster.worker_nodes:  # a seed before this one has killed it
-        ray_ingests.add_node(cluster)
+    ray_ingests.add_lost_node(cluster)
     rng = random.Random(seed)
     victim, version, name = rng.choice(VICTIMS), rng.randrange(2), f"seed-{seed}"
     hold = Hold(name, rng.randrange(MOST_WRITES + 1), lost=rng.random() < 0.5)
@@ -68,15 +61,14 @@ def test_a_kill_at_random(cluster, server, alone, seed):
                 killed.append(next(iter(cluster.worker_nodes)))
                 cluster.remove_node(killed[0], allow_graceful=False)
 
-        with connected(cluster.address):
-            report = Led(server, name).ingest(documents, hold, kill)
+        report = Led(server, name).ingest(documents, hold, kill)
         assert len(killed) == 1
         check_report(report, wanted)
         check(server, name, points, DOCUMENTS)
         with ray_ingests.opened(server, name) as collection:
             assert collection.ingest(documents) == IngestReport(unchanged=DOCUMENTS)
         return
-    report = ingest(documents, name, url=server.url, address=cluster.address, encoder=ray_ingests.encoder())
+    report = ingest(documents, name, url=server.url, encoder=ray_ingests.encoder())
     brought = wanted.updated if version else wanted.new
     assert report.new + report.updated + report.unchanged == DOCUMENTS
     assert (report.updated if version else report.new) <= brought

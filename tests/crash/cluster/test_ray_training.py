@@ -1,8 +1,7 @@
-"""A run of two workers on a Ray cluster, of which a worker, a node or the driver is killed, ends as one process's."""
+"""A run of two workers on a Ray cluster, of which workers, the driver and a node are killed, ends as one process's."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,10 +10,9 @@ from pathlib import Path
 
 import pytest
 import ray
-from ray.cluster_utils import Cluster
 
+import ray_clusters
 from crash.cluster.training_runs import STEPS, Gate, assert_same_weights
-from patient_ray import patient
 from twinvec.training.run.config import TrainConfig, read_config
 from twinvec_ray import train
 
@@ -27,8 +25,6 @@ from twinvec_ray import train
 train(read_config(Path({config!r})), {folder!r}, num_workers=2, address={address!r})
 """
 
-_NODE = {"include_dashboard": False, "object_store_memory": 100 * 1024 * 1024}
-
 
 @pytest.fixture
 def config(trained) -> TrainConfig:
@@ -36,40 +32,54 @@ def config(trained) -> TrainConfig:
 
 
 @pytest.fixture
-def unused_gate(tmp_path, monkeypatch):
-    """A gate for the workers of a cluster that is started later."""
+def gate(tmp_path):
     made = Gate(tmp_path / "gate")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    for name, value in made.environment.items():
-        monkeypatch.setenv(name, value)
     yield made
     made.end()
 
 
 @pytest.fixture
-def gate(unused_gate):
-    """A gate for the workers of a cluster that this process starts."""
-    ray.init("local", num_cpus=2, **_NODE)
-    yield unused_gate
-    unused_gate.end()
-    ray.shutdown()
-
-
-@pytest.fixture
-def two_nodes(unused_gate):
+def two_nodes(gate):
     """A cluster of two nodes with a CPU each, to which this process is connected, and the node that may be killed."""
-    cluster = patient(Cluster)(initialize_head=True, head_node_args={"num_cpus": 1, **_NODE})
-    node = patient(cluster.add_node)(num_cpus=1, **_NODE)
-    cluster.wait_for_nodes(300)
-    ray.init(cluster.address)
+    cluster = ray_clusters.start_cluster(1, 1, variables=gate.environment)
+    (node,) = cluster.worker_nodes
+    ray.init(cluster.address, log_to_driver=False)
     yield cluster, node
-    unused_gate.end()
-    ray.shutdown()
-    cluster.shutdown()
+    gate.end()
+    ray_clusters.end_cluster(cluster)
 
 
-def check(gate: Gate, trained: Path, folder: Path) -> None:
-    """The run went on from its first checkpoint, and has the weights of one process."""
+def test_workers_the_driver_and_a_node_are_killed(trained, config, two_nodes, gate):
+    """One after another, each before the second checkpoint is complete, so that the next attempt begins at the first.
+
+    A process that is killed afterwards leads the first three attempts; this process leads the others.
+    """
+    cluster, node = two_nodes
+    folder, parents = trained / "two-workers", []
+    script = _DRIVER.format(config=str(trained / "run.yaml"), folder=str(folder), address=cluster.address)
+    driver = subprocess.Popen([sys.executable, "-c", script], env=ray_clusters.environment())
+    try:
+        for rank in (0, 1):
+            gate.kill(rank, lambda: driver.poll() is None)
+        gate.wait(lambda: driver.poll() is None)
+    finally:
+        driver.kill()
+    assert driver.wait(60) == -signal.SIGKILL
+    gate.wait_for_ends()  # Ray notices the driver's death in its own time
+
+    def kill_node() -> None:
+        gate.wait()
+        parents.extend(map(parent, gate.workers().values()))
+        gate.open()
+        cluster.remove_node(node, allow_graceful=False)
+
+    killer = threading.Thread(target=kill_node, daemon=True)
+    killer.start()
+    report = train(config, folder, num_workers=2, max_failures=1)
+    killer.join()
+    assert len(set(parents)) == len(parents) == 2, "both workers were on one node"
+    assert report.steps == STEPS
+    assert not list(trained.glob(".*.ray"))  # Ray's own files
     (step, killed), *later = gate.checkpoints()
     assert step == 3
     assert [step for step, _ in later] == [6, STEPS]
@@ -77,54 +87,6 @@ def check(gate: Gate, trained: Path, folder: Path) -> None:
     assert_same_weights(folder, trained / "one")
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_worker_is_killed(trained, config, gate, rank):
-    folder = trained / f"worker-{rank}"
-    killer = threading.Thread(target=gate.kill, args=(rank,), daemon=True)
-    killer.start()
-    report = train(config, folder, num_workers=2)
-    killer.join()
-    assert report.steps == STEPS
-    check(gate, trained, folder)
-
-
-def test_a_node_is_killed(trained, config, two_nodes, unused_gate):
-    """Each node has a worker; the node that is left gets both."""
-    cluster, node = two_nodes
-    folder, parents = trained / "node", []
-
-    def kill() -> None:
-        unused_gate.wait()
-        parents.extend(map(parent, unused_gate.workers().values()))
-        unused_gate.open()
-        cluster.remove_node(node, allow_graceful=False)
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    report = train(config, folder, num_workers=2)
-    killer.join()
-    assert len(set(parents)) == len(parents) == 2, "both workers were on one node"
-    assert report.steps == STEPS
-    check(unused_gate, trained, folder)
-
-
 def parent(process: int) -> int:
     """The process that started another one: of a worker, its node."""
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def test_the_driver_is_killed(trained, config, gate):
-    folder = trained / "driver"
-    address = ray.get_runtime_context().gcs_address
-    script = _DRIVER.format(config=str(trained / "run.yaml"), folder=str(folder), address=address)
-    driver = subprocess.Popen([sys.executable, "-c", script])
-    try:
-        gate.wait(lambda: driver.poll() is None)
-    finally:
-        driver.kill()
-    assert driver.wait(60) == -signal.SIGKILL
-    gate.open()
-    gate.wait_for_ends()  # Ray notices the driver's death in its own time
-    report = train(config, folder, num_workers=2, max_failures=0)
-    assert report.steps == STEPS
-    check(gate, trained, folder)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -70,24 +71,25 @@ class Note(NamedTuple):
 
 
 class Gate:
-    """Holds the first worker that is about to complete the second checkpoint of a run, until it is killed.
+    """Holds each worker that is about to complete the second checkpoint of a run, until it is killed.
 
     Whoever comes after ``open`` is not held. See ``gate/sitecustomize.py``.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._waited = 0
         folder.mkdir()
 
     @property
     def environment(self) -> dict[str, str]:
         """What the environment of the workers needs."""
-        paths = filter(None, (str(GATE), os.environ.get("PYTHONPATH")))
         return {
-            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONPATH": os.pathsep.join([str(GATE), *filter(None, sys.path)]),
             "TWINVEC_GATE": str(self._folder),
             "TWINVEC_GATE_AT": f"checkpoint-{2 * CHECKPOINT_EVERY}/complete",
             "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S": "1",  # Ray waits in vain for the worker that is held
+            "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # a process for each attempt, which no test needs
         }
 
     def open(self) -> None:
@@ -99,20 +101,20 @@ class Gate:
         (self._folder / "over").touch()
 
     def kill(self, rank: int, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Wait until the gate holds a worker, open the gate, and kill the worker of a rank.
+        """Wait until the gate holds a worker, and kill the worker of a rank; those that take its place are held again.
 
         Args:
             rank: The rank of the worker to kill.
             goes_on: Whether the run goes on still.
         """
         self.wait(goes_on)
-        self.open()  # those that take the place of the killed one may come soon
         os.kill(self.workers()[rank], signal.SIGKILL)
 
     def wait(self, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Wait until a worker is held."""
+        """Wait until a worker is held; each call waits for another one."""
         end = time.monotonic() + _SECONDS
-        while not self._noted("held"):
+        self._waited += 1
+        while len(self._noted("held")) < self._waited:
             assert time.monotonic() < end, "no worker has come to the gate"
             assert goes_on(), "the run ended before a worker came to the gate"
             time.sleep(0.05)

@@ -1,14 +1,15 @@
-"""A cluster of two CPUs on this machine."""
+"""A cluster of two CPUs on this machine, which several files share."""
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import patient_ray  # noqa: F401
+
+_started: list[Any] = []  # the cluster, while there is one
 
 
 @pytest.fixture(scope="module")
@@ -16,13 +17,25 @@ def cluster():
     """Ray with two CPUs, and 100 MB for objects; the workers import what the tests import."""
     import ray
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-        ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 1024 * 1024)
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
+    import ray_clusters
+
+    if not _started:
+        _started.append(ray_clusters.start_cluster(2))
+        ray.init(_started[0].address, log_to_driver=False)
+    return ray
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    """End the cluster when the next file does without it."""
+    try:
+        return (yield)
+    finally:
+        its_next = nextitem is None or (nextitem.path != item.path and "cluster" not in nextitem.fixturenames)
+        if its_next and _started:
+            import ray_clusters
+
+            ray_clusters.end_cluster(_started.pop())
 
 
 @pytest.fixture(scope="module")

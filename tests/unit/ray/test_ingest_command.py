@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,17 +10,6 @@ import numpy as np
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
-
-
-@pytest.fixture
-def address(monkeypatch):
-    """A cluster of two CPUs, whose workers find what this process imports."""
-    import ray
-
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 1024 * 1024)
-    yield ray.get_runtime_context().gcs_address
-    ray.shutdown()
 
 
 def compared(payload):
@@ -37,7 +25,8 @@ def points(server, name):
     return {str(each.id): each for each in server.answer("POST", f"/collections/{name}/points/scroll", asked)["points"]}
 
 
-def test_the_collection_is_that_of_one_process(address, exported_model, tmp_path):
+def test_the_collection_is_that_of_one_process(cluster, exported_model, tmp_path):
+    from ray_clusters import environment
     from stand_in import StandIn
     from words import sentences
 
@@ -45,12 +34,13 @@ def test_the_collection_is_that_of_one_process(address, exported_model, tmp_path
     rows = [{"id": f"d{row}", "text": text, "part": row % 3} for row, text in enumerate(texts)]
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     program = "from twinvec.cli.app import main; main()"
+    address = cluster.get_runtime_context().gcs_address
     with StandIn().running() as server:
         command = [sys.executable, "-c", program, "ingest", tmp_path / "docs.jsonl", "--url", server.url, "--json"]
         command += ["--model", exported_model, "-c"]
 
         def run(name: str, *options: str) -> dict[str, int]:
-            done = subprocess.run([*command, name, *options], capture_output=True, text=True)
+            done = subprocess.run([*command, name, *options], env=environment(), capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             return json.loads(done.stdout)
 

@@ -1,7 +1,7 @@
 """Python imports this module at the start of every process that has this folder in ``PYTHONPATH``.
 
-It notes what the workers of a training run do, and holds one of them where a test wants to kill it. It changes nothing
-of the code that runs: it listens to the audit events of files. ``TWINVEC_GATE`` names the folder for the notes
+It notes what the workers of a training run do, and holds each that comes where a test wants to kill one. It changes
+nothing of the code that runs: it listens to the audit events of files. ``TWINVEC_GATE`` names the folder for the notes
 (``training_runs.Gate`` reads them), and ``TWINVEC_GATE_AT`` a file's last two names, such as ``checkpoint-6/complete``.
 """
 
