@@ -18,7 +18,7 @@ import mmap
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -26,12 +26,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from twinvec.support.atomic import PARTIAL, atomic_write, sync_file
+from twinvec_qdrant.stores.embedded.room import file_sizes, file_system
 
 CHECKED_BYTES = 64 * 2**20
 """Bytes of files that opening reads, the smallest files first."""
 
 _BLOCK = 64 * 1024
 _HOLE = bytes(_BLOCK)
+_EXACT = ("ext4", "tmpfs", "xfs")
+"""File systems that never report data as a hole, not even data that was just written."""
 _NAMED = 3
 CLOSED = "checksums.json"
 OPENED = "checksums.open.json"
@@ -95,6 +98,7 @@ class Checksums:
         """
         files = {}
         read = 0
+        holes = file_system(shard) not in _EXACT
         for name, path, size in _by_size(shard):
             stat = path.stat()
             old = known.files.get(name) if known is not None else None
@@ -102,7 +106,7 @@ class Checksums:
             if not is_same:
                 sync_file(path)
             if old is None or not is_same or read + size <= CHECKED_BYTES:
-                old = FileSum(stat.st_size, stat.st_mtime_ns, checksum(path, holes=True))
+                old = FileSum(stat.st_size, stat.st_mtime_ns, checksum(path, holes=holes))
                 read += size
             files[name] = old
         return cls(files, counts, description)
@@ -241,10 +245,5 @@ def named_files(names: Sequence[str]) -> str:
 
 def _by_size(shard: Path) -> list[tuple[str, Path, int]]:
     """Return name, path and occupied bytes of every file, the smallest first."""
-
-    def files() -> Iterator[tuple[str, Path, int]]:
-        for path in shard.rglob("*"):
-            if path.is_file() and path.name not in _LISTS:
-                yield path.relative_to(shard).as_posix(), path, path.stat().st_blocks * 512
-
-    return sorted(files(), key=lambda each: (each[2], each[0]))
+    there = [(name, shard / name, occupied) for name, _, occupied in file_sizes(shard)]
+    return sorted((each for each in there if each[1].name not in _LISTS), key=lambda each: (each[2], each[0]))

@@ -92,7 +92,7 @@ def opening_room(shard: Path, place: Path, *, is_clean: bool) -> int:
     """
     needed = OPEN_ROOM
     reading_fills = is_in_memory(place)
-    for name, size, occupied in _sizes(shard):
+    for name, size, occupied in file_sizes(shard):
         if not is_clean and name.startswith("wal/"):
             needed += _REPLAY * occupied
         if reading_fills and not any(part in name for part in _READ_IN_PART):
@@ -102,28 +102,33 @@ def opening_room(shard: Path, place: Path, *, is_clean: bool) -> int:
 
 def occupied_bytes(folder: Path) -> int:
     """Return the bytes that the files below a folder occupy on the disk."""
-    return sum(occupied for _, _, occupied in _sizes(folder))
+    return sum(occupied for _, _, occupied in file_sizes(folder))
 
 
 def is_in_memory(place: Path) -> bool:
     """Return whether the folder is in a file system in memory."""
+    return file_system(place) in _IN_MEMORY
+
+
+def file_system(place: Path) -> str:
+    """Return the kind of the file system that holds a folder, for example "ext4"; "" if the system does not tell it."""
     try:
         device = os.stat(place).st_dev
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # the system is not Linux
-        return False
+        return ""
     wanted = f"{os.major(device)}:{os.minor(device)}"
     kinds = (line.split(" - ", 1)[1].split()[0] for line in mounts if line.split()[2] == wanted)
-    return next(kinds, "") in _IN_MEMORY
+    return next(kinds, "")
 
 
-def _sizes(folder: Path) -> Iterator[tuple[str, int, int]]:
+def file_sizes(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Yield name, size and occupied bytes of every file; skip files that another process removes meanwhile."""
     for root, _, names in os.walk(folder):
+        place = Path(root).relative_to(folder)
         for name in names:
-            path = Path(root, name)
             try:
-                stat = path.stat()
+                stat = os.stat(os.path.join(root, name))
             except FileNotFoundError:
                 continue
-            yield path.relative_to(folder).as_posix(), stat.st_size, stat.st_blocks * 512
+            yield (place / name).as_posix(), stat.st_size, stat.st_blocks * 512
