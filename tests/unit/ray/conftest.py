@@ -31,8 +31,9 @@ def pytest_runtest_teardown(item, nextitem):
     try:
         return (yield)
     finally:
-        its_next = nextitem is None or (nextitem.path != item.path and "cluster" not in nextitem.fixturenames)
-        if its_next and _started:
+        is_ours = nextitem is not None and nextitem.path.parent == item.path.parent
+        needed = is_ours and (nextitem.path == item.path or "cluster" in nextitem.fixturenames)
+        if _started and not needed:
             import ray_clusters
 
             ray_clusters.end_cluster(_started.pop())
