@@ -26,7 +26,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # other tests that run at the
 
 
 def environment(*first: Path) -> dict[str, str]:
-    """The environment of processes that import what this process imports, but what is in the folders ``first``."""
+    """Return an environment with the import path of this process, after the folders ``first``."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, first), str(_LEAN), *filter(None, sys.path)])}
 
 

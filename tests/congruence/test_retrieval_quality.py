@@ -1,4 +1,4 @@
-"""The figures of other libraries on SciFact, and what words add to them, in memory and in a collection.
+"""Search on SciFact is as good as with other libraries, and hybrid search is better, in memory and in a collection.
 
 The documents are the 800 that this command takes; its figures of the other libraries are those named here::
 

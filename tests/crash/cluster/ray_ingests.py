@@ -60,7 +60,7 @@ def corpus(count: int, version: int = 0) -> Documents:
 
 @contextmanager
 def two_nodes() -> Iterator[Cluster]:
-    """A cluster of two nodes, to which this process is connected."""
+    """Start a cluster of two nodes, and connect this process to it, for the block."""
     started = ray_clusters.start_cluster(*_CPUS)
     try:
         with connected(started.address):

@@ -105,7 +105,7 @@ def test_version(twinvec):
 
 @pytest.mark.parametrize(("arguments", "told"), [("sys.argv[1:]", "700 0 "), ("None", "10000 1 ")])
 def test_a_process_of_a_command_collects_little_garbage(arguments, told):
-    """One that calls ``main`` with arguments of its own keeps its garbage collector as it is."""
+    """A program that calls ``main`` with arguments keeps the settings of its garbage collector."""
     program = f"""
 import atexit, gc, sys
 atexit.register(lambda: print(gc.get_threshold()[0], int(gc.get_freeze_count() > 0), end=" "))

@@ -1,4 +1,4 @@
-"""A cluster of two CPUs on this machine, which several files share."""
+"""A Ray cluster with two CPUs on this machine. The test files of this folder share it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of two workers on one node that nothing disturbs has the weights of a run of one process."""
+"""Two workers on one node train the same weights as one process."""
 
 from __future__ import annotations
 

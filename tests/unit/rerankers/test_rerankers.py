@@ -260,7 +260,7 @@ def test_long_pairs_are_cut_counted_and_reported_once(tiny_cross_encoder, caplog
 
 
 def test_the_longest_pair_is_fixed(cross_encoder):
-    """An assigned limit would not reach the tokenizer."""
+    """The tokenizer would ignore a limit that is assigned later."""
     with pytest.raises(AttributeError, match="max_tokens"):
         cross_encoder.max_tokens = 8
 

@@ -317,7 +317,7 @@ class OpenCollections:
         return Searched(joined, list(found), {each: str(error) for each, error in failed.items()}, roots)
 
     async def _search(self, opened: Collection, queries: Sequence[str], asked: Asked) -> list[Answer]:
-        """Search with a turn for each query, so that a request of many queries lets other requests in between."""
+        """Search for one query after the other. Other requests get their turn between two queries."""
         answers: list[Answer] = []
         for query in queries:
             async with self._searching:

@@ -35,7 +35,7 @@ _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
 DESCRIPTION = "collection.json"
 _COPY = "shard.copy-"
-_SHARDS = ("*/shard", "*/restored/shard", "*/shard.indexed")  # after a kill, one of the last two until it is opened
+_SHARDS = ("*/shard", "*/restored/shard", "*/shard.indexed")  # a killed process may leave one of the last two
 REMEDY = (
     "restore a backup (twinvec restore), or repair the collection (twinvec verify --repair) and then ingest its "
     "documents again"

@@ -1,4 +1,4 @@
-"""Table cells: the cells of a web page that reach into further rows are repeated in these rows, within limits."""
+"""Tables of web pages: a cell that spans several rows is repeated in each of them, within limits."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _CELLS = ("td", "th")
-_ALL_ROWS = 65_534  # the most rows that a cell reaches into (HTML standard)
-_MOST_COLUMNS = 1000  # the most columns that a cell reaches over (HTML standard), and in which cells are repeated
+_ALL_ROWS = 65_534  # the most rows that a cell spans (HTML standard)
+_MOST_COLUMNS = 1000  # the most columns that a cell spans (HTML standard), and in which cells are repeated
 _LONGEST_NUMBER = 10  # digits
-_MOST_SPANS = 20  # cells that reach into the next row; further ones do not
-_MOST_PADDED = 20  # columns between the last cell of a row and a cell that reaches into it
+_MOST_SPANS = 20  # the most cells of a row that are repeated in the next one
+_MOST_PADDED = 20  # the most columns between the last cell of a row and a repeated cell
 _LONGEST_REPEATED = 200  # characters of a cell that is repeated in each row
 
 
 class _Span(NamedTuple):
-    """A cell of a table that reaches into further rows: the element's name, its text, and the number of these rows."""
+    """A cell that spans several rows: the element's name, its text, and the number of rows after the current one."""
 
     name: str
     text: str
@@ -23,7 +23,7 @@ class _Span(NamedTuple):
 
 
 def with_spans(children: list[Any], page: Any) -> list[Any]:
-    """Repeat the cells of a table in the further rows that they reach into; ``children`` are the rows, among others."""
+    """Repeat each cell that spans several rows in all of its rows; ``children`` are the children of the table."""
     spans: dict[int, _Span] = {}
     for row in (child for child in children if child.name == "tr"):
         if spans or any(child.name in _CELLS and child.get("rowspan") for child in row.contents):
@@ -32,7 +32,7 @@ def with_spans(children: list[Any], page: Any) -> list[Any]:
 
 
 def _spanned(row: Any, reaching: Mapping[int, _Span], page: Any) -> tuple[list[Any], dict[int, _Span]]:
-    """Return the cells of a row with those of earlier rows that reach into it, and those that reach into the next."""
+    """Return the cells of a row, with those of earlier rows that span it, and the cells that span the next row."""
     cells: list[Any] = []
     spans = {place: span._replace(rows=span.rows - 1) for place, span in reaching.items() if span.rows > 1}
     place = last = 0
