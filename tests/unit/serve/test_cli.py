@@ -19,7 +19,6 @@ import yaml
 from mcp import Client, StdioServerParameters
 from typer.testing import CliRunner
 
-from twinvec import Encoder
 from twinvec.cli.app import build_app
 from twinvec.errors import ConfigurationError, StoreUnavailableError
 from twinvec_qdrant import Collection
@@ -91,13 +90,14 @@ def test_the_file_and_the_environment_have_defaults(settings, tmp_path, monkeypa
     assert len(got.write_keys) == 1
 
 
-def test_a_store_without_collections_is_told_by_its_path(tmp_path, capsys, tiny_model):
+def test_a_store_without_collections_is_told_by_its_path(tmp_path, capsys, tiny):
     given = ServeSettings(path=tmp_path / "mistyped")
     _tell_ready("http://127.0.0.1:6380", given, as_json=False)
     said = capsys.readouterr()
     assert said.out == "twinvec serve: ready at http://127.0.0.1:6380\n"
     assert f"{tmp_path / 'mistyped'} has no collections yet" in " ".join(said.err.split())
-    Collection.open("docs", given.path, encoder=Encoder(tiny_model("bert"))).close()
+    Collection.open("docs", given.path, encoder=str(tiny)).close()
+    capsys.readouterr()  # what making the collection has printed
     _tell_ready("http://127.0.0.1:6380", given, as_json=False)
     assert capsys.readouterr().err == ""
 
