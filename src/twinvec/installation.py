@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,23 @@ if TYPE_CHECKING:
 _CORE = "twinvec"
 _IN_CLONE = {"twinvec-qdrant": "integrations/qdrant", "twinvec-ray": "integrations/ray"}
 """Name of a distribution -> its folder in a clone of the repository."""
+
+_hides_folders = False
+
+
+@contextmanager
+def hidden_folders() -> Iterator[None]:
+    """Let ``install_line`` name no folder of this machine inside the block: clients of a server read its errors.
+
+    The line without the folder installs the same packages, because pip reads the extras of an installed distribution
+    from its metadata.
+    """
+    global _hides_folders
+    _hides_folders = True
+    try:
+        yield
+    finally:
+        _hides_folders = False
 
 
 def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
@@ -31,7 +50,7 @@ def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
 def install_line(distribution: str, extra: str = "") -> str:
     """Return the shell command that installs a distribution, with one of its extras."""
     wanted = f"[{extra}]" if extra else ""
-    source = _source(distribution) or _clone_of(distribution)
+    source = {} if _hides_folders else _source(distribution) or _clone_of(distribution)
     path = _local_path(source)
     if path is not None:
         editable = "-e " if source.get("dir_info", {}).get("editable") else ""

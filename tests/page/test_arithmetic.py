@@ -114,6 +114,25 @@ def test_paragraphs_of_markdown_flow(empty_page, text, joined):
     assert empty_page.evaluate(CALL, ["passage", "readable", [text, {"format": "text"}]]) == text
 
 
+@pytest.mark.parametrize(
+    ("stage", "scores", "widths"),
+    [
+        ("fused", [3, 1.5], [100, 50]),
+        ("fused", [3, 1, -1], [100, 50, 0]),
+        ("fused", [-1, -2, -3], [100, 50, 0]),
+        ("fused", [-2], [100]),
+        ("sparse", [4, 0], [100, 0]),
+        ("sparse", [0, 0], [0, 0]),
+        ("dense", [0.5, -0.5], [50, 0]),
+    ],
+)
+def test_bars_end_at_the_best_hit_or_at_1(empty_page, stage, scores, widths):
+    drawn = """async (hits) => [...(await import('/page/hits.js')).hitList(hits).querySelectorAll('.bar i')]
+        .map((bar) => parseFloat(bar.style.width))"""
+    hits = [{"id": "a", "text": "a", "payload": {}, "scores": {stage: score}} for score in scores]
+    assert empty_page.evaluate(drawn, hits) == widths
+
+
 @pytest.mark.parametrize(("share", "shown"), [(0, "0%"), (0.001, "<1%"), (0.5, "50%"), (0.997, "99%"), (1, "100%")])
 def test_percents_are_never_rounded_to_all_or_nothing(empty_page, share, shown):
     assert empty_page.evaluate(CALL, ["scores", "percent", [share]]) == shown

@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from twinvec.errors import MissingExtraError
-from twinvec.installation import install_line
+from twinvec.installation import hidden_folders, install_line
 
 
 @pytest.fixture
@@ -72,6 +72,13 @@ def test_the_package_of_collections_comes_from_the_clone(install, tmp_path, monk
     assert install_line("collections") == "pip install collections"
     (folder / "pyproject.toml").touch()
     assert install_line("collections") == f"pip install -e {folder}"
+
+
+def test_a_server_hides_the_folder(install, tmp_path):
+    install("some-thing", {"url": tmp_path.as_uri()})
+    with hidden_folders():
+        assert install_line("some-thing", "fast") == "pip install 'some-thing[fast]'"
+    assert str(tmp_path) in install_line("some-thing", "fast")
 
 
 def test_an_error_carries_the_line():

@@ -162,7 +162,9 @@ def collections_of(
         store = server or path or DEFAULT_PATH
         from twinvec_qdrant.stores.embedded.store import local_mode_hint
 
+        is_missing = not server and not Path(str(store)).expanduser().is_dir()
+        reason = "the folder does not exist" if is_missing else "the store has no collections"
         hint = "" if server else local_mode_hint(str(store))
-        hint = hint or "; twinvec ingest SOURCE -c NAME makes one"
-        raise CollectionNotFoundError(f"{store}: the store has no collections{hint}")
+        hint = hint or "; twinvec ingest SOURCE -c NAME makes a collection"
+        raise CollectionNotFoundError(f"{store}: {reason}{hint}")
     return ours

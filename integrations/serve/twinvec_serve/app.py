@@ -81,6 +81,7 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
         version=__version__,
         lifespan=_running,
         openapi_tags=TAGS,
+        openapi_url=None,  # FastAPI's own route would have no name in the metrics; ``documentation`` has one
         docs_url=None,
         redoc_url=None,
     )

@@ -213,8 +213,11 @@ def _named(given: list[str]) -> dict[str, str]:
 
 
 def _tell_ready(address: str, settings: ServeSettings, *, as_json: bool) -> None:
-    from twinvec_qdrant import DEFAULT_PATH
+    from twinvec_qdrant import DEFAULT_PATH, list_collections
 
+    if settings.url is None and not list_collections(settings.path):
+        place = Path(settings.path or DEFAULT_PATH).expanduser().absolute()
+        complain(f"twinvec serve: the store {place} has no collections yet; if it should have some, check --path")
     line = f"twinvec serve: ready at {address}"
     if as_json:
         store = str(Path(settings.path or DEFAULT_PATH)) if settings.url is None else settings.url

@@ -24,6 +24,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from twinvec.errors import ConfigurationError
+from twinvec.installation import hidden_folders
 from twinvec_qdrant import DEFAULT_PATH, Announcement
 from twinvec_serve.app import create_app
 from twinvec_serve.joined_writes import JoinedProtocol
@@ -50,7 +51,7 @@ def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Call
     if settings.url is None:  # checked before the port, which may be taken by a server of the same store
         Announcement.check_place(settings.path or DEFAULT_PATH)
     limit_memory()
-    with listening(settings.host, settings.port) as sockets:
+    with hidden_folders(), listening(settings.host, settings.port) as sockets:
         port = sockets[0].getsockname()[1]
         settings = settings.model_copy(update={"port": port})
         settings = settings.model_copy(update={"address": address_of(settings)})

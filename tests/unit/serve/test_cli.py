@@ -23,6 +23,7 @@ from twinvec.cli.app import build_app
 from twinvec.errors import ConfigurationError, StoreUnavailableError
 from twinvec_qdrant import Collection
 from twinvec_serve import ServeSettings, process
+from twinvec_serve.cli import _tell_ready
 from twinvec_serve.process import address_of, listening
 from twinvec_serve.safety.exposure import check_exposure
 from unit.serve.processes import Server, command, serving
@@ -87,6 +88,18 @@ def test_the_file_and_the_environment_have_defaults(settings, tmp_path, monkeypa
     got = settings()
     assert (got.models, got.rerankers, got.port) == ({"org/other": "org/other"}, {}, 7001)
     assert len(got.write_keys) == 1
+
+
+def test_a_store_without_collections_is_told_by_its_path(tmp_path, capsys, tiny):
+    given = ServeSettings(path=tmp_path / "mistyped")
+    _tell_ready("http://127.0.0.1:6380", given, as_json=False)
+    said = capsys.readouterr()
+    assert said.out == "twinvec serve: ready at http://127.0.0.1:6380\n"
+    assert f"{tmp_path / 'mistyped'} has no collections yet" in " ".join(said.err.split())
+    Collection.open("docs", given.path, encoder=str(tiny)).close()
+    capsys.readouterr()  # what making the collection has printed
+    _tell_ready("http://127.0.0.1:6380", given, as_json=False)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_folder_with_a_sign_of_equality_is_a_folder(settings, tmp_path):
@@ -172,7 +185,7 @@ def test_a_server_starts_answers_and_ends_with_a_signal(as_on_a_terminal, tmp_pa
 def test_without_a_terminal_sighup_says_what_to_do_and_stops_nothing(as_on_a_terminal, tmp_path, tiny):
     with serving(tmp_path, tiny, errors=subprocess.PIPE) as server:
         server.process.send_signal(signal.SIGHUP)
-        assert "restart the server" in server.process.stderr.readline()
+        assert any("restart the server" in line for line in server.process.stderr)
         assert httpx.get(f"{server.address}/readyz", timeout=120).status_code == 200
         assert server.stop(signal.SIGTERM) == 0
 

@@ -110,6 +110,39 @@ def test_all_collections_are_searched_and_named(served):
     assert listed["more"] | {"chunks": 1, "documents": 1, "descriptions": {}} == listed["more"]
 
 
+def test_some_collections_are_searched_by_name(served):
+    for name in ("one", "two", "three"):
+        assert served.post("/v1/collections", json={"name": name, "chunking": False}).status_code == 201
+        document = {"id": f"{name}.md", "text": f"The certificate of {name}."}
+        assert served.post(f"/v1/collections/{name}/documents", json=[document]).json()["new"] == 1
+    answer = served.post("/v1/search", json={"query": "certificate", "collections": ["two", "one", "two"]}).json()
+    assert answer["collections"] == ["two", "one"]
+    assert {each["id"]: each["collection"] for each in answer["results"][0]["hits"]} == {
+        "one.md": "one",
+        "two.md": "two",
+    }
+    (hit,) = hits(served, "/v1/search", query="certificate", collections=["three"])
+    assert (hit["id"], hit["collection"]) == ("three.md", "three")
+    assert hits(served, "/v1/search", query="certificate", collections=["one", "two"], limit=1, offset=1)
+
+
+def counted(served):
+    """The tokens and the texts of batches that the metrics have counted."""
+    text = served.get("/metrics").text
+    names = ("tokens_total", "batch_texts_sum", "batch_tokens_sum")
+    return [float(re.search(rf"^twinvec_{name}(?:{{.*}})? (.*)$", text, re.MULTILINE)[1]) for name in names]
+
+
+def test_queries_of_searches_are_counted_by_the_metrics(served):
+    queries = ["when is a certificate renewed", "late fees"]
+    served.post("/v1/embeddings", json={"input": "a text"})
+    before = counted(served)
+    assert served.post("/v1/collections/docs/search", json={"query": queries, "mode": "dense"}).status_code == 200
+    settings = served.app.state.services.settings
+    tokens = int(Encoder(settings.models["tiny"]).count_tokens(queries).sum())
+    assert [now - then for now, then in zip(counted(served), before, strict=True)] == [tokens, 2, tokens]
+
+
 def test_a_collection_is_described_as_info_does(served, opened):
     assert served.get("/v1/collections/docs").json() == json.loads(json.dumps(opened.info()))
 
@@ -141,6 +174,11 @@ def test_the_server_and_the_commands_agree_on_names(name):
         ("/v1/collections/docs/search", {"query": ""}, 400, "query: is empty; expected words to look for"),
         ("/v1/collections/docs/search", {"query": ["a", " \n"]}, 400, "query: number 2 is empty"),
         ("/v1/search", {"query": " "}, 400, "query: is empty"),
+        ("/v1/search", {"query": "a", "collections": ["docs", "non"]}, 404, "no collection 'non'; there are: docs"),
+        ("/v1/search", {"query": "a", "collections": [""]}, 404, "no collection ''; there are: docs"),
+        ("/v1/search", {"query": "a", "collections": []}, 400, "collections: should have at least 1 item"),
+        ("/v1/search", {"query": "a", "collections": "docs"}, 400, "collections: should be a valid list"),
+        ("/v1/collections/docs/search", {"query": "a", "collections": ["docs"]}, 400, "collections: is not known"),
         ("/v1/collections/docs/search", {"query": "a" * 2_000_000}, 400, "query"),
         ("/v1/collections/docs/search", {"query": "-a", "syntax": True}, 400, "has only exclusions"),
         ("/v1/collections/docs/search", {"query": "a", "min_relevance": 0.5}, 400, "not calibrated"),

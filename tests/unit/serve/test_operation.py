@@ -60,12 +60,16 @@ def test_requests_are_counted_by_their_route_and_never_by_their_path():
     app = create_app()
     app.get("/v1/things/{name}")(lambda name: name)
     client = TestClient(app)
+    for path in ("/openapi.json", "/docs", "/docs/start.js", "/"):
+        assert client.get(path).status_code == 200
     for path in ("/v1/things/a-secret", "/v1/things/another", "/nowhere/a-secret"):
         client.get(path)
     text = client.get("/metrics").text
     found = samples(text)
     assert found["twinvec_requests_total", "/v1/things/{name}", "200"] == 2
     assert found["twinvec_requests_total", "none", "404"] == 1
+    for route in ("/openapi.json", "/docs", "/docs/{name}", "/"):
+        assert found["twinvec_requests_total", route, "200"] == 1
     assert found["twinvec_request_seconds_count", "/v1/things/{name}"] == 2
     assert found["process_resident_memory_bytes",] > 0
     assert "secret" not in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import tempfile
@@ -82,3 +83,20 @@ def test_a_start_removes_what_a_killed_server_has_left(tmp_path, tiny):
         assert not list(temporary.glob("twinvec-upload-*"))
         assert server.stop(signal.SIGTERM) == 0
         assert "a killed server has left" in server.process.stderr.read()
+
+
+@pytest.mark.slow
+def test_a_missing_package_is_named_without_a_folder_of_the_server(tmp_path, tiny):
+    """The client sees the package and the command that installs it; the folder of the server's code is not for it."""
+    lacking = tmp_path / "lacking"
+    lacking.mkdir()
+    missing = "pypdfium2"
+    (lacking / f"{missing}.py").write_text(f"raise ModuleNotFoundError('lacking', name='{missing}')")
+    paths = os.pathsep.join([str(lacking), os.environ.get("PYTHONPATH", "")])
+    with serving(tmp_path, tiny, PYTHONPATH=paths) as server:
+        collections = f"{server.address}/v1/collections"
+        assert httpx.post(collections, json={"name": "docs"}, timeout=120).status_code == 201
+        files = [("files", ("a.pdf", b"%PDF-1.7"))]
+        report = httpx.post(f"{collections}/docs/documents", files=files, timeout=120).json()
+    reason = "reading .pdf files needs the package 'pypdfium2': pip install 'twinvec-qdrant[documents]'"
+    assert report["failures"] == [["a.pdf", reason]]

@@ -278,10 +278,14 @@ class OpenCollections:
         async with self._keeping(name):
             yield
 
-    async def search(self, name: str | None, queries: Sequence[str], asked: Asked) -> Searched:
+    async def search(
+        self, name: str | None, queries: Sequence[str], asked: Asked, *, among: Sequence[str] | None = None
+    ) -> Searched:
         """Search one collection, or, if ``name`` is None, all collections, each with its own model.
 
-        Raise Overloaded if too many searches wait, CollectionNotFoundError if the collection does not exist or the
+        ``among`` has the names of some collections to search instead of all.
+
+        Raise Overloaded if too many searches wait, CollectionNotFoundError if a named collection does not exist or the
         store has no collections, and the error of the first collection if none could be searched.
         """
         with self._place_to_search():
@@ -289,12 +293,19 @@ class OpenCollections:
                 opened = await self.open(name)
                 answers = await self._search(opened, queries, asked)
                 return Searched(answers, [name], roots={name: await self._roots(opened)})
-            return await self._search_all(queries, asked)
+            return await self._search_several(await self._to_search(among), queries, asked)
 
-    async def _search_all(self, queries: Sequence[str], asked: Asked) -> Searched:
-        names = await self.names()
-        if not names:
+    async def _to_search(self, among: Sequence[str] | None) -> list[str]:
+        there = dict.fromkeys(await self.names())
+        if not there:
             raise CollectionNotFoundError("there are no collections; create one first")
+        wanted = there if among is None else dict.fromkeys(among)
+        for name in wanted:
+            if name not in there:
+                raise await self._not_found(name)
+        return list(wanted)
+
+    async def _search_several(self, names: Sequence[str], queries: Sequence[str], asked: Asked) -> Searched:
         several = len(names) > 1
         whole = replace(asked, limit=asked.limit + asked.offset, offset=0) if several else asked
         found: dict[str, list[Answer]] = {}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from twinvec import Encoder
 from twinvec.arrays import BoolArray, FloatArray, IntArray, unit
+from twinvec.engines.select import Precision
 from twinvec.tokens.truncation import unreported_truncations
 from twinvec_serve.errors import RequestError
 from twinvec_serve.models.batching import Batches
@@ -30,6 +31,29 @@ class Encoded:
     vectors_ND: FloatArray
     tokens: int
     truncated: int
+
+
+class CountingEncoder(Encoder):
+    """An encoder that counts the queries of searches in the metrics, under the name by which it is served.
+
+    A search computes its query in its own thread, as its own batch. In the batches of ``EmbeddingModel``, the query
+    would wait for large requests.
+    """
+
+    def __init__(self, model: str, name: str, metrics: Metrics, *, precision: Precision) -> None:
+        super().__init__(model, precision=precision)
+        self._served_name = name
+        self._metrics = metrics
+
+    def encode_query(self, texts: str | Sequence[str], **options: Any) -> Any:
+        """Return the vectors of queries, as ``Encoder`` does; count a list of queries."""
+        if isinstance(texts, str) or options:
+            return super().encode_query(texts, **options)
+        vectors_ND, tokens_N, _ = self.encode_counted(texts, prompt="query")
+        tokens = int(tokens_N.sum())
+        self._metrics.batch(len(texts), tokens)
+        self._metrics.tokens(self._served_name, tokens)
+        return vectors_ND
 
 
 class EmbeddingModel:

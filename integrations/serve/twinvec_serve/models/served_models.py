@@ -12,7 +12,7 @@ from twinvec.retrieval.base import Reranker
 from twinvec.text import check_text, check_texts
 from twinvec_serve.errors import UnknownModel
 from twinvec_serve.models.batching import Computed
-from twinvec_serve.models.embedding import EmbeddingModel, Encoded, Kind
+from twinvec_serve.models.embedding import CountingEncoder, EmbeddingModel, Encoded, Kind
 from twinvec_serve.models.reranking import RerankingModel
 from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
@@ -108,7 +108,8 @@ class ServedModels:
     def _load(self) -> None:
         precision = self._settings.precision
         for name, model in self._settings.models.items():
-            self._models[name] = EmbeddingModel(Encoder(model, precision=precision), self._room, self._metrics)
+            encoder = CountingEncoder(model, name, self._metrics, precision=precision)
+            self._models[name] = EmbeddingModel(encoder, self._room, self._metrics)
         for name, model in self._settings.rerankers.items():
             reranker = CrossEncoderReranker(model, precision=precision)
             self._rerankers[name] = RerankingModel(reranker, self._room, self._metrics)

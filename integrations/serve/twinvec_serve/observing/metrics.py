@@ -46,7 +46,10 @@ class Metrics:
             registry=self.registry,
         )
         self._tokens = Counter(
-            "twinvec_tokens", "Tokens of the texts that were embedded or reranked.", ["model"], registry=self.registry
+            "twinvec_tokens",
+            "Tokens of the texts that requests embed or rerank, and of the queries of searches.",
+            ["model"],
+            registry=self.registry,
         )
 
     def requests(self, route: str, status: int, seconds: float) -> None:
@@ -68,7 +71,7 @@ class Metrics:
         self._searches.set(depth)
 
     def tokens(self, model: str, number: int) -> None:
-        """Count the tokens of a request's texts, by the model's name."""
+        """Count the tokens of the texts to embed or rerank, or of a search's query, by the model's name."""
         self._tokens.labels(model).inc(number)
 
     def exposition(self) -> bytes:

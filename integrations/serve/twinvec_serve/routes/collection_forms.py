@@ -142,6 +142,14 @@ class Search(BaseModel):
         return queries
 
 
+class SearchOfSeveral(Search):
+    """A search of all collections, or of some."""
+
+    collections: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = Field(
+        default=None, description="Names of the collections to search; default: all."
+    )
+
+
 class PassageOfHit(BaseModel):
     """The part of a hit's text that answers the query."""
 
@@ -167,7 +175,7 @@ class FoundHit(BaseModel):
     described: str | None = Field(
         default=None, description="Description of the document's source, in the user's words."
     )
-    collection: str | None = Field(default=None, description="Collection of the hit, in a search of all collections.")
+    collection: str | None = Field(default=None, description="Collection of the hit, at /v1/search.")
 
 
 class FoundForQuery(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from twinvec_serve.routes.collection_forms import (
     Found,
     NewCollection,
     Search,
+    SearchOfSeveral,
 )
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.safety.keys import reads, writes
@@ -109,19 +111,21 @@ async def search(name: str, wanted: Search, request: Request, shared: Served) ->
     dependencies=[Depends(reads)],
     responses=ERRORS,
     response_model=Found,
-    summary="Search all collections",
+    summary="Search all collections, or some",
 )
-async def search_all(wanted: Search, request: Request, shared: Served) -> Response:
-    """Search all collections, each with its own model; their hits are compared by relevance."""
-    return await _search(None, wanted, request, shared)
+async def search_all(wanted: SearchOfSeveral, request: Request, shared: Served) -> Response:
+    """Search all or some collections, each with its own model; their hits are compared by relevance."""
+    return await _search(None, wanted, request, shared, among=wanted.collections)
 
 
-async def _search(name: str | None, wanted: Search, request: Request, shared: Services) -> Response:
+async def _search(
+    name: str | None, wanted: Search, request: Request, shared: Services, among: Sequence[str] | None = None
+) -> Response:
     for param in ("query", "words", "answers"):
         check_sizes(getattr(wanted, param), shared.settings, param)
     asked = _asked(wanted, shared)
     async with WhileConnected(request):
-        found = await shared.collections.search(name, wanted.query, asked)
+        found = await shared.collections.search(name, wanted.query, asked, among=among)
         answer = partial(_found, found, with_roots=knows_secret(request, shared))
         return await shared.collections.run(answer)
 

@@ -1,11 +1,12 @@
-"""The documentation of the API at ``/docs``: Swagger UI, whose files all come from the package."""
+"""The documentation of the API: its OpenAPI description, and at ``/docs`` Swagger UI, whose files the package has."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
 
-from fastapi import APIRouter, HTTPException, Response
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
 
 router = APIRouter(include_in_schema=False)
 
@@ -18,6 +19,12 @@ _TYPES = {
     "favicon-32x32.png": "image/png",
 }
 _CACHED = {"Cache-Control": "max-age=3600"}
+
+
+@router.api_route("/openapi.json", methods=["GET", "HEAD"])
+async def description(request: Request) -> Response:
+    """Return the OpenAPI description."""
+    return JSONResponse(request.app.openapi())
 
 
 @router.get("/docs")

@@ -322,9 +322,11 @@ def test_models_are_loaded_once_and_each_collection_has_its_own(twinvec, filled,
 
 
 def test_a_store_without_collections(twinvec, tmp_path):
-    done = twinvec("search", "tea", "--path", tmp_path / "nothing")
-    assert done.code == 1
-    assert f"{tmp_path / 'nothing'}: the store has no collections" in " ".join(done.err.split())
+    (tmp_path / "empty").mkdir()
+    for name, reason in {"empty": "the store has no collections", "mistyped": "the folder does not exist"}.items():
+        done = twinvec("search", "tea", "--path", tmp_path / name)
+        assert done.code == 1
+        assert f"{tmp_path / name}: {reason}; twinvec ingest" in " ".join(done.err.split())
 
 
 def test_a_document_of_several_collections_is_asked_for_by_collection(twinvec, folder, tiny_model, tmp_path):

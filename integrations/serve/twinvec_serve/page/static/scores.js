@@ -5,12 +5,12 @@ import { make } from "./dom.js";
 const NAMES = { dense: "meaning (dense)", sparse: "words (sparse)", fused: "both (fused)", feedback: "meaning, with feedback", maxsim: "token by token (maxsim)" };
 const COSINES = new Set(["dense", "feedback", "maxsim"]);
 
-/** Stage -> its smallest and largest value on a bar: 0 to 1 for cosines, else from the values of these hits. */
+/** Stage -> where its bars begin and end: at 0 and 1 for cosines, else at 0, or the lowest hit if it is negative, and at the best hit. */
 export function ranges(hits) {
   const found = new Map();
   for (const { scores } of hits) {
     for (const [stage, value] of Object.entries(scores)) {
-      const [low, high] = found.get(stage) ?? [0, COSINES.has(stage) ? 1 : 0];
+      const [low, high] = found.get(stage) ?? [0, value];
       found.set(stage, COSINES.has(stage) ? [0, 1] : [Math.min(low, value), Math.max(high, value)]);
     }
   }
@@ -21,7 +21,8 @@ export function ranges(hits) {
 export function scoreBars(hit, range) {
   const rows = Object.entries(hit.scores).map(([stage, value]) => {
     const [low, high] = range.get(stage);
-    return row(NAMES[stage] ?? stage, high > low ? (value - low) / (high - low) : 0, figure(value));
+    const share = high > low ? (value - low) / (high - low) : Number(high < 0); // hits of the same negative score are all the best
+    return row(NAMES[stage] ?? stage, share, figure(value));
   });
   if (hit.relevance !== null && hit.relevance !== undefined) {
     rows.unshift(row("relevance", hit.relevance, percent(hit.relevance), "lead-row"));
