@@ -27,6 +27,7 @@ from twinvec_qdrant.stores.embedded.index_build import LastBuild
 from twinvec_qdrant.stores.embedded.reading_copy import ReadingCopy
 from twinvec_qdrant.stores.embedded.repair.salvage import noted
 from twinvec_qdrant.stores.embedded.repair.salvage_worker import load_shard
+from twinvec_qdrant.stores.embedded.repair.undo import undone_if_refused
 from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, Obstacle, check_room, lacking_room, opening_room
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import edge_filter, index_types
@@ -292,18 +293,40 @@ class SharedEngine:
             raise StoreCorruptError(f"{where}: a repair has begun but not ended; {REMEDY}")
         if damaged:
             raise StoreCorruptError(f"{where}: {named_files(damaged)} missing or changed; {REMEDY}")
-        folder.mark_opened(known)
+        # a killed writer leaves unlisted chunks, but no missing ones
+        are_listed = before is not None and is_alone
+        if was_given or self._copy is not None:
+            self._load_whole(known, are_listed=are_listed)
+        else:
+            with undone_if_refused(folder):
+                self._load_whole(known, are_listed=are_listed)
+
+    def _load_whole(self, known: Checksums | None, *, are_listed: bool) -> None:
+        """Open the engine; if that fails, close it and raise ``StoreCorruptError``.
+
+        The engine must find as many points as ``known`` has, and with ``are_listed`` all chunks that the records list.
+        """
+        self._folder.mark_opened(known)
         self._known, self._is_changed = known, known is None
-        with engine_errors(where, "open", StoreCorruptError):
-            self._load()
-            self._types = index_types(self._shard.info())
-            there = self._counts()
-            promised = {**there, **known.counts} if known is not None else dict(there)
-            if before is not None and is_alone:  # a killed writer leaves unlisted chunks, but no missing ones
-                promised["chunk"] = max(there["chunk"], self._listed())
-        if there != promised:
-            self._shard.close()
-            raise StoreCorruptError(f"{where}: holds {there}, but {promised} were written; {REMEDY}")
+        try:
+            with engine_errors(self.location, "open", StoreCorruptError):
+                self._load()
+                self._types = index_types(self._shard.info())
+                there = self._counts()
+                promised = {**there, **known.counts} if known is not None else dict(there)
+                if are_listed:
+                    promised["chunk"] = max(there["chunk"], self._listed())
+            if there != promised:
+                raise StoreCorruptError(f"{self.location}: holds {there}, but {promised} were written; {REMEDY}")
+        except BaseException:
+            self._close_refused()
+            raise
+
+    def _close_refused(self) -> None:
+        if self._opened is not None:
+            with suppress(BaseException):  # a panic of the engine is not an Exception
+                self._opened.close()
+            self._opened = None
 
     def _note_close(self, *, at_rest: bool = False) -> None:
         """Close the engine and write checksums, unless files have changed and a writer goes on in a later turn."""

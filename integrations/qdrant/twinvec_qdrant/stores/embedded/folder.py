@@ -3,9 +3,10 @@
     <path>/<name>/collection.json    the description, always replaced as a whole
     <path>/<name>/lock, owner, turns/  see ``turns``
     <path>/<name>/shard/             the engine's files, renamed into place when complete, and their ``checksums``
-    <path>/<name>/shard.copy-*/      a copy of shard/ whose index is being built; each copy has a new name, since the
-                                     process that builds it may outlive the process that started it
-    <path>/<name>/shard.indexed/     a copy with a complete index, about to replace shard/
+    <path>/<name>/shard.copy-*/      a copy of shard/ whose index is being built, or that is kept while shard/ is opened
+                                     after a kill; each copy has a new name, since the process that builds an index may
+                                     outlive the process that started it
+    <path>/<name>/shard.indexed/     a copy that is complete, about to replace shard/
     <path>/<name>/shard.old/         the files that were replaced, about to be removed
     <path>/<name>/restored/          a backup, complete, about to replace shard/ and collection.json
 
@@ -19,7 +20,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, unquote
@@ -34,7 +35,7 @@ from twinvec_qdrant.stores.embedded.room import Obstacle, check_room, lacking_ro
 _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
 DESCRIPTION = "collection.json"
-_COPY = "shard.copy-"
+COPY = "shard.copy-"
 _SHARDS = ("*/shard", "*/restored/shard", "*/shard.indexed")  # a killed process may leave one of the last two
 REMEDY = (
     "restore a backup (twinvec restore), or repair the collection (twinvec verify --repair) and then ingest its "
@@ -148,7 +149,7 @@ class CollectionFolder:
 
     def copy_shard(self) -> Path:
         """Copy the engine's flushed files; raise ``StoreUnavailableError`` without room for twice their size."""
-        copy = self.path / f"{_COPY}{uuid4().hex[:12]}"
+        copy = self.path / f"{COPY}{uuid4().hex[:12]}"
         try:
             size = occupied_bytes(self.shard)
             check_room(self.path, 2 * size, "build an index")
@@ -159,11 +160,17 @@ class CollectionFolder:
         return copy
 
     def put_copy_in_place(self, copy: Path) -> None:
+        """Replace the engine's files, which must be closed, by the copy; remove all other copies."""
+        self.exchange(copy)
+        self.remove_copies()
+
+    def exchange(self, copy: Path) -> None:
         """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill."""
+        shutil.rmtree(self._replaced, ignore_errors=True)
         copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)
-        self.remove_copies()
+        shutil.rmtree(self._replaced, ignore_errors=True)
 
     def settle(self, *, alone: bool = True) -> None:
         """Complete or undo a replacement that a killed process has left; with ``alone``, also remove copies."""
@@ -176,7 +183,7 @@ class CollectionFolder:
 
     def remove_copies(self) -> None:
         """Remove all copies, and the files that a copy has replaced."""
-        for each in (*self.path.glob(f"{_COPY}*"), *self.path.glob(f"*{PARTIAL}"), self._indexed, self._replaced):
+        for each in (*self.path.glob(f"{COPY}*"), *self.path.glob(f"*{PARTIAL}"), self._indexed, self._replaced):
             shutil.rmtree(each, ignore_errors=True)
 
     def put_restored_in_place(self) -> None:
@@ -245,22 +252,22 @@ class CollectionFolder:
             return ""
 
 
-def copied_tree(source: Path, target: Path) -> None:
+def copied_file(source: str, target: str) -> None:
+    """Copy a sparse file as a sparse file: the engine's files occupy much less of the disk than their size."""
+    with open(source, "rb") as read, open(target, "wb") as written:
+        copy_with_holes(read, written)
+
+
+def copied_tree(source: Path, target: Path, copy_file: Callable[[str, str], None] = copied_file) -> None:
     """Copy a folder of the engine's files with their holes; make the copied folders writable."""
     try:
-        shutil.copytree(source, target, copy_function=_copy_file)
+        shutil.copytree(source, target, copy_function=copy_file)
     except shutil.Error as error:  # the error lists one failure for each file, often the same failure
         _, failed, reason = error.args[0][0]
         raise OSError(f"{failed}: {reason}") from error
     finally:
         for folder, _, _ in os.walk(target):  # the copied folders of a read-only source are read-only
             os.chmod(folder, os.stat(folder).st_mode | stat.S_IRWXU)
-
-
-def _copy_file(source: str, target: str) -> None:
-    """Copy a sparse file as a sparse file: the engine's files occupy much less of the disk than their size."""
-    with open(source, "rb") as read, open(target, "wb") as written:
-        copy_with_holes(read, written)
 
 
 def copy_with_holes(read: IO[bytes], written: IO[bytes]) -> None:

@@ -23,7 +23,7 @@ from twinvec_qdrant import Collection, Root
 from twinvec_qdrant.report import RepairReport
 from twinvec_qdrant.stores.embedded.checksums import Checksums, checksum
 from twinvec_qdrant.stores.embedded.folder import copied_tree
-from twinvec_qdrant.stores.embedded.room import file_system
+from twinvec_qdrant.stores.embedded.room import Obstacle, file_system
 from twinvec_qdrant.stores.points import Point
 from words import WordEncoder
 
@@ -409,6 +409,134 @@ def test_each_damaged_file_after_a_kill_is_refused_or_changes_no_answer(killed, 
         shutil.rmtree(folder)
     assert len(refusals) > 40
     assert all("notes" in said and "verify --repair" in said for said in refusals)
+
+
+KILLED_BEFORE_A_FLUSH = """
+    import os, signal, sys
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+    from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend
+
+    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(max_tokens=16)) as collection:
+        collection.reindex()
+        collection.ingest([{"id": "tea", "text": "green tea", "team": "a"}])
+    collection = Collection.open("notes", sys.argv[1], encoder=WordEncoder(max_tokens=16))
+    changed = [{"id": name, "text": "changed\\n\\n" + "word " * 9} for name in ("n05", "n06", "n07", "tea")]
+    collection.ingest([{"id": "milk", "text": "cold milk", "team": "b"}, *changed[:2]])
+    EmbeddedBackend.flush = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    collection.ingest([{"id": "cocoa", "text": "hot cocoa", "team": "b"}, *changed[2:]])
+"""
+
+
+@pytest.fixture(scope="module")
+def unflushed(whole, tmp_path_factory) -> Path:
+    """A store whose writer was killed while its last documents were in the engine's log only."""
+    folder = copied(whole, tmp_path_factory.mktemp("unflushed") / "store")
+    with started(KILLED_BEFORE_A_FLUSH, folder) as killed:
+        assert killed.wait() == -signal.SIGKILL
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unflushed_wanted(unflushed, tmp_path_factory) -> list:
+    with opened(copied(unflushed, tmp_path_factory.mktemp("opened") / "store")) as collection:
+        assert {"milk", "cocoa"} <= set(collection.find())
+        return answers(collection)
+
+
+def contents(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and checksum of every file of a collection, except those that only say who uses it."""
+    own = (path for path in sorted((folder / "notes").rglob("*")) if path.is_file())
+    kept = (path for path in own if not {"lock", "owner", "turns"} & set(path.parts))
+    return {str(path): (path.stat().st_size, checksum(path)) for path in kept}
+
+
+REFUSED = [  # the first two destroyed documents: the next opening was refused even if the file had been put back
+    (zeroed, "payload_storage/bitmask.dat"),
+    (inverted, "payload_storage/page_0.dat"),
+    (inverted, "payload_storage/tracker.dat"),
+    (flipped, "wal/first-index"),
+]
+
+
+@pytest.mark.parametrize(("damage", "name"), REFUSED, ids=[f"{damage.__name__} {name}" for damage, name in REFUSED])
+def test_a_refused_opening_after_a_kill_changes_no_file(unflushed, unflushed_wanted, tmp_path, damage, name):
+    folder = copied(unflushed, tmp_path / "store")
+    file = growing(folder, name)
+    whole = file.read_bytes()
+    damage(file, random.Random(0))
+    before = contents(folder)
+    with pytest.raises(StoreCorruptError, match=r"(?s)notes.*verify --repair") as refusal:
+        opened(folder)
+    assert "shard.copy" not in str(refusal.value)
+    assert contents(folder) == before
+    file.write_bytes(whole)
+    with opened(folder) as collection:
+        assert answers(collection) == unflushed_wanted
+        assert collection.verify().sound
+
+
+def growing(folder: Path, name: str) -> Path:
+    """The file of this name in the engine's log or in the segment that grows, which has no index."""
+    found = [path for path in files(folder) if path.as_posix().endswith(name)]
+    (file,) = (path for path in found if not any((each / "id_tracker.mappings").exists() for each in path.parents))
+    return file
+
+
+@pytest.mark.slow
+def test_after_many_refused_openings_a_killed_store_is_as_it_was(unflushed, unflushed_wanted, tmp_path):
+    """The same store is damaged and put back again and again: in files that only the engine finds damaged."""
+    rng, refused = random.Random(0), 0
+    folder = copied(unflushed, tmp_path / "store")
+    known = Checksums.read(folder / "notes" / "shard" / "checksums.open.json")
+    for file in rng.sample(files(folder), 40):
+        whole = file.read_bytes()
+        rng.choice([flipped, halved, zeroed, inverted])(file, rng)
+        if not known.contradicted(folder / "notes" / "shard"):
+            before = contents(folder)
+            try:
+                opened(folder).close()
+            except StoreCorruptError:
+                assert contents(folder) == before, file
+                refused += 1
+            else:
+                shutil.rmtree(folder)
+                copied(unflushed, folder)
+        file.write_bytes(whole)
+    assert refused > 2
+    with opened(folder) as collection:
+        assert answers(collection) == unflushed_wanted
+
+
+def test_a_repair_after_a_kill_keeps_what_the_log_would_make_unreadable(unflushed, unflushed_wanted, tmp_path):
+    """With this damage, the engine overwrites other documents when it applies its log."""
+    folder = copied(unflushed, tmp_path / "store")
+    zeroed(growing(folder, "payload_storage/bitmask.dat"), random.Random(0))
+    with opened(folder, repair=True) as collection:
+        report = collection.verify(repair=True)
+        assert isinstance(report, RepairReport)
+        assert (report.lost, report.incomplete, report.forgotten) == (0, [], [])
+        assert answers(collection) == unflushed_wanted
+    assert not (folder / "notes" / "unreadable").exists()
+
+
+@pytest.mark.parametrize("lacking", ["room", "links"])
+def test_a_killed_store_opens_without_room_for_a_copy_or_without_links(
+    unflushed, unflushed_wanted, tmp_path, monkeypatch, lacking
+):
+    folder = copied(unflushed, tmp_path / "store")
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if lacking == "room":
+        full = Obstacle("the disk is full", "make room")
+        monkeypatch.setattr("twinvec_qdrant.stores.embedded.repair.undo.lacking_room", lambda *_: full)
+    else:
+        monkeypatch.setattr("twinvec_qdrant.stores.embedded.repair.undo.os.link", refused)
+    with opened(folder) as collection:
+        assert answers(collection) == unflushed_wanted
+    assert not list((folder / "notes").glob("shard.copy*"))
 
 
 @pytest.mark.parametrize(("name", "content"), [("id_tracker.deleted", b"\0"), ("matrix.dat", b"x")])

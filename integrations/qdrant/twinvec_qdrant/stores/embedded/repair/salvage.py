@@ -2,10 +2,11 @@
 
 A damaged file can end the process that reads it, so another process reads (``salvage_worker``): first only the engine's
 log, then all files, and if that fails, each segment by itself. A segment that cannot be opened is read again without
-parts that ``verify`` makes anew from the texts: first without indexes and BM25 weights, then without any vectors. A
-segment that cannot be read at all is kept in the folder ``unreadable``. The new files replace the old ones, together
-with a note of the damage. Until ``verify`` has marked lost documents and removed the note, the collection opens for
-repair only.
+parts that ``verify`` makes anew from the texts: first without indexes and BM25 weights, then without any vectors. If
+that fails too, the segment is read in the same ways without the log: to apply the log to damaged files can make them
+unreadable. A segment that cannot be read at all is kept in the folder ``unreadable``. The new files replace the old
+ones, together with a note of the damage. Until ``verify`` has marked lost documents and removed the note, the
+collection opens for repair only.
 """
 
 from __future__ import annotations
@@ -68,11 +69,11 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
     target = folder.path / "shard.copy-salvaged"
     shutil.copytree(empty, target)
 
-    def read(chosen: Sequence[str], without: Sequence[str] = ()) -> bool:
+    def read(chosen: Sequence[str], without: Sequence[str] = (), *, with_log: bool = log_is_whole) -> bool:
         """Copy the points of these segments and of the log to the target; return whether the worker has succeeded."""
         shutil.rmtree(aside, ignore_errors=True)
         shutil.copytree(empty, aside)
-        if log_is_whole and (folder.shard / "wal").is_dir():
+        if with_log and (folder.shard / "wal").is_dir():
             shutil.rmtree(aside / "wal")
             shutil.copytree(folder.shard / "wal", aside / "wal")
         if chosen:
@@ -85,11 +86,12 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
         command = [sys.executable, "-P", str(_WORKER), str(aside), str(target), json.dumps(options)]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
+    logs = (True, False) if log_is_whole else (False,)
     if log_is_whole:
         read(())
     if segments and not read(segments):
         for name in segments:
-            if not any(read([name], without) for without in _MADE_ANEW):
+            if not any(read([name], without, with_log=log) for log in logs for without in _MADE_ANEW):
                 _keep(folder, name)
     shutil.rmtree(aside, ignore_errors=True)
     atomic_write(target / _NOTE, json.dumps(asdict(damage)))
