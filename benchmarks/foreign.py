@@ -4,8 +4,8 @@
 
 ``benchmarks/relevance.py`` counts every find of a question in the collection of another set. nfcorpus and scifact are
 both about medicine, so a find can be right. ``foreign_judgements.tsv`` has the judgements of a sample of questions of
-both sets: the best hit in the collection of the other set, judged twice. A judgement counts if this document is still
-the question's best hit. The lower of both grades counts:
+both sets: the best hit in the collection of the other set, and the grades of two readers. A judgement counts if this
+document is still the question's best hit. The lower of both grades counts:
 
 - 2: the document answers the question or bears directly on it;
 - 1: it is about the question's main subject, in the same respect;
@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A question's best hit: whether it is relevant, and its two grades."""
+    """A question's best hit: whether it is relevant, and the grades of both readers."""
 
     found: bool
     first: int
@@ -96,26 +96,43 @@ def as_markdown(best: Mapping[Pair, Mapping[str, Hit]]) -> str:
     """Return a table with a row for each judged pair, and the share of all foreign questions with a wrong find."""
     finds = {pair: [is_relevant(hit) for hit in hits.values()] for pair, hits in best.items()}
     lines = [
-        "| questions | documents | found | judged | 2 | 1 | 0 | nothing found, judged | of these 1 or 2 | kappa |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| questions | documents | found | judged | 2 | 1 | 0 | 0 by each reader | nothing found, judged "
+        "| of these 1 or 2 | kappa |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    wrong = np.zeros(3)  # wrong finds: estimated, and by both bounds of the interval
-    for pair, judged in judged_hits(best).items():
+    everything = judged_hits(best)
+    for pair, judged in everything.items():
         grades = [each.grade for each in judged if each.found]
         missed = [each.grade for each in judged if not each.found]
         shares = [percent([grade == each for grade in grades]) for each in (2, 1, 0)]
+        readers = [[each.first for each in judged if each.found], [each.second for each in judged if each.found]]
+        each_reader = " and ".join(f"{100 * reader.count(0) / len(reader):.1f}" for reader in readers)
         right = percent([grade > 0 for grade in missed])
-        cells = [*pair, percent(finds[pair]), len(grades), *shares, len(missed), right, f"{kappa(judged):.2f}"]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-        value, bounds = share(np.array([grade == 0 for grade in grades]))
-        wrong += sum(finds.pop(pair)) * np.array([value, *bounds.bounds]) / 100
-    wrong += sum(map(sum, finds.values()))
-    middle, low, high = 100 * wrong / sum(map(len, best.values()))
-    return "\n".join([*lines, "", f"Wrong finds of all pairs: {middle:.1f}% ({low:.1f} to {high:.1f})."])
+        cells = [*pair, percent(finds[pair]), len(grades), *shares, each_reader, len(missed), right]
+        lines.append(f"| {' | '.join(map(str, [*cells, f'{kappa(judged):.2f}']))} |")
+    middle, low, high = wrong_finds(finds, everything, lambda each: each.grade)
+    first, *_ = wrong_finds(finds, everything, lambda each: each.first)
+    second, *_ = wrong_finds(finds, everything, lambda each: each.second)
+    total = f"Wrong finds of all pairs: {middle:.1f}% ({low:.1f} to {high:.1f})."
+    return "\n".join([*lines, "", f"{total} By the first reader alone {first:.1f}%, by the second {second:.1f}%."])
+
+
+def wrong_finds(
+    finds: Mapping[Pair, Sequence[bool]], judged: Mapping[Pair, Sequence[Judged]], grade: Callable[[Judged], int]
+) -> list[float]:
+    """Return the share of all foreign questions with a wrong find in percent: estimated, the lower and upper bound."""
+    wrong = np.zeros(3)
+    for pair, found in finds.items():
+        shares = np.full(3, 100.0)
+        if pair in judged:
+            value, bounds = share(np.array([grade(each) == 0 for each in judged[pair] if each.found]))
+            shares = np.array([value, *bounds.bounds])
+        wrong += sum(found) * shares
+    return [float(each) for each in wrong / sum(map(len, finds.values()))]
 
 
 def kappa(judged: Sequence[Judged]) -> float:
-    """Return the agreement of both readings on "0" against "1 or 2" (Cohen 1960)."""
+    """Return the agreement of both readers on "0" against "1 or 2" (Cohen 1960)."""
     first, second = (np.array(each) > 0 for each in zip(*((one.first, one.second) for one in judged), strict=True))
     chance = first.mean() * second.mean() + (1 - first.mean()) * (1 - second.mean())
     return float(((first == second).mean() - chance) / (1 - chance))
