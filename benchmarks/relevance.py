@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -38,13 +39,7 @@ class Row:
 
 def relevance_rows(data: BeirSet, others: Sequence[BeirSet], encoder: Any) -> Iterator[Row]:
     """Yield a row for each mode."""
-    from twinvec_qdrant import Collection
-
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Collection.open(data.name, path=folder, encoder=encoder, chunking=False) as collection,
-    ):
-        collection.ingest(data.documents)
+    with filled(data, encoder) as collection:
         measured = collection.info().get("calibration", {})
         known = ", ".join(f"{name} {measured[name]:.2f}" for name in ("unrelated", "near", "words") if name in measured)
         for mode in MODES:
@@ -59,6 +54,19 @@ def relevance_rows(data: BeirSet, others: Sequence[BeirSet], encoder: Any) -> It
                 if other.name != data.name
             }
             yield Row(data.name, mode, known, kept, found)
+
+
+@contextmanager
+def filled(data: BeirSet, encoder: Any) -> Iterator[Any]:
+    """Give a collection of whole documents in a temporary folder."""
+    from twinvec_qdrant import Collection
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Collection.open(data.name, path=folder, encoder=encoder, chunking=False) as collection,
+    ):
+        collection.ingest(data.documents)
+        yield collection
 
 
 def is_kept(query: str, hits: Sequence[Hit], data: BeirSet) -> list[bool]:
