@@ -131,7 +131,7 @@ def signature(thing: Any) -> str:
     """Return ``(a, b=1)``, or "" if unknown; leave out memory addresses, which change from run to run."""
     try:
         text = ADDRESS.sub("", str(inspect.signature(thing)))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, AttributeError):  # Python 3.13 raises the latter for select.epoll.register
         return ""
     return text if len(text) <= LONGEST_SIGNATURE else "(...)"
 

@@ -156,13 +156,12 @@ def _change(path: Path, changes: dict[str, Any]) -> None:
 
 def _describe(folder: Path, described: dict[str, Any]) -> None:
     """Write config_sentence_transformers.json, with the versions that are installed."""
+    import torch
+
     versions = {
-        key: version(package)
-        for key, package in (
-            ("pytorch", "torch"),
-            ("sentence_transformers", "sentence-transformers"),
-            ("transformers", "transformers"),
-        )
+        "pytorch": torch.__version__,  # with the build, which the version of its distribution on PyPI lacks
+        "sentence_transformers": version("sentence-transformers"),
+        "transformers": version("transformers"),
     }
     (folder / "config_sentence_transformers.json").write_text(
         json.dumps({"__version__": versions, **described}, indent=2, sort_keys=True)

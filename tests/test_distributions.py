@@ -50,6 +50,12 @@ def test_every_project_needs_a_python_whose_tarfile_has_filters() -> None:
         assert [each in needed for each in ("3.11.3", "3.11.4", "3.12.0")] == [False, True, True], project
 
 
+def test_every_project_names_the_same_versions_of_python() -> None:
+    expected = [f"Programming Language :: Python :: {each}" for each in ("3", "3.11", "3.12", "3.13")]
+    for project in PACKAGES:
+        assert [each for each in _metadata(project).core.classifiers if "Python" in each] == expected, project
+
+
 @pytest.mark.parametrize("project", PACKAGES)
 def test_a_wheel_holds_its_packages_whole_and_nothing_else(project, tmp_path) -> None:
     (path,) = WheelBuilder(str(ROOT / project)).build(directory=str(tmp_path))

@@ -68,13 +68,14 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
     if not qrels:
         raise InputError("no judged queries")
     package = import_ir_measures()
-    names = {f"{_NAMES[name.split('@')[0]]}@{depth}": name for name, depth in depths.items()}
+    # parse_measure of ir-measures 0.4.3 fails with Python 3.14, whose ast has no Num
+    names = {getattr(package, _NAMES[name.split("@")[0]]) @ depth: name for name, depth in depths.items()}
     rows = {query: row for row, query in enumerate(qrels)}
     per_query: dict[str, Values] = {name: np.zeros(len(rows)) for name in measures}
     judged = {query: {name: int(grade) for name, grade in grades.items()} for query, grades in qrels.items()}
     plain = {query: {document: float(score) for document, score in hits.items()} for query, hits in run.items()}
-    for value in package.iter_calc(list(map(package.parse_measure, names)), judged, plain):
-        per_query[names[str(value.measure)]][rows[value.query_id]] = 100 * value.value
+    for value in package.iter_calc(names, judged, plain):
+        per_query[names[value.measure]][rows[value.query_id]] = 100 * value.value
     return Measured(list(rows), per_query)
 
 

@@ -29,6 +29,12 @@ def test_worked_example():
     assert found.figures["mrr@10"] == pytest.approx(100 / 3)
 
 
+def test_measures_are_named_without_the_parser_of_ir_measures(monkeypatch):
+    """The parser of ir-measures 0.4.3 fails with Python 3.14."""
+    monkeypatch.setattr(ir_measures, "parse_measure", None)
+    assert measure_run(RUN, QRELS, ["mrr@10"]).figures["mrr@10"] == pytest.approx(100 / 3)
+
+
 def test_a_query_whose_judgements_are_all_0_counts_as_in_ir_measures():
     qrels = {**QRELS, "q2": {"d": 0, "x": 0}}
     found = measure_run(RUN, qrels, ["ndcg@10", "mrr@10", "recall@10"])

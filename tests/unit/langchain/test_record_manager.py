@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -213,8 +215,17 @@ async def test_what_another_task_is_about_to_record_stays(manager, store, monkey
     assert texts_of(store) == {"a", "b"}
 
 
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Let no garbage be collected during a test."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
 def test_a_run_that_failed_in_another_thread_leaves_nothing(manager, store, monkeypatch) -> None:
-    """The thread lives on, as those of a pool do."""
+    """The thread lives on, as those of a pool do. The run ends with its last reference, and not with a collection."""
     with ThreadPoolExecutor(1) as pool:
         options = {"at": "add_documents", "cleanup": "incremental"}
         pool.submit(killed, manager, store, documents("two"), monkeypatch, **options).result()

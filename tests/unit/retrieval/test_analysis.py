@@ -269,7 +269,7 @@ def test_an_identifier_and_its_parts_are_codes() -> None:
     assert share("try_acquire") == share("get_user") == share("get_user user") == 1.0
     assert share("call try_acquire twice") == pytest.approx(3 / 5)
     assert share("acquaint try_acquire") == pytest.approx(3 / 4)
-    assert share("is_even evening") == pytest.approx(2 / 3)
+    assert share("is_new news") == pytest.approx(2 / 3)
     assert share("get_url2 configure pump kitchen valve") == pytest.approx(7 / 11)  # codes count three times
     assert share("is_in_list install pump kitchen valve") == pytest.approx(2 / 6)
     assert share("a__b pump valve") == pytest.approx(1 / 3)

@@ -159,13 +159,15 @@ def test_a_line_that_is_no_document_fails_alone(served, docs):
 
 
 def test_a_document_without_an_id_is_named_by_its_line(served, docs):
-    body = lines(documents(1)) + b'\n{"text": "tea"}\n{"id": "", "text": "tea"}\n' + b"[" * 3000
-    report = served.post(f"{docs}/documents", content=body, headers=NDJSON).json()
-    assert report["failures"] == [
+    deep = b'{"id": "deep", "text": "tea", "levels": ' + b"[" * 1800 + b"]" * 1800 + b"}"
+    body = lines(documents(1)) + b'\n{"text": "tea"}\n{"id": "", "text": "tea"}\n' + deep
+    *without, (name, reason) = served.post(f"{docs}/documents", content=body, headers=NDJSON).json()["failures"]
+    assert without == [
         ["line 3", "no 'id' among the keys ['text']"],
         ["line 4", "the id must be a non-empty string, got ''"],
-        ["line 5", "nested too deeply for a JSON document"],
     ]
+    assert "nested" in reason
+    assert name in ("line 5", "deep")  # from Python 3.13 on, json reads 10,000 levels, so that the id is known
 
 
 def test_an_item_that_is_no_object_fails_alone(served, docs):

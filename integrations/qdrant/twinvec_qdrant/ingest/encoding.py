@@ -91,12 +91,15 @@ class LastingErrors(Iterator[T]):
         self._error: Exception | None = None
 
     def __next__(self) -> T:
-        if self._error is None:
-            try:
-                return next(self._items)
-            except Exception as error:
-                self._error = error
-        raise self._error
+        if self._error is not None:
+            raise self._error
+        try:
+            return next(self._items)
+        except StopIteration:  # not kept: its traceback would keep the frames of all callers
+            raise
+        except Exception as error:
+            self._error = error
+            raise
 
 
 def _until_failure(
