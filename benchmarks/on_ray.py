@@ -129,7 +129,8 @@ def measured(texts: str, workers: int, folder: str) -> dict[str, Any]:
     import twinvec_ray
 
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    ray.data.range(1000).repartition(8).map_batches(lambda batch: batch).write_parquet(f"{folder}/first")  # starts Ray's workers
+    rows = ray.data.range(1000).repartition(8).map_batches(lambda batch: batch)
+    rows.write_parquet(f"{folder}/first")  # starts Ray's workers
     time.sleep(5)  # Ray replaces idle workers in the background
     started = time.perf_counter()
     encoded = twinvec_ray.encode(twinvec_ray.read(texts), num_workers=workers)
