@@ -131,13 +131,17 @@ KILLED = """
 """
 
 
+def left_by_a_kill(program: str, folder: Path) -> Path:
+    """Run a program on a store until the program kills itself; return the folder of the store."""
+    with started(program, folder) as process:
+        assert process.wait() == -signal.SIGKILL
+    return folder
+
+
 @pytest.fixture(scope="module")
 def killed(whole, tmp_path_factory) -> Path:
     """A store with an indexed and a growing segment, whose writer was killed."""
-    folder = copied(whole, tmp_path_factory.mktemp("killed") / "store")
-    with started(KILLED, folder) as killed:
-        assert killed.wait() == -signal.SIGKILL
-    return folder
+    return left_by_a_kill(KILLED, copied(whole, tmp_path_factory.mktemp("killed") / "store"))
 
 
 @pytest.fixture(scope="module")
@@ -431,10 +435,7 @@ KILLED_BEFORE_A_FLUSH = """
 @pytest.fixture(scope="module")
 def unflushed(whole, tmp_path_factory) -> Path:
     """A store whose writer was killed while its last documents were in the engine's log only."""
-    folder = copied(whole, tmp_path_factory.mktemp("unflushed") / "store")
-    with started(KILLED_BEFORE_A_FLUSH, folder) as killed:
-        assert killed.wait() == -signal.SIGKILL
-    return folder
+    return left_by_a_kill(KILLED_BEFORE_A_FLUSH, copied(whole, tmp_path_factory.mktemp("unflushed") / "store"))
 
 
 @pytest.fixture(scope="module")
