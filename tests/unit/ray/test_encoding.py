@@ -81,7 +81,8 @@ def test_one_block_is_shared_among_the_workers(cluster, model):
     given = cluster.data.from_arrow(pa.table({"text": texts, "row": range(100)}))
     found = encode(given, model, engine="torch", batch_rows=16, num_workers=2).materialize()
     blocks = cluster.get(found.to_arrow_refs())
-    assert max(block.num_rows for block in blocks) <= 20  # Ray 2.51 joins the rest with a full block
+    sizes = sorted(block.num_rows for block in blocks)
+    assert sizes in ([4, *[16] * 6], [*[16] * 5, 20])  # Ray 2.51 joins the rest with a full block
     got = pa.concat_tables(blocks)
     order = np.argsort(got.column("row").to_numpy())
     expected = Encoder(model, engine="torch").encode(texts)
