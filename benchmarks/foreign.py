@@ -1,17 +1,18 @@
-"""What foreign questions find: the shares of hits about their subject and about another one, by judgements.
+"""Show how many hits are about another subject, if the questions of one data set are asked in another data set.
 
     python benchmarks/foreign.py --data DIR [--cache DIR]
 
-``benchmarks/relevance.py`` counts every find of a question in the collection of another set. nfcorpus and scifact are
-both about medicine, so a find can be right. ``foreign_judgements.tsv`` has the judgements of a sample of questions of
-both sets: the best hit in the collection of the other set, and the grades of two readers. A judgement counts if this
-document is still the question's best hit. The lower of both grades counts:
+A foreign question belongs to one data set and is asked in the collection of another. It finds something if one of its
+first ten hits has a relevance of 0.5 or more. ``benchmarks/relevance.py`` counts the foreign questions that do. The
+sets nfcorpus and scifact are both about medicine, so what a question finds there can be right.
+``foreign_judgements.tsv`` has a sample of questions of both sets, each with its best hit and the grades of two
+readers. A row counts if its document is still the best hit of the question. The lower of both grades counts:
 
 - 2: the document answers the question or bears directly on it;
 - 1: it is about the question's main subject, in the same respect;
 - 0: it is about another subject.
 
-In the other pairs of sets all finds count as wrong. ``FOREIGN.md`` has the result.
+In all other pairs of sets, everything that a question finds counts as wrong. ``FOREIGN.md`` has the result.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A question's best hit: whether it is relevant, and the grades of both readers."""
+    """The best hit of a question: whether it counts as found, and the grades of both readers."""
 
     found: bool
     first: int
@@ -81,7 +82,7 @@ def best_hits(sets: Sequence[BeirSet], encoder: Any) -> dict[Pair, dict[str, Hit
 
 
 def judged_hits(best: Mapping[Pair, Mapping[str, Hit]]) -> dict[Pair, list[Judged]]:
-    """Return the judgements of documents that are still best hits."""
+    """Return the grades of each pair of sets, for the documents that are still best hits."""
     judged = defaultdict(list)
     with JUDGEMENTS.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
@@ -93,7 +94,7 @@ def judged_hits(best: Mapping[Pair, Mapping[str, Hit]]) -> dict[Pair, list[Judge
 
 
 def as_markdown(best: Mapping[Pair, Mapping[str, Hit]]) -> str:
-    """Return a table with a row for each judged pair, and the share of all foreign questions with a wrong find."""
+    """Return a table with a row for each judged pair, and a line with the percentage of wrong finds in all pairs."""
     finds = {pair: [is_relevant(hit) for hit in hits.values()] for pair, hits in best.items()}
     lines = [
         "| questions | documents | found | judged | 2 | 1 | 0 | 0 by each reader | nothing found, judged "
@@ -120,7 +121,7 @@ def as_markdown(best: Mapping[Pair, Mapping[str, Hit]]) -> str:
 def wrong_finds(
     finds: Mapping[Pair, Sequence[bool]], judged: Mapping[Pair, Sequence[Judged]], grade: Callable[[Judged], int]
 ) -> list[float]:
-    """Return the share of all foreign questions with a wrong find in percent: estimated, the lower and upper bound."""
+    """Return the percentage of foreign questions that find something wrong: the estimate, its lower and upper bound."""
     wrong = np.zeros(3)
     for pair, found in finds.items():
         shares = np.full(3, 100.0)

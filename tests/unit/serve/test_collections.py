@@ -31,7 +31,7 @@ DOCUMENTS = [
 
 @pytest.fixture(scope="module")
 def served(tiny_model, tmp_path_factory):
-    """A client of a server that runs, with the collection "docs"."""
+    """A client of a running server that has the collection "docs"."""
     model = str(tiny_model("bert"))
     settings = ServeSettings(path=tmp_path_factory.mktemp("store"), models={"tiny": model})
     with TestClient(create_app(settings), base_url="http://127.0.0.1:6380") as client:
@@ -310,7 +310,7 @@ async def test_more_searches_than_the_queue_holds_are_turned_away(served):
 
 @asynccontextmanager
 async def filled(model, folder):
-    """The open collections of a server that runs, of which "docs" has not been opened yet."""
+    """The collections of a running server. The collection "docs" exists and is not open yet."""
     with Collection.open("docs", folder, encoder=Encoder(model), chunking=False) as made:
         made.ingest(DOCUMENTS)
     app = create_app(ServeSettings(path=folder, models={"tiny": model}))
@@ -320,7 +320,7 @@ async def filled(model, folder):
 
 @pytest.fixture
 def held_searches(monkeypatch):
-    """The queries that have begun, and an event; the queries wait until it is set."""
+    """The list of queries whose search has begun, and an event. Each search waits until the event is set."""
     begun, free = [], threading.Event()
 
     def search(opened, queries, asked):
@@ -333,7 +333,10 @@ def held_searches(monkeypatch):
 
 
 async def test_the_search_of_a_client_that_went_away_keeps_its_thread(tiny_model, tmp_path, held_searches):
-    """As many searches as may run are left by their clients; another one waits, and one that is left too never runs."""
+    """The clients of all running searches go away. These searches still run to their end.
+
+    A waiting search runs after them. A waiting search whose client goes away never runs.
+    """
     begun, free = held_searches
     async with filled(str(tiny_model("bert")), tmp_path) as collections:
         await collections.open("docs")

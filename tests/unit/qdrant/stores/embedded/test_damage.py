@@ -151,7 +151,7 @@ def killed_wanted(killed, tmp_path_factory) -> list:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files that damage may hit; without the locks, and without the checksums themselves."""
+    """The files that a test may damage: all but the locks and the files of checksums."""
     own = (path for path in sorted((folder / "notes").rglob("*")) if path.is_file())
     return [path for path in own if path.name not in ("lock", "owner", "checksums.json")]
 
@@ -446,7 +446,7 @@ def unflushed_wanted(unflushed, tmp_path_factory) -> list:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
-    """Size and checksum of every file of a collection, except those that only say who uses it."""
+    """The size and the checksum of each file of a collection, except those that only say who uses the collection."""
     own = (path for path in sorted((folder / "notes").rglob("*")) if path.is_file())
     kept = (path for path in own if not {"lock", "owner", "turns"} & set(path.parts))
     return {str(path): (path.stat().st_size, checksum(path)) for path in kept}
@@ -478,7 +478,7 @@ def test_a_refused_opening_after_a_kill_changes_no_file(unflushed, unflushed_wan
 
 
 def growing(folder: Path, name: str) -> Path:
-    """The file of this name in the engine's log or in the segment that grows, which has no index."""
+    """The file with this name in the engine's log or in the growing segment, which has no index."""
     found = [path for path in files(folder) if path.as_posix().endswith(name)]
     (file,) = (path for path in found if not any((each / "id_tracker.mappings").exists() for each in path.parents))
     return file
@@ -486,7 +486,10 @@ def growing(folder: Path, name: str) -> Path:
 
 @pytest.mark.slow
 def test_after_many_refused_openings_a_killed_store_is_as_it_was(unflushed, unflushed_wanted, tmp_path):
-    """The same store is damaged and put back again and again: in files that only the engine finds damaged."""
+    """Damage one file of a store, open the store, and put the file back; repeat this for 40 files.
+
+    Files whose damage the checksums show are left out, because the engine never opens them.
+    """
     rng, refused = random.Random(0), 0
     folder = copied(unflushed, tmp_path / "store")
     known = Checksums.read(folder / "notes" / "shard" / "checksums.open.json")
