@@ -1,12 +1,14 @@
 """Encoding on Ray: two workers against one, Ray against a plain process, spilled objects and the memory of the driver.
 
-    python benchmarks/on_ray.py [--passages 20000] [--scaling 2000] [--rounds 3] [--documents 200000]
+    python benchmarks/on_ray.py [--passages 20000] [--scaling 4000] [--rounds 3] [--documents 200000]
         [--output benchmarks/RAY.md]
 
 Each measurement runs in a separate process, on a cluster of two CPUs on this machine. The time includes loading the
-model, but not the start of the cluster: a small dataset without twinvec is read and written first. Each round has two
-comparisons on the same passages: one worker against two workers, each with one thread, and two workers against a plain
-process with all cores. A ratio is the median of the rounds. Then 10,000 and ``--documents`` documents of one word are
+model, but not the start of the cluster: a small dataset without twinvec is read and written first. There are two
+comparisons on the same passages: two workers against one worker, each with one thread, and two workers against a plain
+process with all cores. Both sides take turns: the other side begins and ends. Each run of two workers is compared
+with the mean time of the runs before and after it, because the speed of a machine changes. The table has the median of
+these ratios, and the smallest and largest one. Then 10,000 and ``--documents`` documents of one word are
 read from Parquet, encoded and written. The table has the largest memory of the driver, and the bytes that the object
 store has spilled to disk. An option of ``0`` leaves its measurement out.
 
@@ -16,6 +18,7 @@ This file is not named ``ray.py``, because such a module would hide the package.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import logging
 import resource
@@ -24,7 +27,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import pyarrow as pa
@@ -39,8 +42,8 @@ FILES = 8
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, default=20_000, help="passages to compare Ray with a plain process")
-    parser.add_argument("--scaling", type=int, default=2000, help="number of passages to compare two workers with one")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scaling", type=int, default=4000, help="number of passages to compare two workers with one")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of two workers in each comparison")
     parser.add_argument("--documents", type=int, default=200_000, help="documents to measure the memory of the driver")
     parser.add_argument("--output", type=Path, help="also write the tables to this file")
     parser.add_argument("--measure", nargs=3, metavar=("TEXTS", "WORKERS", "FOLDER"), help=argparse.SUPPRESS)
@@ -64,14 +67,14 @@ def report(folder: Path, words: list[str], options: argparse.Namespace) -> str:
     lines = [
         "# Ray: results\n",
         f"{processor()}. Command: `python benchmarks/on_ray.py {' '.join(sys.argv[1:])}`.\n",
-        "| passages | encoded by | texts/s | encoded by | texts/s | ratio |",
-        "| ---: | --- | ---: | --- | ---: | ---: |",
+        "| passages | encoded by | texts/s | encoded by | texts/s | ratio | smallest and largest |",
+        "| ---: | --- | ---: | --- | ---: | ---: | ---: |",
     ]
     for count, before, workers, after in compared:
         if count:
             texts = files_of(folder / f"{count}", passages[:count])
-            rounds = [(run(texts, workers), run(texts, 2)) for _ in range(options.rounds)]
-            lines.append(_row(count, before, after, rounds))
+            seconds = [run(texts, side)["seconds"] for side in [*[workers, 2] * options.rounds, workers]]
+            lines.append(_row(count, before, after, seconds))
     if options.documents:
         lines += _memory(folder, make_texts(words, options.documents, 1, 1))
     return "\n".join(lines) + "\n"
@@ -91,12 +94,13 @@ def _memory(folder: Path, texts: list[str]) -> list[str]:
     return lines
 
 
-def _row(texts: int, before: str, after: str, rounds: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
-    rates = [tuple(texts / each["seconds"] for each in pair) for pair in rounds]
-    ratio = median(second / first for first, second in rates)
+def _row(texts: int, before: str, after: str, seconds: list[float]) -> str:
+    """Return the row of a comparison. The seconds of both sides take turns, as they were measured."""
+    firsts, seconds_of_two = seconds[::2], seconds[1::2]
+    ratios = [mean(around) / two for around, two in zip(itertools.pairwise(firsts), seconds_of_two, strict=True)]
     return (
-        f"| {texts:,} | {before} | {median(each[0] for each in rates):.0f} | {after} | "
-        f"{median(each[1] for each in rates):.0f} | {ratio:.2f} |"
+        f"| {texts:,} | {before} | {texts / median(firsts):.0f} | {after} | {texts / median(seconds_of_two):.0f} | "
+        f"{median(ratios):.2f} | {min(ratios):.2f} to {max(ratios):.2f} |"
     )
 
 

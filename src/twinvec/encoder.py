@@ -100,7 +100,7 @@ class Encoder(TruncationCounter):
         ModelError: the model is not found, damaged or not supported.
     """
 
-    _activity, _inputs = "Encoding", "texts"
+    _activity, _inputs, _public_name = "Encoding", "texts", "Encoder"
 
     def __init__(
         self,

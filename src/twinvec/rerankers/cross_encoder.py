@@ -47,7 +47,7 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
     """
 
     stage = "cross-encoder"
-    _activity, _inputs = "Reranking", "pairs"
+    _activity, _inputs, _public_name = "Reranking", "pairs", "CrossEncoderReranker"
 
     def __init__(
         self,

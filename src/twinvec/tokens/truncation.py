@@ -34,7 +34,8 @@ def work_of(item: str | tuple[str, ...], max_tokens: int) -> int:
 class TruncationCounter:
     """Base of the classes that truncate users' texts to ``max_tokens``; ``truncated`` counts the inputs so far.
 
-    ``_activity`` and ``_inputs`` are the words of progress bars and logs: "Encoding", "texts".
+    ``_activity``, ``_inputs`` and ``_public_name`` are the words of progress bars and logs: "Encoding", "texts",
+    "Encoder". Logs name the public class for its subclasses too.
     """
 
     name: str
@@ -42,6 +43,7 @@ class TruncationCounter:
     truncated = 0
     _activity: ClassVar[str]
     _inputs: ClassVar[str]
+    _public_name: ClassVar[str]
     _has_warned = False
 
     def _run_batches(
@@ -86,7 +88,7 @@ class TruncationCounter:
             self._inputs,
             self.max_tokens,
             self.name,
-            type(self).__name__,
+            self._public_name,
         )
         self._has_warned = True
 

@@ -18,7 +18,7 @@ from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_serve import create_app
 from twinvec_serve.errors import Overloaded, RequestError, UnknownModel
 from twinvec_serve.models import batching
-from twinvec_serve.models.embedding import EmbeddingModel
+from twinvec_serve.models.embedding import CountingEncoder, EmbeddingModel
 from twinvec_serve.models.reranking import RerankingModel
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.models.waiting_room import WaitingRoom
@@ -137,6 +137,11 @@ async def test_texts_are_tokenised_once(prompted, tiny_cross_encoder, monkeypatc
         assert (await models.encode("small", [long, "a"])).truncated == 1
         assert (await models.rerank("x", "a", [long])).truncated == 1
     assert [len(each) for each in calls] == [2, 1]
+
+
+def test_the_log_of_a_served_model_names_the_public_class(tiny_model, caplog) -> None:
+    CountingEncoder(tiny_model("bert"), "small", Metrics(), precision="float32").encode(["many words " * 50])
+    assert "see Encoder.truncated" in caplog.text
 
 
 def test_a_truncated_warm_up_is_no_text_of_a_client(tiny_model, caplog) -> None:
