@@ -124,8 +124,8 @@ class Adoption:
             return
         if not self._begun:
             backend.write_metadata({ADOPTION: dict(self._description.new_collection().metadata)})
-        backend.add_sparse()  # returns when all nodes of a cluster know of it, and of the metadata written before
-        backend.shape()  # reads the layout, on which the writes of the backend depend
+            backend.shape()  # reads the layout, on which the writes of the backend depend
+        backend.add_sparse()
         backend.index_fields(None)
 
     def _end(self) -> dict[str, Any]:
