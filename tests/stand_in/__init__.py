@@ -2,7 +2,8 @@
 
 What twinvec asks of a server, and no more. Every request may meet a fault; see ``Fault``. ``server`` has the running
 server, ``actions`` what a request does, ``rest`` how requests arrive over HTTP and ``grpc_face`` over gRPC, ``strict``
-the limits of strict mode, and ``clock`` a clock for them.
+the limits of strict mode, ``schema`` the form of requests, ``shards`` and ``copies`` where points lie, and ``clock`` a
+clock for the limits.
 """
 
 from stand_in.clock import Clock

@@ -11,8 +11,15 @@ from pydantic import TypeAdapter
 from qdrant_client import QdrantClient, models
 
 import local_mode  # noqa: F401
+from stand_in import copies, schema
 from stand_in.shards import Shards, within
-from stand_in.strict import StrictMode, kind_of
+from stand_in.strict import RefusedError, StrictMode, kind_of
+
+_QUOTA = (
+    "Disk usage is at 91% of total capacity, exceeding the configured limit of 90%. Help: Reduce disk usage (e.g. "
+    "delete points or drop collections), or raise `max_disk_usage_percent` in the global quota config."
+)
+"""lib/shard/src/quota/check.rs (1.19): what a node says of a write that needs room."""
 
 
 class Actions:
@@ -24,7 +31,10 @@ class Actions:
         cluster: Where the shards of every collection are.
         operations: What a cluster was asked to do.
         clustered: Whether the server is in cluster mode.
+        version: The version of the server.
+        ordering: The ordering that the present request names.
         shards: The shard keys of every collection.
+        is_full: Whether the disk of the server is fuller than its quota permits (1.19).
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +43,10 @@ class Actions:
         self.cluster: models.CollectionClusterInfo | None = None
         self.operations: list[dict[str, Any]] = []
         self.clustered = False
+        self.version = "1.18.3"
+        self.ordering: str | None = None
         self.shards: dict[str, Shards] = {}
+        self.is_full = False
         self._clock = clock
         self._strict: dict[str, StrictMode] = {}
         self._indexes: dict[str, dict[str, Any]] = {}
@@ -63,6 +76,8 @@ class Actions:
             return self._info(name)
         if action == "PUT":
             wanted = models.CreateCollection.model_validate(body)
+            schema.check_name(name)
+            schema.check_settings(wanted, self.version)
             graph = models.HnswConfig(m=16, ef_construct=100, full_scan_threshold=10_000)
             if name not in self._index:
                 self._index[name] = _index(wanted, graph, _params(wanted))
@@ -77,6 +92,7 @@ class Actions:
             )
         if action == "PATCH":
             changes = models.UpdateCollection.model_validate(body)
+            schema.check_settings(changes, self.version)
             self._index[name] = _index(changes, *self._index[name].values())
             if changes.params is not None:
                 given = changes.params.model_dump(exclude_none=True)
@@ -106,11 +122,20 @@ class Actions:
         if action == "GET cluster":
             return self.cluster
         if action == "POST cluster":
+            assert self.cluster is not None
+            self.cluster = copies.operated(self.cluster, body)
             self.operations.append(body)
             return True
         if "vectors/" in action:
+            schema.check_route(self.version)
             return self._vectors(*action.split(" vectors/"), name, body)
-        return self._points(action.replace(" points", " ", 1).replace(" /", " ").strip(), name, body)
+        action = action.replace(" points", " ", 1).replace(" /", " ").strip()
+        if action not in _WRITES:
+            return self._read(action, name, body)
+        copies.check_ordering(self._index[name]["params"], self.ordering)
+        if self.is_full and action != "POST delete":
+            raise RefusedError(507, f"Insufficient storage: {_QUOTA}")
+        return self._write(action, name, body)
 
     def _vectors(self, method: str, vector: str, name: str, body: dict[str, Any]) -> Any:
         """Room for one more vector, or for one fewer; again, neither changes anything."""
@@ -138,13 +163,11 @@ class Actions:
         self._index[name]["params"] = params.model_copy(update=changes)
         return done
 
-    def _points(self, action: str, name: str, body: dict[str, Any]) -> Any:
-        return self._write(action, name, body) if action in _WRITES else self._read(action, name, body)
-
     def _write(self, action: str, name: str, body: dict[str, Any]) -> Any:
         client, strict, shards = self._client, self._strict[name], self.shards[name]
         if action == "PUT":
             wanted = models.PointsList.model_validate(body)
+            schema.check_vectors(wanted.points, needed=False)
             shards.put([point.id for point in wanted.points], wanted.shard_key)
             self._check_points(name, len(wanted.points), "upsert limit")
             strict.write(len(wanted.points))
@@ -155,6 +178,7 @@ class Actions:
             operations = TypeAdapter(list[models.UpdateOperation]).validate_python(body["operations"])
             for operation in operations:
                 if isinstance(operation, models.UpsertOperation):
+                    schema.check_vectors(operation.upsert.points, needed=False)
                     self._check_points(name, len(operation.upsert.points), "upsert limit")
                     shards.put([point.id for point in operation.upsert.points], operation.upsert.shard_key)
                 else:
@@ -175,6 +199,7 @@ class Actions:
             return self._delete(name, selector)
         update = models.UpdateVectors.model_validate(body)
         vectors = update.points
+        schema.check_vectors(vectors, needed=True)
         shards.check_there([each.id for each in vectors], update.shard_key)
         self._check_points(name, len(vectors), "update limit")
         strict.write(len(vectors))
@@ -218,6 +243,7 @@ class Actions:
             return [each.model_copy(update={"shard_key": keys.get(str(each.id))}) for each in found]
         if action == "POST scroll":
             scroll = models.ScrollRequest.model_validate(body)
+            schema.check_scroll(scroll)
             strict.check_scroll(scroll)
             points, following = client.scroll(
                 name,
@@ -237,6 +263,8 @@ class Actions:
             return found
         if action == "POST query/batch":
             searches = [models.QueryRequest.model_validate(each) for each in body["searches"]]
+            for row, each in enumerate(searches):
+                schema.check_search(each, self._index[name]["params"], f"searches[{row}]")
             strict.check_searches(searches, self._without_graph(name))
             return client.query_batch_points(name, [self._routed(name, each) for each in searches])
         raise NotImplementedError(action)

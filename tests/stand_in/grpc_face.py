@@ -42,6 +42,12 @@ _FAULTS = {
     Fault.REPLICA: (grpc.StatusCode.INTERNAL, "Some replica of shard 0 failed to apply operation"),
     Fault.UNKNOWN: (grpc.StatusCode.UNIMPLEMENTED, ""),
 }
+_CODES = {
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    507: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
 _DONE_ALL_THE_SAME = (Fault.DROPPED, Fault.STALLED)
 
 
@@ -78,8 +84,7 @@ class _Face:
         except RefusedError as error:
             if error.retry_after is not None:
                 context.set_trailing_metadata((("retry-after", str(error.retry_after)),))
-            code = grpc.StatusCode.RESOURCE_EXHAUSTED if error.status == 429 else grpc.StatusCode.INVALID_ARGUMENT
-            context.abort(code, str(error))
+            context.abort(_CODES.get(error.status, grpc.StatusCode.INVALID_ARGUMENT), str(error))
         except ValueError as error:
             unknown = "not found" in str(error)
             context.abort(grpc.StatusCode.NOT_FOUND if unknown else grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -150,6 +155,8 @@ class Points(_Face, messages.PointsServicer):
 
     def _points(self, context: grpc.ServicerContext, request: Any, method: str, action: str, body: Any) -> Any:
         path = f"/collections/{request.collection_name}/points{action}"
+        if method != "GET" and "ordering" in request.DESCRIPTOR.fields_by_name and request.HasField("ordering"):
+            path += f"?ordering={messages.WriteOrderingType.Name(request.ordering.type).lower()}"
         return self._ask(context, method, path, body)
 
     def Upsert(self, request: Any, context: grpc.ServicerContext) -> Any:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl, unquote
 
 from qdrant_client import models
 
 from http_servers import serving
 from stand_in.actions import Actions
 from stand_in.rest import Fault, handler
+from stand_in.strict import RefusedError
 
 
 class StandIn:
@@ -27,6 +29,8 @@ class StandIn:
         peers: The nodes of the cluster; None for a server alone.
         consistencies: What reads asked for.
         asked: Method and path of all requests so far.
+        is_scoped: Whether the API key is a token for one collection with the access ``rw``, which permits no change of
+            the collection itself (lib/storage/src/rbac/ops_checks.rs, collection_meta_ops: global manage access).
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,6 +40,7 @@ class StandIn:
         self.peers: models.ClusterStatusOneOf1 | None = None
         self.met: list[Fault] = []
         self.asked: list[tuple[str, str]] = []
+        self.is_scoped = False
         self._actions = Actions(clock)
         self._turn = threading.Lock()
         self.over = threading.Event()
@@ -60,10 +65,16 @@ class StandIn:
             return self.peers or {"status": "disabled"}
         route = path.partition("?")[0].removeprefix("/collections").strip("/")
         name, _, action = route.partition("/")
+        name = unquote(name)
+        if self.is_scoped and name and method != "GET" and action in ("", "shards", "cluster"):
+            raise RefusedError(403, "Forbidden: Global access is required")
         with self._turn:
             self._actions.clustered = self.peers is not None
-            if "consistency=" in path:
-                self.consistencies.add(path.partition("consistency=")[2].partition("&")[0])
+            self._actions.version = self.version
+            options = dict(parse_qsl(path.partition("?")[2]))
+            if "consistency" in options:
+                self.consistencies.add(options["consistency"])
+            self._actions.ordering = options.get("ordering")
             return self._actions.do(f"{method} {action}".strip() if name else method, name, body)
 
     def be_strict(self, config: models.StrictModeConfig, name: str | None = None) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 
 from qdrant_client import models
 
+from stand_in.strict import RefusedError
+
 
 class Shards:
     """The shard keys of one collection; it has none with automatic sharding."""
@@ -33,9 +35,9 @@ class Shards:
         if not clustered:
             raise ValueError("Distributed mode disabled")
         if not self.custom:
-            raise ValueError("Shard Key can't be created with Auto sharding method")
+            raise ValueError("Bad request: Shard Key cannot be created with Auto sharding method")
         if key in self.keys:
-            raise ValueError(f"Sharding key {key} already exists for collection")
+            raise ValueError(f"Bad request: Sharding key {key} already exists for collection")
         self.keys.append(key)
 
     def written(self, selector: Any) -> list[str]:
@@ -71,12 +73,13 @@ class Shards:
         if isinstance(selector, models.ShardKeyWithFallback):
             found = [key for key in (selector.target, selector.fallback) if key in self.keys][:1]
             if not found:
-                raise ValueError(f"Neither target shard key {selector.target} nor fallback exist")
+                keys = f"target shard key {selector.target} nor fallback shard key {selector.fallback}"
+                raise RefusedError(404, f"Not found: Neither {keys} exist not found")
             return [str(key) for key in found]
         keys = selector if isinstance(selector, list) else [selector]
         for key in keys:
             if key not in self.keys:
-                raise ValueError(f"Wrong input: Shard key {key} does not exist")
+                raise RefusedError(400, f"Wrong input: Shard key {key} not found")
         return keys
 
 

@@ -738,7 +738,8 @@ class Collection:
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.
             cluster: How a server keeps the collection from now on. If the replication factor changes, the cluster makes
-                or removes copies of every shard while it serves.
+                or removes copies of every shard while it serves. A warning says if further copies have to wait; call
+                again when the cluster has made the others.
             payload_indexes: New payload indexes; see ``open``. All others are removed. If ``index`` is None, the
                 vectors stay as they are. Default: the present settings, also for keys of documents that an older
                 version of twinvec has written.

@@ -18,7 +18,7 @@ from twinvec.retrieval.base import SpaceEncoder, TokenEncoder
 from twinvec.tokens.tokenizer import TextTokenizer, is_mostly_unknown
 from twinvec_qdrant.stores.points import States, pages
 
-MAX_NUMBERS = 1024 * 1024
+MAX_NUMBERS = 1024 * 1024 - 1
 """Largest count of numbers in the token states of one chunk: a server refuses more."""
 
 _TEXTS = 64  # texts encoded at once; token states of all chunks of a large document could fill the memory

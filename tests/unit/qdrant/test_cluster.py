@@ -7,6 +7,7 @@ import tenacity
 from qdrant_client import QdrantClient, models
 
 from stand_in import Fault, StandIn
+from stand_in.copies import operated, transferred
 from twinvec.errors import ConfigurationError, StoreUnavailableError
 from twinvec_qdrant import ClusterSettings, Collection
 from twinvec_qdrant.stores.server.cluster import balanced
@@ -104,16 +105,91 @@ def test_a_change_of_the_replication_factor_makes_the_copies(server):
 )
 @pytest.mark.parametrize("copies", [1, 2, 3, 5])
 def test_every_shard_gets_so_many_copies_on_different_nodes(shards, copies):
-    where = {row: set(on) for row, on in enumerate(shards)}
-    for operation in balanced(placed(*shards), [1, 2, 3], copies):
-        if isinstance(operation, models.ReplicateShardOperation):
-            moved = operation.replicate_shard
-            assert moved.from_peer_id in where[moved.shard_id]
-            assert moved.to_peer_id not in where[moved.shard_id]
-            where[moved.shard_id].add(moved.to_peer_id)
-        else:
-            where[operation.drop_replica.shard_id].remove(operation.drop_replica.peer_id)
-    assert all(len(on) == min(copies, 3) for on in where.values())
+    """``operated`` refuses a transfer whose source or target is part of another transfer of the shard."""
+    info = placed(*shards)
+    rounds = 0
+    while (found := balanced(info, [1, 2, 3], copies))[0]:
+        operations, waiting = found
+        for operation in operations:
+            info = operated(info, operation.model_dump(mode="json", exclude_none=True))
+        assert balanced(info, [1, 2, 3], copies) == ([], waiting), "asked again, it waits for the transfers"
+        info = transferred(info)
+        rounds += 1
+    assert found == ([], 0)
+    assert rounds <= 2
+    where = [(each.shard_id, each.peer_id) for each in info.remote_shards]
+    where += [(each.shard_id, info.peer_id) for each in info.local_shards]
+    assert len(set(where)) == len(where) == min(copies, 3) * len(shards)
+
+
+def test_a_copy_that_does_not_serve_is_no_source():
+    info = placed((1, 2))
+    info.local_shards[0].state = models.ReplicaState.RECOVERY
+    ((operation,), waiting) = balanced(info, [1, 2, 3], 3)
+    assert (operation.replicate_shard.from_peer_id, operation.replicate_shard.to_peer_id) == (2, 3)
+    assert waiting == 0
+
+
+def test_copies_that_have_to_wait_are_made_by_the_next_call(server, caplog):
+    with opened(server) as collection:
+        collection.ingest([("a", "some text")])
+        server.actions.cluster = placed((1,), (2,), (3,))
+        server.be_cluster(3)
+        collection.reindex(cluster=ClusterSettings(replication_factor=3))
+        assert "3 copies of shards have to wait" in caplog.text
+        caplog.clear()
+        server.actions.cluster = transferred(server.actions.cluster)
+        collection.reindex(cluster=ClusterSettings(replication_factor=3))
+        assert not caplog.text
+    assert len(server.actions.operations) == 6
+
+
+def test_a_copy_whose_request_got_no_answer_is_not_made_twice(server, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
+    with opened(server) as collection:
+        server.actions.cluster = placed((1, 2), (1, 3), (3,))
+        server.be_cluster(3)
+        for copies in (2, 1):
+            left = [Fault.DROPPED]
+            server.fault = lambda method, path, left=left: (
+                left.pop()
+                if left and (method, path.partition("?")[0]) == ("POST", "/collections/notes/cluster")
+                else None
+            )
+            collection.reindex(cluster=ClusterSettings(replication_factor=copies))
+            assert not left
+            server.actions.cluster = transferred(server.actions.cluster)
+    assert [list(operation) for operation in server.actions.operations] == [["replicate_shard"]] + [
+        ["drop_replica"]
+    ] * 3
+
+
+def writes(collection: Collection) -> None:
+    """Everything that writes points."""
+    collection.ingest([(f"n{row}", f"some text {row}") for row in range(9)])
+    collection.ingest([("n0", "another text"), ("n1", "a much longer text " * 9)])
+    collection.notes("memory").put({"k": {"row": 1}})
+    collection.delete(["n2"])
+    assert collection.verify().sound
+
+
+@pytest.mark.parametrize("over_grpc", [False, True])
+def test_copies_apply_all_writes_in_one_order(server, over_grpc):
+    """The stand-in refuses a write of several copies without an ordering."""
+    with server.over_grpc() as port:
+        place = {"url": server.url, "grpc": over_grpc, "grpc_port": port, "wait_seconds": 20}
+        options = {"encoder": WordEncoder(max_tokens=64), "chunking": False, "cluster": WANTED}
+        with Collection.open("copied", **place, **options) as collection:
+            writes(collection)
+        with Collection.open("copied", **place, encoder=WordEncoder(max_tokens=64)) as again:
+            again.delete(["n3"])
+        asked = [path for _, path in server.asked if "ordering=" in path]
+        assert asked
+        assert all("ordering=medium" in path for path in asked)
+        server.asked.clear()
+        with Collection.open("single", **place, encoder=WordEncoder(max_tokens=64), chunking=False) as collection:
+            writes(collection)
+        assert not any("ordering=" in path for _, path in server.asked), "an order costs time, and one copy needs none"
 
 
 def test_a_write_that_a_copy_of_a_shard_missed_is_repeated(server, monkeypatch):

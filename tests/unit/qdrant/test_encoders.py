@@ -6,8 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 
+from stand_in import schema
+from stand_in.strict import RefusedError
 from twinvec import Encoder, MaxSimReranker, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import unknown_texts
@@ -222,6 +224,16 @@ def test_what_cannot_work_is_refused(place, encoder, monkeypatch):
         pytest.raises(ConfigurationError, match="gives no tok"),
     ):
         plain.maxsim()
+
+
+def test_token_states_are_limited_to_what_a_server_takes():
+    states = [[0.0] * 1024] * 1024  # 1,048,576 numbers
+    point = models.PointStruct(id=1, vector={"dense-states": states})
+    with pytest.raises(RefusedError, match="must be less than 1048576"):
+        schema.check_vectors([point], needed=False)
+    point.vector["dense-states"] = [*states[:-1], states[-1][1:]]
+    schema.check_vectors([point], needed=False)
+    assert encoders.MAX_NUMBERS == 1024 * 1024 - 1
 
 
 def test_truncated_probes_are_no_texts_of_the_user(tiny_model, tmp_path, caplog):

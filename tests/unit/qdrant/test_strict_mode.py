@@ -7,6 +7,7 @@ from qdrant_client import QdrantClient, models
 
 from cases import few_quick
 from stand_in import STRICT, StandIn
+from stand_in.strict import RefusedError
 from twinvec.errors import StoreLimitError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings, drop_collection, list_collections
 from words import StateEncoder
@@ -168,6 +169,27 @@ def test_a_filter_without_an_index_names_the_key_and_what_adds_it(both):
         limited.search("note", filter={"colour": "red"})
 
 
+def test_a_node_that_has_not_heard_of_an_index_is_asked_again(strict, monkeypatch):
+    """In a cluster, an index is made on one node, and the others hear of it a moment later."""
+    strict.be_strict(models.StrictModeConfig(enabled=True, unindexed_filtering_retrieve=False))
+    with opened(strict) as collection:
+        collection.ingest(NOTES[:5])
+        answer, late = strict.answer, []
+
+        def lagging(method: str, path: str, body: dict) -> object:
+            if path.partition("?")[0].endswith(("/scroll", "/query/batch")) and not late:
+                late.append(path)
+                said = 'Index required but not found for "kind" of one of the following types: [keyword]'
+                raise RefusedError(400, f"Bad request: {said}. Help: Create an index for this key.")
+            return answer(method, path, body)
+
+        monkeypatch.setattr(strict, "answer", lagging)
+        assert sorted(collection.find()) == [note["id"] for note in NOTES[:5]]
+        late.clear()
+        assert len(collection.search("note", 5)) == 5
+        assert late
+
+
 def test_a_filter_of_too_many_conditions_names_the_limit(both, strict):
     limited, _ = both
     strict.be_strict(models.StrictModeConfig(filter_max_conditions=2), "notes")
@@ -191,6 +213,33 @@ def test_a_full_collection_says_so_and_keeps_what_was_committed(strict, limit, n
         assert hits(collection.search("note", 50))[0]
         assert collection.delete([NOTES[0]["id"]]) == 1
         assert collection.verify().sources == kept - 1
+
+
+@pytest.mark.parametrize("over_grpc", [False, True])
+def test_documents_of_a_full_server_can_be_deleted(strict, over_grpc):
+    """A node whose disk is full (server 1.19) refuses the intent of a deletion, too."""
+    strict.be_strict(models.StrictModeConfig())
+    with strict.over_grpc() as port:
+        place = {"url": strict.url, "grpc": over_grpc, "grpc_port": port, "wait_seconds": WAIT}
+        with Collection.open("notes", **place, encoder=encoder()) as collection:
+            collection.ingest(NOTES[:5])
+            strict.actions.is_full = True
+            with pytest.raises(StoreLimitError, match=r"no room left(?s:.*)remove documents"):
+                collection.ingest(NOTES)
+            assert collection.delete([NOTES[0]["id"], NOTES[1]["id"]]) == 2
+            strict.actions.is_full = False
+            assert sorted(collection.find()) == [note["id"] for note in NOTES[2:5]]
+            assert collection.verify().sound
+
+
+def test_a_collection_whose_server_limits_the_memory_is_searched_with_its_records(strict):
+    strict.be_strict(models.StrictModeConfig(enabled=True, max_resident_memory_percent=90))
+    with opened(strict) as collection:
+        assert not collection._backend.watches(), "a full server refuses intents, which would be watched"
+    strict.be_strict(models.StrictModeConfig())
+    with opened(strict, "free") as collection:
+        collection.count()
+        assert collection._backend.watches()
 
 
 def test_a_request_that_costs_more_than_the_budget_is_not_repeated(strict, clock):

@@ -241,6 +241,21 @@ def test_missing_scores_are_asked_for_by_id_together_with_what_is_read(server, a
             assert all("source" in each.payload for each in cut.found[0][stage].values())
 
 
+def test_scores_are_asked_for_without_points_if_none_are_to_be_read(server, asked, words):
+    """A server refuses a search for no points at all."""
+    with filled(words, client=client(server)) as collection:
+        whole = candidates_of(collection)
+        server.be_strict(models.StrictModeConfig(enabled=True, search_max_batchsize=3), "notes")
+        collection.info()
+        asked.clear()
+        cut = candidates_of(collection, Along(lambda found: [], None))
+        assert [path for _, path in asked] == ["/points/query/batch"] * 2
+        assert not cut.read
+        assert {stage: scores.keys() for stage, scores in cut.found[0].items()} == {
+            stage: scores.keys() for stage, scores in whole.found[0].items()
+        }
+
+
 def candidates_of(collection: Collection, along: Along | None = None) -> Candidates:
     """The candidates of one search by both stages."""
     stages = {

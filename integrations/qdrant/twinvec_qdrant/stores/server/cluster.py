@@ -2,7 +2,8 @@
 
 The server's configuration holds these settings, except the number of copies that a read queries, which is recorded with
 the description. A new replication factor affects new shards only. Copies of existing shards are therefore made and
-removed here, with one request for each; the cluster then transfers them while it serves.
+removed here, with one request for each; the cluster then transfers them while it serves. A copy can be the source of
+one transfer at a time, so further copies of a shard have to wait.
 
 Large tenants may have shards of their own, by custom sharding with the tenant as shard key (tiered multitenancy, server
 1.16). The chunks of all other tenants, and all points without vectors, are in the shards of the key ``SHARED``. All
@@ -12,12 +13,13 @@ to.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from qdrant_client import QdrantClient, models
+from qdrant_client import models
 
 from twinvec.errors import ConfigurationError, StoreError
 from twinvec_qdrant.settings import ClusterSettings
@@ -33,6 +35,8 @@ TENANT_SHARDS = "tenant_shards"
 
 SHARED = "twinvec-shared"
 """Shard key of all tenants without shards of their own."""
+
+logger = logging.getLogger(__name__)
 
 _WHOLE = (models.ReplicaState.ACTIVE, models.ReplicaState.ACTIVEREAD)
 
@@ -162,8 +166,7 @@ def change(requests: Requests, info: models.CollectionInfo, wanted: ClusterSetti
     if wanted.tenant_shards is not None:
         _add_tenants(requests, TenantShards.of(info.config.metadata), wanted.tenant_shards)
     if wanted.replication_factor is not None:
-        for operation in _operations(requests, client, wanted.replication_factor):
-            requests.call(client.cluster_collection_update, operation)
+        _copy(requests, wanted.replication_factor)
 
 
 def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str, ...]) -> None:
@@ -188,34 +191,73 @@ def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str
         requests.call(requests.client.update_collection, metadata=changed)
 
 
-def _operations(requests: Requests, client: QdrantClient, copies: int) -> list[Any]:
-    """Return the operations that give each shard this number of copies, at most one on each node."""
-    status = requests.ask(client.cluster_status)
+def _copy(requests: Requests, copies: int) -> None:
+    """Give each shard this number of copies, at most one on each node; log a warning about copies that have to wait."""
+    status = requests.ask(requests.client.cluster_status)
     if not isinstance(status, models.ClusterStatusOneOf1):  # a single node
-        return []
-    return balanced(requests.call(client.collection_cluster_info), [int(peer) for peer in status.peers], copies)
+        return
+    info = requests.call(requests.client.collection_cluster_info)
+    operations, waiting = balanced(info, [int(peer) for peer in status.peers], copies)
+    for operation in operations:
+        try:
+            requests.call(requests.client.cluster_collection_update, operation)
+        except StoreError:  # the server refuses a repeated request whose first try it has accepted
+            if not _is_accepted(operation, requests.call(requests.client.collection_cluster_info)):
+                raise
+    if waiting:
+        logger.warning(
+            "%s: %d copies of shards have to wait, because a copy can be the source of one transfer at a time; set the "
+            "replication factor again when the cluster has made the other copies",
+            requests.location,
+            waiting,
+        )
 
 
-def balanced(info: models.CollectionClusterInfo, peers: list[int], copies: int) -> list[Any]:
-    """Return the operations that give each shard ``copies`` copies on different peers; the emptiest peers are first."""
-    placed: dict[int, dict[int, models.ReplicaState]] = {each.shard_id: {} for each in info.remote_shards}
+def _is_accepted(operation: Any, info: models.CollectionClusterInfo) -> bool:
+    """Return whether the cluster already makes the copy, or has already removed it."""
+    if isinstance(operation, models.ReplicateShardOperation):
+        made = operation.replicate_shard
+        return made.to_peer_id in _placed(info).get(made.shard_id, {})
+    dropped = operation.drop_replica
+    return dropped.peer_id not in _placed(info).get(dropped.shard_id, {})
+
+
+def _placed(info: models.CollectionClusterInfo) -> dict[int, dict[int, models.ReplicaState]]:
+    """Return the state of each copy by shard and peer."""
+    placed: dict[int, dict[int, models.ReplicaState]] = {}
     for local in info.local_shards:
         placed.setdefault(local.shard_id, {})[info.peer_id] = local.state
     for remote in info.remote_shards:
-        placed[remote.shard_id][remote.peer_id] = remote.state
+        placed.setdefault(remote.shard_id, {})[remote.peer_id] = remote.state
+    return placed
+
+
+def balanced(info: models.CollectionClusterInfo, peers: list[int], copies: int) -> tuple[list[Any], int]:
+    """Return operations that give each shard ``copies`` copies on different peers; the emptiest peers are first.
+
+    Also return the number of copies that have to wait, because no copy of their shard is free to be a source.
+    """
+    placed = _placed(info)
+    busy = {(each.shard_id, peer) for each in info.shard_transfers for peer in (each.from_, each.to)}
     load = Counter(peer for where in placed.values() for peer in where)
     operations: list[Any] = []
+    waiting = 0
     for shard, where in sorted(placed.items()):
-        whole = [peer for peer, state in where.items() if state in _WHOLE]
         free = sorted((peer for peer in peers if peer not in where), key=lambda peer: (load[peer], peer))
-        for peer in free[: max(copies - len(where), 0)] if whole else []:
-            moved = models.ReplicateShard(shard_id=shard, from_peer_id=whole[0], to_peer_id=peer)
+        wanted = free[: max(copies - len(where), 0)]
+        sources = [
+            peer for peer, state in where.items() if state is models.ReplicaState.ACTIVE and (shard, peer) not in busy
+        ]
+        waiting += max(len(wanted) - len(sources), 0)
+        for source, peer in zip(sources, wanted, strict=False):
+            moved = models.ReplicateShard(shard_id=shard, from_peer_id=source, to_peer_id=peer)
             operations.append(models.ReplicateShardOperation(replicate_shard=moved))
             load[peer] += 1
+        whole = [peer for peer, state in where.items() if state in _WHOLE]
         broken = [peer for peer in where if peer not in whole]
         spare = [*broken, *sorted(whole, key=lambda peer: (-load[peer], peer))][: max(len(where) - copies, 0)]
         for peer in spare if len(whole) - len(set(spare) & set(whole)) >= 1 else []:
             dropped = models.Replica(shard_id=shard, peer_id=peer)
             operations.append(models.DropReplicaOperation(drop_replica=dropped))
             load[peer] -= 1
-    return operations
+    return operations, waiting

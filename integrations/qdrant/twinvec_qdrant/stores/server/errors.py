@@ -26,7 +26,7 @@ BUSY = frozenset({408, 429, 500, 502, 503, 504})
 
 _CODES = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
-    grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.FAILED_PRECONDITION: 500,
     grpc.StatusCode.OUT_OF_RANGE: 400,
     grpc.StatusCode.UNAUTHENTICATED: 401,
     grpc.StatusCode.PERMISSION_DENIED: 403,
@@ -39,6 +39,9 @@ _CODES = {
 }
 """HTTP status code for each gRPC status code; all other gRPC codes become 500."""
 
+_INSUFFICIENT = "Insufficient storage"
+"""Beginning of the sentence for a full server, for which gRPC has the code of a rate limit."""
+
 _FOREIGN = "the answer is not from Qdrant: check host, port and path (Qdrant's REST port is 6333, its gRPC port 6334)"
 _TLS_NEEDED = "the server expects TLS at this port: write https:// instead of http://"
 _TLS_UNKNOWN = "the server does not speak TLS at this port: write http:// instead of https://, or name its TLS port"
@@ -48,9 +51,23 @@ _REMEDIES = {
     403: "the API key does not permit this: it is wrong, only for reading, or only for other collections",
     413: "the request is too large for the server, or for a proxy in front of it",
     501: "the server is too old for this request: twinvec needs Qdrant 1.17 or later, and 1.18 or later to migrate",
-    507: "the server has no room left on its disk or in its memory",
 }
+_NO_ROOM = "the server has no room left on its disk or in its memory"
 _NO_KEY = "the server wants an API key: set QDRANT_API_KEY or QDRANT_API_KEY_FILE, or give api_key"
+_SCOPES = (
+    (re.compile(r"^ExpiredSignature"), "the API key has expired: make a new one"),
+    (re.compile(r"^InvalidSignature"), _REMEDIES[401]),
+    (
+        re.compile(r"Global access is required|Manage access for this operation is required"),
+        "the API key is for single collections: only a key for the whole server can make a collection, change its "
+        "settings or remove it",
+    ),
+    (
+        re.compile(r"Only points access is allowed"),
+        "the API key permits only reading and writing of points: payload indexes need a key with full access to the "
+        "collection",
+    ),
+)
 _NO_QUORUM = (
     "a node of the cluster is down, and the other nodes are no majority: with two nodes, writes fail until both are "
     "back; with three nodes and two copies of every shard, one node may fail"
@@ -58,6 +75,9 @@ _NO_QUORUM = (
 
 _RETRY_AFTER = re.compile(r"Retry after (\d+)s")
 _TOO_LARGE = "request larger than rate limiter capacity"
+_TOO_LONG = re.compile(r"JSON payload .*(larger than allowed|exceeded limit)")
+_EXHAUSTED = re.compile(r"(Resident memory|Disk) usage is at \S+ of total")
+_DISK_FULL = re.compile(r"No space left on device|Out of memory, free")
 _LIMITS = {
     "search batch size": "search_max_batchsize",
     "upsert limit": "upsert_max_batchsize",
@@ -121,8 +141,18 @@ def refusal(error: BaseException | None) -> Refusal | None:
         )
     if isinstance(error, grpc.RpcError) and hasattr(error, "code"):
         named = _RETRY_AFTER.search(_details(error))  # the client reads a pause only from the metadata
-        return Refusal(_CODES.get(error.code(), 500), _details(error), float(named[1]) if named else 0.0)
+        return Refusal(_grpc_status(error), _details(error), float(named[1]) if named else 0.0)
     return None
+
+
+def _grpc_status(error: Any) -> int:
+    """Return the HTTP status code with which a server answers the same request over REST."""
+    code, sentence = error.code(), _details(error)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and sentence.startswith(_INSUFFICIENT):
+        return 507
+    if code is grpc.StatusCode.UNIMPLEMENTED and "standalone mode" in sentence:
+        return 405
+    return _CODES.get(code, 500)
 
 
 def _details(error: grpc.RpcError) -> str:
@@ -141,6 +171,14 @@ def is_temporary(error: BaseException) -> bool:
 
 class NotYetAppliedError(Exception):
     """The server has accepted a write, but has not applied it in time."""
+
+
+class UnindexedError(StoreLimitError):
+    """A filter tests the payload field at ``path``, but the node that answered knows no index of the right type."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
 
 
 def store_error(error: Exception, location: str, what: str) -> StoreError:
@@ -169,25 +207,40 @@ def store_error(error: Exception, location: str, what: str) -> StoreError:
 
 def _refused(answered: Refusal, location: str) -> StoreError:
     said = f" (the server: {answered.sentence})" if answered.sentence else ""
+    if answered.status == 400 and (found := _UNINDEXED.search(answered.sentence)):
+        words = _unindexed_words(found["key"], found["types"])
+        return UnindexedError(f"{location}: {words}{said}", found["key"])
     if (limit := _limit_words(answered)) is not None:
         return StoreLimitError(f"{location}: {limit}{said}")
     if "deactivation timed out" in answered.sentence:
         return StoreUnavailableError(f"{location}: {_NO_QUORUM}{said}")
+    if _DISK_FULL.search(answered.sentence):
+        return StoreUnavailableError(f"{location}: {_NO_ROOM}{said}")
     if answered.status in BUSY:
         words = "the server is too busy" if answered.status in (429, 503) else "the server failed"
         return StoreUnavailableError(
             f"{location}: {words}, status {answered.status}{said}{_pause_words(answered.pause)}"
         )
-    if answered.status == 401 and "Must provide" in answered.sentence:
-        return StoreError(f"{location}: {_NO_KEY}{said}")
-    if (remedy := _REMEDIES.get(answered.status)) is not None:
-        kind = StoreUnavailableError if answered.status == 507 else StoreError
-        return kind(f"{location}: {remedy}{said}")
+    if (remedy := _remedy(answered)) is not None:
+        return StoreError(f"{location}: {remedy}{said}")
     if answered.foreign:
         if "plain HTTP request was sent to HTTPS port" in answered.sentence:
             return StoreUnavailableError(f"{location}: no answer: {_TLS_NEEDED}")
         return StoreError(f"{location}: {_FOREIGN}; it answered with status {answered.status}")
     return StoreError(f"{location}: refused with status {answered.status}{said}")
+
+
+def _remedy(answered: Refusal) -> str | None:
+    """Return an error text that says what is wrong and what to do, or None."""
+    if answered.status == 401 and "Must provide" in answered.sentence:
+        return _NO_KEY
+    if answered.status == 400 and _TOO_LONG.search(answered.sentence):
+        return _REMEDIES[413]
+    if answered.status == 403:
+        for pattern, words in _SCOPES:
+            if pattern.search(answered.sentence):
+                return words
+    return _REMEDIES.get(answered.status)
 
 
 def _limit_words(answered: Refusal) -> str | None:
@@ -196,14 +249,14 @@ def _limit_words(answered: Refusal) -> str | None:
     if answered.too_large:
         kind = "write_rate_limit" if "Write" in sentence else "read_rate_limit"
         return f"one request needs more operations than the server permits in a minute ({kind})"
+    if answered.status == 507 or _EXHAUSTED.search(sentence):
+        return f"{_NO_ROOM}: remove documents, or raise the server's limit"
     if answered.status != 400 and answered.status != 422:
         return None
     for pattern, most in _FULL:
         if found := pattern.search(sentence):
             room = most.format(**found.groupdict())
             return f"the collection is full: the limit is {room}. Remove documents, or raise the limit"
-    if found := _UNINDEXED.search(sentence):
-        return _unindexed_words(found["key"], found["types"])
     for pattern, limit in _REFUSED_LIMITS:
         if found := pattern.search(sentence):
             name = limit or _LIMITS.get(found["name"], found["name"])

@@ -180,9 +180,10 @@ class Searching(Reading):
         vector = along.vector if along else None
         queries = [query for _, query in missing]
         asked = self._requested(queries, limits)
-        requests, read = list(chain(*asked)), reading(ids, vector)
-        together = bool(missing) and limits.permits_ids(len(ids)) and _are_one([*requests, read], limits)
-        answers = iter((yield from self._answers([*requests, read] if together else requests, limits)))
+        requests = list(chain(*asked))
+        read = [reading(ids, vector)] if ids else []
+        together = bool(missing and read) and limits.permits_ids(len(ids)) and _are_one([*requests, *read], limits)
+        answers = iter((yield from self._answers([*requests, *read] if together else requests, limits)))
         for (scores, _), answer in zip(missing, _merged(queries, asked, answers), strict=True):
             scores.update((each.id, each) for each in answer)
         if not together and not unknown:

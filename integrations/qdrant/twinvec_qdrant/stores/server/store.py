@@ -21,9 +21,6 @@ from twinvec_qdrant.stores.server.clients import quiet_client
 from twinvec_qdrant.stores.server.retrying import is_local
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
-LEAST_VERSION = (1, 17)
-"""Oldest version of the server that twinvec works with."""
-
 
 class ServerStore(Store):
     """The collection ``name`` of a server, or the server itself for ""; ``close`` closes the client if ``owned``."""
@@ -66,6 +63,7 @@ class ServerStore(Store):
 
     def create(self, new: NewCollection) -> ServerBackend:
         self.check_version()
+        self._backend.check_quantization(new.index)
         if new.cluster.given() and is_local(self._client):
             raise ConfigurationError(f"{self.location}: cluster settings need a Qdrant server; leave cluster out")
         cluster.check_tenant_shards(self._requests, new.cluster, new.tenant_path)
@@ -99,8 +97,7 @@ class ServerStore(Store):
 
     def check_version(self) -> None:
         """Raise ``StoreError`` if the server says that its version is below ``LEAST_VERSION``."""
-        if (reason := self._requests.too_old(LEAST_VERSION, "twinvec")) is not None:
-            raise StoreError(f"{self._address}: {reason}")
+        self._backend.check_version()
 
     def _exists(self) -> bool:
         return self._requests.call(self._client.collection_exists)

@@ -17,8 +17,14 @@ from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.limits.known import KnownCollection
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
+LEAST_VERSION = (1, 17)
+"""Oldest version of the server that twinvec works with: an older one ignores ``update_mode`` and overwrites records."""
+
 MIGRATING_VERSION = (1, 18)
 """First version of the server that can add a named vector to a collection."""
+
+TURBO_VERSION = (1, 18)
+"""First version of the server with "turbo" quantisation."""
 
 logger = logging.getLogger(__name__)
 
@@ -145,6 +151,7 @@ class Structure(KnownCollection):
             each.quantization_config == wanted for each in dense.values()
         ):
             return False
+        self.check_quantization(settings)
         copies = models.VectorParamsDiff(quantization_config=wanted or models.Disabled.DISABLED)
         self.requests.call(
             self._client.update_collection,
@@ -152,6 +159,18 @@ class Structure(KnownCollection):
             vectors_config=dict.fromkeys(dense, copies),
         )
         return True
+
+    def check_version(self) -> None:
+        """Raise ``StoreError`` if the server says that its version is below ``LEAST_VERSION``."""
+        if (reason := self.requests.too_old(LEAST_VERSION, "twinvec")) is not None:
+            raise StoreError(f"{self.location}: {reason}")
+
+    def check_quantization(self, settings: IndexSettings) -> None:
+        """Raise ``StoreError`` if the server says that its version is too old for the quantisation."""
+        if settings.quantization == "turbo":
+            reason = self.requests.too_old(TURBO_VERSION, '"turbo" quantisation')
+            if reason is not None:
+                raise StoreError(f"{self.location}: {reason}")
 
     def indexed(self, chunks: int) -> int:
         info = self._info()
@@ -168,10 +187,11 @@ class Structure(KnownCollection):
     def _prepare(self) -> None:
         """Before the first write, make the shard keys and the indexes that the collection lacks.
 
-        Log a warning if the server refuses.
+        Log a warning if the server refuses. Raise as ``check_version``.
         """
         if self._prepared or self._local:
             return
+        self.check_version()
         try:
             self._index(None, wait=False)
         except StoreUnavailableError:

@@ -141,8 +141,8 @@ class Writing(Structure, Reading):
             for page in pages(ids, limits.named(limits.removed(PAGE))):
                 for selector in _selectors(page, revisions, limits):
                     refill = limits.refill(writes=len(page))
-                    keys = _routed(None if self._tenants is None else self._tenants.keys)
-                    self.requests.call(self._client.delete, selector, wait=True, refill_seconds=refill, **keys)
+                    options = _routed(None if self._tenants is None else self._tenants.keys) | self._ordering()
+                    self.requests.call(self._client.delete, selector, wait=True, refill_seconds=refill, **options)
 
         self._written(delete)
 
@@ -150,7 +150,17 @@ class Writing(Structure, Reading):
         self.run(self._within(lambda limits: worked(partial(work, limits))))
 
     def _write(self, limits: Limits, method: Callable[..., object], points: Sequence[Any], **options: Any) -> None:
-        self.requests.call(method, points, wait=True, refill_seconds=limits.refill(writes=len(points)), **options)
+        refill = limits.refill(writes=len(points))
+        self.requests.call(method, points, wait=True, refill_seconds=refill, **options, **self._ordering())
+
+    def _ordering(self) -> dict[str, Any]:
+        """Return the option that makes all copies of a shard apply the writes of all writers in the same order.
+
+        Every copy decides by itself whether the condition of a write holds. Without an order, the copies could decide
+        differently, so that each of two racing writers wins at one copy. With this option, one copy of the shard
+        receives all writes and sends them on; if it is away, another copy takes its place.
+        """
+        return {"ordering": models.WriteOrdering.MEDIUM} if self._copies > 1 else {}
 
 
 def _routed(key: str | list[str] | None) -> dict[str, Any]:

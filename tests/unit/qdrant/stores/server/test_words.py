@@ -16,9 +16,9 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import UnexpectedResponse
 
 from http_servers import serving
-from stand_in import Fault, StandIn
+from stand_in import StandIn
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError, StoreUnavailableError
-from twinvec_qdrant import Collection, drop_collection, list_collections
+from twinvec_qdrant import Collection, IndexSettings, drop_collection, list_collections
 from twinvec_qdrant.stores.server.errors import is_temporary, requested_pause, store_error
 from words import StateEncoder, WordEncoder
 
@@ -59,6 +59,17 @@ def said(sentence: str) -> str:
         (401, "Invalid API key or JWT", "does not accept the API key"),
         (403, said("Forbidden: Global manage access is required"), "only for reading"),
         (403, "forbidden", "does not permit this"),
+        (403, "ExpiredSignature", "has expired"),
+        (403, "InvalidSignature", "does not accept the API key"),
+        (403, said("Forbidden: Global access is required"), "for single collections"),
+        (403, said("Forbidden: Manage access for this operation is required"), "for single collections"),
+        (403, said("Forbidden: Only points access is allowed for collection notes"), "payload indexes need a key"),
+        (
+            400,
+            said("Payload error: JSON payload (33600110 bytes) is larger than allowed (limit: 33554432 bytes)."),
+            "too large",
+        ),
+        (400, said("Payload error: JSON payload has exceeded limit (33554432 bytes)."), "too large"),
         (404, "<html><body>404</body></html>", "the answer is not from Qdrant"),
         (200, "<html><body>Welcome</body></html>", "the answer is not from Qdrant"),
         (200, '{"hello": "world"}', "the answer is not from Qdrant"),
@@ -66,7 +77,14 @@ def said(sentence: str) -> str:
         (413, said("Payload too large"), "too large for the server"),
         (500, said("Service internal error: 1 of 2 replicas failed: deactivation timed out"), "no majority"),
         (500, said("Service internal error: some replica failed to apply operation"), "status 500"),
-        (507, said("Insufficient storage: disk"), "no room left"),
+        (
+            500,
+            said("Service internal error: No space left on device: WAL buffer size exceeds available disk space"),
+            "no room",
+        ),
+        (500, said("Service internal error: Out of memory, free: 512, write"), "no room left"),
+        (507, said("Insufficient storage: Disk usage is at 91% of total capacity"), "remove documents"),
+        (400, said("Bad request: Resident memory usage is at 81% of total memory, exceeding"), "remove documents"),
     ],
 )
 def test_an_answer_is_put_into_words(answering, status, body, words):
@@ -118,6 +136,36 @@ def test_an_old_server_is_named_before_anything_is_made():
         assert list_collections(url=server.url) == []
 
 
+def test_an_old_server_is_named_before_anything_is_written():
+    """A snapshot may be restored on an older server, which would ignore the condition of a commit."""
+    with StandIn().running() as server:
+        place = {"url": server.url, "encoder": WordEncoder(max_tokens=16), "wait_seconds": 60}
+        with Collection.open("notes", **place) as opened:
+            opened.ingest([("a", "some text")])
+        server.version = "1.16.3"
+        with Collection.open("notes", **place) as opened:
+            assert [hit.id for hit in opened.search("text")] == ["a"]
+            with pytest.raises(StoreError, match=r"1\.16, and twinvec needs 1\.17"):
+                opened.ingest([("b", "other text")])
+            with pytest.raises(StoreError, match=r"1\.16, and twinvec needs 1\.17"):
+                opened.delete(["a"])
+            assert opened.find() == ["a"]
+
+
+def test_a_quantisation_that_an_old_server_does_not_know_is_named():
+    with StandIn().running() as server:
+        server.version = "1.17.1"
+        place = {"url": server.url, "encoder": WordEncoder(max_tokens=16), "wait_seconds": 60}
+        with pytest.raises(StoreError, match=r'1\.17, and "turbo" quantisation needs 1\.18'):
+            Collection.open("notes", **place, index=IndexSettings("turbo"))
+        assert list_collections(url=server.url) == []
+        with Collection.open("notes", **place) as opened:
+            with pytest.raises(StoreError, match=r'"turbo" quantisation needs 1\.18'):
+                opened.reindex(IndexSettings("turbo"))
+            server.version = "1.18.0"
+            opened.reindex(IndexSettings("turbo"))
+
+
 def test_a_migration_on_an_old_server_names_the_version_it_needs():
     with (
         StandIn().running() as server,
@@ -125,7 +173,6 @@ def test_a_migration_on_an_old_server_names_the_version_it_needs():
     ):
         opened.ingest([("a", "some text")])
         server.version = "1.17.1"
-        server.fault = lambda method, path: Fault.UNKNOWN if "/vectors/" in path else None
         with pytest.raises(StoreError, match=r"1\.17, and a migration needs 1\.18"):
             opened.migrate(StateEncoder(seed=1, max_tokens=16))
 
@@ -193,6 +240,9 @@ class RpcError(grpc.RpcError):
         (grpc.StatusCode.INTERNAL, 500, "some replica failed to apply operation"),
         (grpc.StatusCode.UNAVAILABLE, 503, "failed to connect to all addresses"),
         (grpc.StatusCode.NOT_FOUND, 404, "Not found: Collection `notes` doesn't exist!"),
+        (grpc.StatusCode.FAILED_PRECONDITION, 500, "Pre-condition failure: No target shard 3 found for update"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, 507, "Insufficient storage: Disk usage is at 91% of total capacity"),
+        (grpc.StatusCode.UNIMPLEMENTED, 405, "Qdrant is running in standalone mode"),
     ],
 )
 def test_errors_of_grpc_are_those_of_rest(code, status, sentence):

@@ -13,6 +13,7 @@ from qdrant_client import models
 from twinvec.errors import StoreLimitError
 from twinvec_qdrant.settings import ReadConsistency
 from twinvec_qdrant.stores.server import cluster
+from twinvec_qdrant.stores.server.errors import UnindexedError
 from twinvec_qdrant.stores.server.field_indexes import FieldIndexes
 from twinvec_qdrant.stores.server.limits.permitted import Limits, limits_of
 from twinvec_qdrant.stores.server.retrying import Requests
@@ -61,14 +62,17 @@ class KnownCollection(FieldIndexes):
         return info
 
     def _within(self, work: Callable[[Limits], Steps[T]]) -> Steps[T]:
-        """Do the work within the known limits; if the limits have changed, do it once more within the new limits."""
+        """Do the work within the known limits; if the limits have changed, do it once more within the new limits.
+
+        Do it once more, too, if a node of a cluster has not yet heard of an index that another node has just made.
+        """
         known = yield from self._permitted()
         try:
             return (yield from work(known))
-        except StoreLimitError:
+        except StoreLimitError as error:
             yield from self._asked_again()
             now = yield from self._permitted()
-            if now == known:
+            if now == known and not (isinstance(error, UnindexedError) and error.path in self._types):
                 raise
         return (yield from work(now))
 

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 _MINUTE = 60.0
-_SIZES = ("max_points_count", "max_collection_vector_size_bytes", "max_collection_payload_size_bytes")
+_SIZES = (
+    "max_points_count",
+    "max_collection_vector_size_bytes",
+    "max_collection_payload_size_bytes",
+    "max_resident_memory_percent",
+)
 _ROUNDING = 1.0  # the server rounds the pause that it names up to whole seconds
 
 
