@@ -1,0 +1,103 @@
+"""What a killed process has left is read once, before twinvec gives up the copy of the files as they were (``undo``).
+
+With a damaged file, the engine may have written over other points when it applied its log. A point then has no content,
+or that of another point, or cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import qdrant_edge as edge
+
+from twinvec_qdrant.stores.conditions import IdIs, field_is
+from twinvec_qdrant.stores.embedded.checksums import Records
+from twinvec_qdrant.stores.embedded.repair.promise import changed, revisions
+from twinvec_qdrant.stores.embedded.values import edge_filter
+from twinvec_qdrant.stores.points import PAGE
+
+ALWAYS = ("kind", "source", "size", "text", "content")
+"""Payload fields; each point has at least one of them."""
+
+_PLACE = ("source", "position", "revision")
+"""Fields of a chunk; two chunks never have the same values in all of them."""
+
+_READ = ("kind", "size", *_PLACE)
+_CHUNKS = field_is("kind", "chunk")
+_EXACTLY = edge.SearchParams(exact=True)
+
+
+@dataclass(slots=True)
+class Contents:
+    """What reading all points has found.
+
+    Attributes:
+        records: What the records add up to.
+        chunks: Number of chunks that the records list.
+        kinds: Number of points of each kind.
+        wrong: What is wrong with the content or the vectors of a point, as a sentence; "" if nothing is.
+    """
+
+    records: Records = field(default_factory=Records)
+    chunks: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    wrong: str = ""
+
+
+def read_contents(shard: edge.EdgeShard, dims: Mapping[str, int]) -> Contents:
+    """Read all points; ``dims`` has the size of the dense vectors of each name."""
+    found, offset = Contents(), None
+    places: set[tuple[Any, ...]] = set()
+    while True:
+        page, offset = shard.scroll(edge.ScrollRequest(offset, PAGE, None, list(_READ), False))
+        payloads = {str(point.id): point.payload or {} for point in page}
+        chunks = {key: own for key, own in payloads.items() if own.get("kind") == "chunk"}
+        found.kinds.update(str(own.get("kind")) for own in payloads.values())
+        found.chunks += sum([int(own["size"]) for own in payloads.values() if own.get("kind") == "record"])
+        found.records = changed(found.records, {}, revisions(page))
+        places.update(tuple(map(own.get, _PLACE)) for own in chunks.values())
+        if not all(payloads.values()) or len(places) < found.kinds["chunk"]:
+            found.wrong = "the content of a stored point is missing, or is that of another one"
+        elif _without_vectors(shard, [*chunks], dims):
+            found.wrong = "the vector of a chunk is missing"
+        if offset is None:
+            break
+    for name in dims:
+        loose = edge.Filter(must=[edge.HasVectorCondition(name)], must_not=[edge_filter([_CHUNKS])])
+        if shard.count(edge.CountRequest(exact=True, filter=loose)):
+            found.wrong = "a point that is no chunk has a vector"
+    return found
+
+
+def loss_after_kill(there: Contents, indexed: Mapping[str, int], states: Sequence[Records]) -> str | None:
+    """Return what is missing or wrong after a kill, as a sentence; None if nothing is.
+
+    ``indexed`` has the number of points of each kind by their index. The records must be in one of the ``states``, if
+    there are any.
+    """
+    if states and there.records not in states:
+        missing = min(each.count for each in states) - there.records.count
+        if missing > 0:
+            lost = "a document is" if missing == 1 else f"{missing:,} documents are"
+            return f"{lost} missing that had been written before a process was killed"
+        return "documents are not in the version that was written before a process was killed"
+    if any(there.kinds[kind] != count for kind, count in indexed.items()):
+        return "the payload index differs from the stored points"
+    return there.wrong or None
+
+
+def _without_vectors(shard: edge.EdgeShard, ids: Sequence[str], dims: Mapping[str, int]) -> bool:
+    """Return whether a chunk has a vector of zeros, which is what the engine reads where a vector was lost."""
+    if not ids:
+        return False
+    for name, dim in dims.items():
+        nearest = edge.Query.Nearest([1.0] * dim, using=name)
+        chosen = edge_filter([IdIs(tuple(ids))])
+        hits = shard.query(edge.QueryRequest(limit=len(ids), query=nearest, filter=chosen, params=_EXACTLY))
+        suspects = [str(hit.id) for hit in hits if hit.score == 0]
+        if any(not any(each.vector[name]) for each in shard.retrieve(suspects, [], [name])):
+            return True
+    return False
