@@ -77,7 +77,7 @@ class FileSum:
 class Records(NamedTuple):
     """What the records add up to: their number, and the sum of the digests of their ids and revisions."""
 
-    count: int = 0
+    number: int = 0
     sum: int = 0  # modulo 2 ** 64
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec_qdrant.stores.conditions import IdIs, field_is
+from twinvec_qdrant.stores.conditions import IdIs
 from twinvec_qdrant.stores.embedded.checksums import Records
 from twinvec_qdrant.stores.embedded.repair.promise import changed, revisions
 from twinvec_qdrant.stores.embedded.values import edge_filter
-from twinvec_qdrant.stores.points import PAGE
+from twinvec_qdrant.stores.points import PAGE, SPARSE
 
 ALWAYS = ("kind", "source", "size", "text", "content")
 """Payload fields; each point has at least one of them."""
@@ -26,7 +26,8 @@ _PLACE = ("source", "position", "revision")
 """Fields of a chunk; two chunks never have the same values in all of them."""
 
 _READ = ("kind", "size", *_PLACE)
-_CHUNKS = field_is("kind", "chunk")
+_IS_CHUNK = edge.FieldCondition("kind", match=edge.MatchValue("chunk"))
+_NO_VECTOR = "the vector of a chunk is missing"
 _EXACTLY = edge.SearchParams(exact=True)
 
 
@@ -62,13 +63,16 @@ def read_contents(shard: edge.EdgeShard, dims: Mapping[str, int]) -> Contents:
         if not all(payloads.values()) or len(places) < found.kinds["chunk"]:
             found.wrong = "the content of a stored point is missing, or is that of another one"
         elif _without_vectors(shard, [*chunks], dims):
-            found.wrong = "the vector of a chunk is missing"
+            found.wrong = _NO_VECTOR
         if offset is None:
             break
     for name in dims:
-        loose = edge.Filter(must=[edge.HasVectorCondition(name)], must_not=[edge_filter([_CHUNKS])])
-        if shard.count(edge.CountRequest(exact=True, filter=loose)):
+        if _count(shard, edge.Filter(must=[edge.HasVectorCondition(name)], must_not=[_IS_CHUNK])):
             found.wrong = "a point that is no chunk has a vector"
+    # during a migration and after it, chunks may lack vectors of one of the models
+    for name in (SPARSE, *(dims if len(dims) == 1 else ())):
+        if _count(shard, edge.Filter(must=[_IS_CHUNK], must_not=[edge.HasVectorCondition(name)])):
+            found.wrong = _NO_VECTOR
     return found
 
 
@@ -79,7 +83,7 @@ def loss_after_kill(there: Contents, indexed: Mapping[str, int], states: Sequenc
     there are any.
     """
     if states and there.records not in states:
-        missing = min(each.count for each in states) - there.records.count
+        missing = min(each.number for each in states) - there.records.number
         if missing > 0:
             lost = "a document is" if missing == 1 else f"{missing:,} documents are"
             return f"{lost} missing that had been written before a process was killed"
@@ -87,6 +91,10 @@ def loss_after_kill(there: Contents, indexed: Mapping[str, int], states: Sequenc
     if any(there.kinds[kind] != count for kind, count in indexed.items()):
         return "the payload index differs from the stored points"
     return there.wrong or None
+
+
+def _count(shard: edge.EdgeShard, wanted: edge.Filter) -> int:
+    return shard.count(edge.CountRequest(exact=True, filter=wanted))
 
 
 def _without_vectors(shard: edge.EdgeShard, ids: Sequence[str], dims: Mapping[str, int]) -> bool:
@@ -97,7 +105,8 @@ def _without_vectors(shard: edge.EdgeShard, ids: Sequence[str], dims: Mapping[st
         nearest = edge.Query.Nearest([1.0] * dim, using=name)
         chosen = edge_filter([IdIs(tuple(ids))])
         hits = shard.query(edge.QueryRequest(limit=len(ids), query=nearest, filter=chosen, params=_EXACTLY))
-        suspects = [str(hit.id) for hit in hits if hit.score == 0]
-        if any(not any(each.vector[name]) for each in shard.retrieve(suspects, [], [name])):
+        suspects: list[Any] = [hit.id for hit in hits if hit.score == 0]
+        stored: list[Any] = shard.retrieve(suspects, [], [name]) if suspects else []
+        if any(not any(each.vector[name]) for each in stored):
             return True
     return False

@@ -56,7 +56,7 @@ def revisions(points: Collection[Any]) -> dict[str, str]:
 def changed(records: Records, old: Mapping[str, str], new: Mapping[str, str]) -> Records:
     """Return what records add up to if ``new`` replaces ``old``; both map ids to revisions."""
     total = records.sum + sum(map(_digest, new.items())) - sum(map(_digest, old.items()))
-    return Records(records.count + len(new) - len(old), total % _MODULUS)
+    return Records(records.number + len(new) - len(old), total % _MODULUS)
 
 
 def read_promise(shard: Path) -> list[Records]:
@@ -72,7 +72,7 @@ def read_promise(shard: Path) -> list[Records]:
 def promised_counts(shard: Path) -> dict[str, int]:
     """Return the least number of records that was promised, for ``Damage.counts``; {} if it is unknown."""
     states = read_promise(shard)
-    return {"record": min(each.count for each in states)} if states else {}
+    return {"record": min(each.number for each in states)} if states else {}
 
 
 class Promise:
