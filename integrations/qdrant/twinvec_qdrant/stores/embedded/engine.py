@@ -25,7 +25,7 @@ from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, tim
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import LastBuild
 from twinvec_qdrant.stores.embedded.reading_copy import ReadingCopy
-from twinvec_qdrant.stores.embedded.repair.contents import loss_after_kill, read_contents
+from twinvec_qdrant.stores.embedded.repair.contents import Contents, loss_after_kill, read_contents
 from twinvec_qdrant.stores.embedded.repair.promise import Promise, read_promise
 from twinvec_qdrant.stores.embedded.repair.salvage import noted
 from twinvec_qdrant.stores.embedded.repair.salvage_worker import load_shard
@@ -327,13 +327,17 @@ class SharedEngine:
                 self._types = index_types(self._shard.info())
                 there = self._counts()
                 promised = {**there, **known.counts} if known is not None else dict(there)
-                contents = read_contents(self._shard, self._folder.dims()) if are_listed or not is_settled else None
-                if are_listed and contents is not None:
+                is_read = are_listed or not is_settled
+                dims = self._folder.dims() if is_read else {}
+                contents = read_contents(self._shard, dims) if is_read else Contents()
+                if are_listed:
                     promised["chunk"] = max(there["chunk"], contents.chunks)
-            if contents is not None and not is_settled and self.damage is None:
-                if (loss := loss_after_kill(contents, there, states)) is not None:
-                    raise StoreCorruptError(f"{self.location}: {loss}; {REMEDY}")
-                self._promise.now = contents.records if states else None
+                is_checked = not is_settled and self.damage is None
+                loss = loss_after_kill(self._shard, contents, dims, there, states) if is_checked else ""
+            if loss:
+                raise StoreCorruptError(f"{self.location}: {loss}; {REMEDY}")
+            if not is_settled and states:
+                self._promise.now = contents.records
             if there != promised:
                 raise StoreCorruptError(f"{self.location}: holds {there}, but {promised} were written; {REMEDY}")
         except BaseException:

@@ -24,8 +24,8 @@ from twinvec_qdrant.stores.embedded.repair.promise import Promise, read_promise
 from twinvec_qdrant.stores.points import Point
 from words import WordEncoder
 
-FIRST = {f"n{row:02}": f"note {row}" for row in range(20)}
-LATER = {f"n{row:02}": f"note {row} again" for row in range(15, 40)}
+FIRST = {f"n{row:02}": f"note {row}" + " word" * 20 for row in range(20)}
+LATER = {f"n{row:02}": f"note {row} again" + " word" * 20 for row in range(15, 40)}
 
 LEAVE = """
     import os, signal, sys
@@ -34,10 +34,10 @@ LEAVE = """
 
     place = {"path": sys.argv[1], "encoder": WordEncoder(), "chunking": False}
     with Collection.open("notes", **place) as collection:
-        collection.ingest((f"n{row:02}", f"note {row}") for row in range(20))
+        collection.ingest((f"n{row:02}", f"note {row}" + " word" * 20) for row in range(20))
     os.system(f"cp -r {sys.argv[1]}/notes {sys.argv[1]}-before")
     collection = Collection.open("notes", **place)
-    collection.ingest((f"n{row:02}", f"note {row} again") for row in range(15, 40))
+    collection.ingest((f"n{row:02}", f"note {row} again" + " word" * 20) for row in range(15, 40))
     collection.delete(["n00", "n39"])
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -123,6 +123,7 @@ def cut_to_the_last_close(file: Path) -> None:
         slow("vector_storage-dense/vectors/status.dat", "the vector of a chunk is missing"),
         ("vector_storage-dense/deleted/flags_a.dat", "a point that is no chunk has a vector"),
         slow("vector_storage-dense/deleted/status.dat", "a point that is no chunk has a vector"),
+        ("vector_storage-sparse/store/page_0.dat", "the word weights of a chunk are missing"),
         slow("payload_storage/page_0.dat", "could not open"),
     ],
 )

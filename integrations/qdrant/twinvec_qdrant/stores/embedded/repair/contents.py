@@ -25,9 +25,11 @@ ALWAYS = ("kind", "source", "size", "text", "content")
 _PLACE = ("source", "position", "revision")
 """Fields of a chunk; two chunks never have the same values in all of them."""
 
-_READ = ("kind", "size", *_PLACE)
+_READ = ("kind", "size", "terms", *_PLACE)
 _IS_CHUNK = edge.FieldCondition("kind", match=edge.MatchValue("chunk"))
 _NO_VECTOR = "the vector of a chunk is missing"
+_NO_WEIGHTS = "the word weights of a chunk are missing"
+_SURE_TERMS = 20  # a document with fewer terms may have none in a later version of the analysis
 _EXACTLY = edge.SearchParams(exact=True)
 
 
@@ -52,35 +54,53 @@ def read_contents(shard: edge.EdgeShard, dims: Mapping[str, int]) -> Contents:
     """Read all points; ``dims`` has the size of the dense vectors of each name."""
     found, offset = Contents(), None
     places: set[tuple[Any, ...]] = set()
+    with_terms: set[str] = set()  # documents that must have word weights
+    with_weights: set[str] = set()
     while True:
-        page, offset = shard.scroll(edge.ScrollRequest(offset, PAGE, None, list(_READ), False))
+        page, offset = shard.scroll(edge.ScrollRequest(offset, PAGE, None, list(_READ), [SPARSE]))
         payloads = {str(point.id): point.payload or {} for point in page}
+        records = [own for own in payloads.values() if own.get("kind") == "record"]
         chunks = {key: own for key, own in payloads.items() if own.get("kind") == "chunk"}
         found.kinds.update(str(own.get("kind")) for own in payloads.values())
-        found.chunks += sum([int(own["size"]) for own in payloads.values() if own.get("kind") == "record"])
+        found.chunks += sum([int(own["size"]) for own in records])
         found.records = changed(found.records, {}, revisions(page))
         places.update(tuple(map(own.get, _PLACE)) for own in chunks.values())
+        with_terms.update(str(own.get("source")) for own in records if int(own.get("terms", 0)) >= _SURE_TERMS)
+        with_weights.update(str(point.payload.get("source")) for point in page if point.payload and _has_weights(point))
         if not all(payloads.values()) or len(places) < found.kinds["chunk"]:
             found.wrong = "the content of a stored point is missing, or is that of another one"
         elif _without_vectors(shard, [*chunks], dims):
             found.wrong = _NO_VECTOR
         if offset is None:
             break
-    for name in dims:
-        if _count(shard, edge.Filter(must=[edge.HasVectorCondition(name)], must_not=[_IS_CHUNK])):
-            found.wrong = "a point that is no chunk has a vector"
-    # during a migration and after it, chunks may lack vectors of one of the models
-    for name in (SPARSE, *(dims if len(dims) == 1 else ())):
-        if _count(shard, edge.Filter(must=[_IS_CHUNK], must_not=[edge.HasVectorCondition(name)])):
-            found.wrong = _NO_VECTOR
+    if not with_terms <= with_weights:
+        found.wrong = found.wrong or _NO_WEIGHTS
     return found
 
 
-def loss_after_kill(there: Contents, indexed: Mapping[str, int], states: Sequence[Records]) -> str | None:
-    """Return what is missing or wrong after a kill, as a sentence; None if nothing is.
+def _wrong_vectors(shard: edge.EdgeShard, dims: Mapping[str, int]) -> str:
+    """Return which vectors are missing or should not be there, as a sentence; "" if none are."""
+    for name in dims:
+        if _count(shard, edge.Filter(must=[edge.HasVectorCondition(name)], must_not=[_IS_CHUNK])):
+            return "a point that is no chunk has a vector"
+    # during a migration and after it, chunks may lack vectors of one of the models
+    for name in (SPARSE, *(dims if len(dims) == 1 else ())):
+        if _count(shard, edge.Filter(must=[_IS_CHUNK], must_not=[edge.HasVectorCondition(name)])):
+            return _NO_WEIGHTS if name == SPARSE else _NO_VECTOR
+    return ""
 
-    ``indexed`` has the number of points of each kind by their index. The records must be in one of the ``states``, if
-    there are any.
+
+def loss_after_kill(
+    shard: edge.EdgeShard,
+    there: Contents,
+    dims: Mapping[str, int],
+    indexed: Mapping[str, int],
+    states: Sequence[Records],
+) -> str:
+    """Return what is missing or wrong after a kill, as a sentence; "" if nothing is.
+
+    ``there`` has the contents of ``shard``, ``dims`` is that of ``read_contents``, and ``indexed`` has the number of
+    points of each kind by their index. The records must be in one of the ``states``, if there are any.
     """
     if states and there.records not in states:
         missing = min(each.number for each in states) - there.records.number
@@ -90,7 +110,12 @@ def loss_after_kill(there: Contents, indexed: Mapping[str, int], states: Sequenc
         return "documents are not in the version that was written before a process was killed"
     if any(there.kinds[kind] != count for kind, count in indexed.items()):
         return "the payload index differs from the stored points"
-    return there.wrong or None
+    return there.wrong or _wrong_vectors(shard, dims)
+
+
+def _has_weights(point: Any) -> bool:
+    weights = point.vector.get(SPARSE) if isinstance(point.vector, dict) else None
+    return weights is not None and bool(weights.indices)
 
 
 def _count(shard: edge.EdgeShard, wanted: edge.Filter) -> int:
