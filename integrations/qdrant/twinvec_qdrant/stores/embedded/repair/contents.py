@@ -53,7 +53,7 @@ class Contents:
 def read_contents(shard: edge.EdgeShard, dims: Mapping[str, int]) -> Contents:
     """Read all points; ``dims`` has the size of the dense vectors of each name."""
     found, offset = Contents(), None
-    places: set[tuple[Any, ...]] = set()
+    places: set[int] = set()  # hashes, which take less memory
     with_terms: set[str] = set()  # documents that must have word weights
     with_weights: set[str] = set()
     while True:
@@ -64,7 +64,7 @@ def read_contents(shard: edge.EdgeShard, dims: Mapping[str, int]) -> Contents:
         found.kinds.update(str(own.get("kind")) for own in payloads.values())
         found.chunks += sum([int(own["size"]) for own in records])
         found.records = changed(found.records, {}, revisions(page))
-        places.update(tuple(map(own.get, _PLACE)) for own in chunks.values())
+        places.update(hash(tuple(map(own.get, _PLACE))) for own in chunks.values())
         with_terms.update(str(own.get("source")) for own in records if int(own.get("terms", 0)) >= _SURE_TERMS)
         with_weights.update(str(point.payload.get("source")) for point in page if point.payload and _has_weights(point))
         if not all(payloads.values()) or len(places) < found.kinds["chunk"]:
