@@ -168,9 +168,11 @@ class RepairReport(VerifyReport):
 
     Attributes:
         damaged: Files that differ from what was written; empty if the engine alone found the damage.
-        lost: Number of documents that have left no trace; if it is not 0, ingest all documents again.
-        lost_notes: Number of lost notes. Notes hold the list of the collection's sources, the words for correcting
-            queries, and data of the frameworks' stores.
+        lost: Number of documents that have left no trace; if it is not 0, ingest all documents again. It is 0 if the
+            number before is unknown: after a kill, if the collection has had no write since it was made by an older
+            version.
+        lost_notes: Number of lost notes; 0 after a kill, because the number before is unknown. Notes hold the list of
+            the collection's sources, the words for correcting queries, and data of the frameworks' stores.
     """
 
     damaged: list[str] = field(default_factory=list)

@@ -57,15 +57,23 @@ def put_in_place(partial: Path, path: Path) -> None:
     """Force a complete file to the disk and rename it to ``path``, in the same folder."""
     sync_file(partial)
     partial.replace(path)
-    if hasattr(os, "O_DIRECTORY"):  # other systems cannot open a folder
-        sync_file(path.parent)
+    sync_folder(path.parent)
 
 
 def sync_files(folder: Path) -> None:
-    """Force every file below a folder to the disk."""
+    """Force every file and every folder below a folder, and the folder itself, to the disk."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             sync_file(path)
+        elif path.is_dir():
+            sync_folder(path)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force a folder's list of names to the disk; do nothing on systems that cannot open a folder."""
+    if hasattr(os, "O_DIRECTORY"):
+        sync_file(folder)
 
 
 def sync_file(path: Path) -> None:

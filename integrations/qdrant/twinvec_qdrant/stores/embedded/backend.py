@@ -25,6 +25,7 @@ from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files
 from twinvec_qdrant.stores.embedded.engine import SharedEngine
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import OUTDATED, WORTHWHILE, LastBuild, build_index_of
+from twinvec_qdrant.stores.embedded.repair.contents import ALWAYS
 from twinvec_qdrant.stores.embedded.repair.salvage import forget
 from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, WRITE_ROOM, check_room
 from twinvec_qdrant.stores.embedded.turns import Turns
@@ -56,9 +57,6 @@ from twinvec_qdrant.stores.points import (
     weighed_batches,
 )
 from twinvec_qdrant.stores.served_tests import fitted
-
-_ALWAYS = frozenset({"kind", "source", "size", "text", "content"})
-"""Payload fields; each point has at least one of them."""
 
 open_backends: dict[Path, EmbeddedBackend] = {}
 """The open backends of this process, by folder; hold ``opening`` to read or change them."""
@@ -106,7 +104,8 @@ class EmbeddedBackend(SharedEngine, Backend):
     def upsert(self, points: Sequence[Point]) -> None:
         for batch, size in weighed_batches(points):
             room = 2 * OPEN_ROOM + 4 * size
-            self._update(edge.UpdateOperation.upsert_points([edge_point(point) for point in batch]), room)
+            records = {each.id: str(each.payload.get("revision")) for each in batch if _is_record(each)}
+            self._update(edge.UpdateOperation.upsert_points([edge_point(point) for point in batch]), room, records)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         del expected  # no other process can have written since the records were read
@@ -144,7 +143,7 @@ class EmbeddedBackend(SharedEngine, Backend):
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
         del revisions  # no other process can have written the points again
         for page in pages(ids):
-            self._update(edge.UpdateOperation.delete_points(list(page)), OPEN_ROOM)
+            self._update(edge.UpdateOperation.delete_points(list(page)), OPEN_ROOM, dict.fromkeys(page))
 
     def field_indexes(self) -> Mapping[str, str]:
         with self._locked("read"):
@@ -184,7 +183,7 @@ class EmbeddedBackend(SharedEngine, Backend):
                 try:
                     self._folder.put_copy_in_place(copy)
                 finally:
-                    self._folder.settle()
+                    self._folder.settle(was_given=True)
                     self._is_changed = True
                     self._load()
             return True
@@ -240,7 +239,7 @@ class EmbeddedBackend(SharedEngine, Backend):
 
         After damage, the engine may find points again that were deleted, and have no content any more.
         """
-        expected = not self._repairs and (fields is None or not _ALWAYS.isdisjoint(fields))
+        expected = not self._repairs and (fields is None or not set(ALWAYS).isdisjoint(fields))
         if expected and not all(point.payload for point in points):
             raise StoreCorruptError(f"{self.location}: the content of a stored point is missing; {REMEDY}")
 
@@ -299,15 +298,23 @@ class EmbeddedBackend(SharedEngine, Backend):
                 ending.discard(self)
                 opening.notify_all()
 
-    def _update(self, operation: edge.UpdateOperation, room: int = WRITE_ROOM) -> None:
+    def _update(
+        self, operation: edge.UpdateOperation, room: int = WRITE_ROOM, points: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Let the engine write; see ``Promise.writing`` for ``points``."""
         self._check_there()
         check_room(self._original.path, room)
         with self.writing, self._locked("write"):
             self._is_changed = True
-            self._shard.update(operation)
+            with self._promise.writing(self._shard, points or {}):
+                self._shard.update(operation)
 
     def _change_index(self, operation: edge.UpdateOperation) -> None:
         with self.writing, self._locked("write"):
             self._folder.forget_files("/payload_index/")
             self._update(operation)
             self._types = index_types(self._shard.info())
+
+
+def _is_record(point: Point) -> bool:
+    return point.payload.get("kind") == "record"

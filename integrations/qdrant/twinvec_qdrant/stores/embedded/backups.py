@@ -113,9 +113,9 @@ def restore(
     with opening_of(folder.path):
         if folder.path in open_backends:
             raise StoreBusyError(f"{folder.path}: open in this process; close it before it is restored")
-        with Turns(folder.path).alone(wait_seconds):
+        with Turns(folder.path).alone(wait_seconds) as was_given:
             try:
-                folder.settle()
+                folder.settle(was_given=was_given)
                 if folder.exists() and not overwrite:
                     raise ConfigurationError(
                         f"{folder.path}: the collection exists; restore it under another name (--collection), or let "

@@ -2,6 +2,8 @@
 
     checksums.json        exists if the engine is closed; lists the engine's files, which must match the list
     checksums.open.json   the list of the last close, while a process has the engine open, or after its kill
+    promised.json         what the records add up to, while a process has the engine open, or after its kill; see
+                          ``repair.promise``
 
 The engine often opens files that have been cut, zeroed or removed without an error, and then finds only part of the
 data. Before the engine opens a collection, twinvec therefore reads the small files, and the large files whose size or
@@ -23,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from twinvec.support.atomic import PARTIAL, atomic_write, sync_file
 from twinvec_qdrant.stores.embedded.room import file_sizes, file_system
@@ -38,7 +40,8 @@ _EXACT = ("ext4", "tmpfs", "xfs")
 _NAMED = 3
 CLOSED = "checksums.json"
 OPENED = "checksums.open.json"
-_LISTS = (CLOSED, OPENED, f"{CLOSED}{PARTIAL}")
+PROMISED = "promised.json"
+_LISTS = (CLOSED, OPENED, PROMISED, f"{CLOSED}{PARTIAL}")
 """Files without a checksum: the lists themselves. A kill may leave the last of these; the next close replaces it."""
 _CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # files that a segment always has
 _WRITTEN_ONCE = tuple(
@@ -71,6 +74,13 @@ class FileSum:
     sum: int
 
 
+class Records(NamedTuple):
+    """What the records add up to: their number, and the sum of the digests of their ids and revisions."""
+
+    number: int = 0
+    sum: int = 0  # modulo 2 ** 64
+
+
 @dataclass(frozen=True, slots=True)
 class Checksums:
     """The state of the files at a close.
@@ -81,12 +91,14 @@ class Checksums:
         description: The collection's description, as text.
         engine: Version of the engine that has closed the files; "" in lists of versions of twinvec that did not take
             files off the list before they removed them (``without``).
+        records: What the records add up to, if it is known.
     """
 
     files: Mapping[str, FileSum]
     counts: Mapping[str, int] = field(default_factory=dict)
     description: str = ""
     engine: str = _ENGINE
+    records: Records | None = None
 
     @classmethod
     def taken(cls, shard: Path, counts: Mapping[str, int], description: str, known: Checksums | None) -> Checksums:
@@ -117,7 +129,8 @@ class Checksums:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             files = {name: FileSum(*map(int, each)) for name, each in values["files"].items() if name not in _LISTS}
-            return cls(files, values["counts"], values["description"], values.get("engine", ""))
+            records = Records(*map(int, values["records"])) if values.get("records") else None
+            return cls(files, values["counts"], values["description"], values.get("engine", ""), records)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
@@ -125,7 +138,7 @@ class Checksums:
         """Write the checksums atomically; raise ``OSError`` if that fails."""
         files = {name: [each.size, each.time, each.sum] for name, each in self.files.items()}
         values: dict[str, Any] = {"files": files, "counts": dict(self.counts), "description": self.description}
-        atomic_write(path, json.dumps({**values, "engine": self.engine}))
+        atomic_write(path, json.dumps({**values, "engine": self.engine, "records": self.records}))
 
     def without(self, part: str) -> Checksums:
         """Return the list without the files whose path contains ``part``."""

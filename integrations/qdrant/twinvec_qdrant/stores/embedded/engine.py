@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,8 @@ from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, tim
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import LastBuild
 from twinvec_qdrant.stores.embedded.reading_copy import ReadingCopy
+from twinvec_qdrant.stores.embedded.repair.contents import Contents, loss_after_kill, read_contents
+from twinvec_qdrant.stores.embedded.repair.promise import Promise, read_promise
 from twinvec_qdrant.stores.embedded.repair.salvage import noted
 from twinvec_qdrant.stores.embedded.repair.salvage_worker import load_shard
 from twinvec_qdrant.stores.embedded.repair.undo import undone_if_refused
@@ -62,6 +64,7 @@ class SharedEngine:
         self._opened: edge.EdgeShard | None = None  # the engine, while this process has the turn
         self._known: Checksums | None = None  # checksums of the last close, if the files have not changed until now
         self._is_changed = False  # whether anything was written since the last close
+        self._promise = Promise(folder.shard)
         self._turn = threading.RLock()  # held by one thread at a time; the engine holds the interpreter lock anyway
         self._calls = 0  # number of nested calls
         self._began = self._ended = 0.0  # start of the turn, end of the last call
@@ -115,7 +118,7 @@ class SharedEngine:
         start = time.monotonic()
         try:
             is_alone = not self.writer.depth and self._turns.may_write()
-            self._folder.settle(alone=is_alone)
+            self._folder.settle(was_given=was_given, alone=is_alone)
             if create is not None and not self._folder.exists():
                 create()
             self._open(was_given=was_given, is_alone=is_alone)
@@ -269,6 +272,7 @@ class SharedEngine:
             # a closed engine has all writes on the disk; an open engine has some in its log only
             if self._opened is not None:
                 self._opened.flush()
+                self._promise.flushed()
 
     @property
     def _shard(self) -> edge.EdgeShard:
@@ -284,7 +288,7 @@ class SharedEngine:
         folder, where = self._folder, self.location
         if not folder.exists():
             raise StoreUnavailableError(f"{where}: the collection has been removed by another process")
-        known, before = folder.checksums(was_given=was_given)
+        known, before = folder.checksums()
         if known is not None:
             folder.check_description(ours=True)
         damaged = known.damaged(folder.shard) if known else before.contradicted(folder.shard) if before else []
@@ -295,17 +299,26 @@ class SharedEngine:
             raise StoreCorruptError(f"{where}: {named_files(damaged)} missing or changed; {REMEDY}")
         # a killed writer leaves unlisted chunks, but no missing ones
         are_listed = before is not None and is_alone
-        if was_given or self._copy is not None:
-            self._load_whole(known, are_listed=are_listed)
-        else:
-            with undone_if_refused(folder):
-                self._load_whole(known, are_listed=are_listed)
+        is_settled = was_given or known is not None
+        try:
+            with nullcontext() if is_settled or self._copy is not None else undone_if_refused(folder):
+                self._load_whole(known, is_settled=is_settled, are_listed=are_listed)
+        except BaseException:
+            self._close_refused()
+            raise
 
-    def _load_whole(self, known: Checksums | None, *, are_listed: bool) -> None:
+    def _load_whole(self, known: Checksums | None, *, is_settled: bool, are_listed: bool) -> None:
         """Open the engine; if that fails, close it and raise ``StoreCorruptError``.
 
         The engine must find as many points as ``known`` has, and with ``are_listed`` all chunks that the records list.
+        Unless the files are settled, the records must be in a state that was promised.
         """
+        shard = self._folder.shard
+        states = read_promise(shard) if known is None else [known.records] if known.records else []
+        self._promise = Promise(shard, states, states[0] if is_settled and len(states) == 1 else None)
+        if known is not None:
+            with engine_errors(self.location, "open"):
+                self._promise.begin()
         self._folder.mark_opened(known)
         self._known, self._is_changed = known, known is None
         try:
@@ -314,8 +327,17 @@ class SharedEngine:
                 self._types = index_types(self._shard.info())
                 there = self._counts()
                 promised = {**there, **known.counts} if known is not None else dict(there)
+                is_read = are_listed or not is_settled
+                dims = self._folder.dims() if is_read else {}
+                contents = read_contents(self._shard, dims) if is_read else Contents()
                 if are_listed:
-                    promised["chunk"] = max(there["chunk"], self._listed())
+                    promised["chunk"] = max(there["chunk"], contents.chunks)
+                is_checked = not is_settled and self.damage is None
+                loss = loss_after_kill(self._shard, contents, dims, there, states) if is_checked else ""
+            if loss:
+                raise StoreCorruptError(f"{self.location}: {loss}; {REMEDY}")
+            if not is_settled and states:
+                self._promise.now = contents.records
             if there != promised:
                 raise StoreCorruptError(f"{self.location}: holds {there}, but {promised} were written; {REMEDY}")
         except BaseException:
@@ -335,10 +357,11 @@ class SharedEngine:
             self._note_written()
         counts = self._counts() if self._is_changed else dict(self._known.counts if self._known else {})
         self._shard.flush()
+        self._promise.flushed()
         self._shard.close()
         if is_last or not self._is_changed:
             is_known = not self._is_changed or times_tell(self._folder.path)
-            self._folder.write_checksums(counts, self._known if is_known else None)
+            self._folder.write_checksums(counts, self._promise.now, self._known if is_known else None)
 
     def _load(self) -> None:
         """Open the engine on the files in the folder, and start to count the written chunks."""
@@ -366,14 +389,6 @@ class SharedEngine:
     def _counts(self) -> dict[str, int]:
         wanted = {kind: edge_filter([field_is("kind", kind)]) for kind in _KINDS}
         return {kind: self._shard.count(edge.CountRequest(exact=True, filter=each)) for kind, each in wanted.items()}
-
-    def _listed(self) -> int:
-        total, offset = 0, None
-        while True:
-            records, offset = self._page([field_is("kind", "record")], ["size"], offset)
-            total += sum([int((record.payload or {}).get("size", 0)) for record in records])
-            if offset is None:
-                return total
 
     def _page(self, conditions: Conditions, fields: Sequence[str] | None, offset: Any) -> tuple[list[Any], Any]:
         """Return the next page of points, and the offset of the page after it; None after the last page."""

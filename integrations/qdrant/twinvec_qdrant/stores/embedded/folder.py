@@ -6,7 +6,8 @@
     <path>/<name>/shard.copy-*/      a copy of shard/ whose index is being built, or that is kept while shard/ is opened
                                      after a kill; each copy has a new name, since the process that builds an index may
                                      outlive the process that started it
-    <path>/<name>/shard.indexed/     a copy that is complete, about to replace shard/
+    <path>/<name>/shard.indexed/     a copy that is complete, about to replace shard/, or that replaces it if opening
+                                     shard/ fails or is killed
     <path>/<name>/shard.old/         the files that were replaced, about to be removed
     <path>/<name>/restored/          a backup, complete, about to replace shard/ and collection.json
 
@@ -21,15 +22,16 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
-from twinvec.support.atomic import PARTIAL, atomic_write, put_in_place
+from twinvec.support.atomic import PARTIAL, atomic_write, put_in_place, sync_file, sync_files, sync_folder
 from twinvec_qdrant.serving.process import store_folder
-from twinvec_qdrant.stores.embedded.checksums import CLOSED, OPENED, Checksums
+from twinvec_qdrant.stores.embedded.checksums import CLOSED, OPENED, PROMISED, Checksums, Records
 from twinvec_qdrant.stores.embedded.room import Obstacle, check_room, lacking_room, occupied_bytes, opening_room
 
 _LONGEST_NAME = 255
@@ -62,7 +64,7 @@ class CollectionFolder:
 
     def exists(self) -> bool:
         """Return whether the collection exists and is complete."""
-        return self.newest_shard().is_dir()
+        return any(each.is_dir() for each in (self.shard, self._indexed, self.restored / self.shard.name))
 
     def identity(self) -> tuple[int, int] | None:
         """Return a key that differs from that of another folder of the same name; None if the folder does not exist."""
@@ -77,7 +79,8 @@ class CollectionFolder:
         restored = self.restored / self.shard.name
         if restored.is_dir():
             return restored
-        return self._indexed if self._indexed.is_dir() and not self.shard.is_dir() else self.shard
+        is_waiting = self._indexed.is_dir() and self._is_replaced(was_given=not has_owner(self.path))
+        return self._indexed if is_waiting else self.shard
 
     def read_description(self) -> dict[str, Any]:
         """Return the description, without a lock; raise ``StoreCorruptError`` if the file is missing or damaged."""
@@ -113,6 +116,11 @@ class CollectionFolder:
         """Return the names of the dense vectors and token states, from the engine's configuration file."""
         return list(json.loads((self.shard / "edge_config.json").read_text(encoding="utf-8"))["vectors"])
 
+    def dims(self) -> dict[str, int]:
+        """Return the size of the dense vectors of each name, without token states."""
+        vectors = json.loads((self.shard / "edge_config.json").read_text(encoding="utf-8"))["vectors"]
+        return {name: each["size"] for name, each in vectors.items() if not each.get("multivector_config")}
+
     def obstacle(self) -> Obstacle | None:
         """Return why the engine cannot open the files where they are; None if it can."""
         shard = self.newest_shard()
@@ -145,6 +153,7 @@ class CollectionFolder:
         copy.path.mkdir()
         copied_tree(self.newest_shard(), copy.shard)
         shutil.copyfile(self._newest_description(), copy._description)
+        forget_outdated(self.path, copy.shard)
         return copy
 
     def copy_shard(self) -> Path:
@@ -166,18 +175,58 @@ class CollectionFolder:
 
     def exchange(self, copy: Path) -> None:
         """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill."""
-        shutil.rmtree(self._replaced, ignore_errors=True)
         copy.rename(self._indexed)
-        self.shard.rename(self._replaced)
+        self.put_kept_in_place()
+
+    def keep(self, copy: Path) -> None:
+        """Keep a copy, forced to the disk: unless ``drop_kept`` is called, ``settle`` puts it in place after a kill."""
+        sync_files(copy)
+        sync_file(self.path / "owner")  # after a power cut, ``settle`` must know that the turn did not end
+        copy.rename(self._indexed)
+        sync_folder(self.path)
+
+    def has_kept(self) -> bool:
+        """Return whether a copy is kept."""
+        return self._indexed.is_dir()
+
+    def drop_kept(self) -> None:
+        """Remove the copy that is kept, first its name: the copy must not replace files that change from now on."""
+        dropped = self.path / f"{COPY}{uuid4().hex[:12]}"
+        self._indexed.rename(dropped)
+        sync_folder(self.path)
+        shutil.rmtree(dropped, ignore_errors=True)
+
+    def put_kept_in_place(self) -> None:
+        """Replace the engine's files, which must be closed, by the copy; they stay until that is on the disk."""
+        if self.shard.is_dir():
+            shutil.rmtree(self._replaced, ignore_errors=True)
+            self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)
+        sync_folder(self.path)
         shutil.rmtree(self._replaced, ignore_errors=True)
 
-    def settle(self, *, alone: bool = True) -> None:
-        """Complete or undo a replacement that a killed process has left; with ``alone``, also remove copies."""
-        if self._indexed.is_dir() and not self.shard.is_dir():
-            self._indexed.rename(self.shard)
-        if self.restored.is_dir():
-            self.put_restored_in_place()
+    def _is_replaced(self, *, was_given: bool) -> bool:
+        """Return whether a killed process has left ``shard.indexed`` to replace the engine's files.
+
+        If a turn has ended since (``was_given``), or the files were closed, ``shard.indexed`` is out of date.
+        """
+        return not self.shard.is_dir() or not (was_given or self.closed.is_file())
+
+    def settle(self, *, was_given: bool, alone: bool = True) -> None:
+        """Complete a replacement that a killed process has left; with ``alone``, also remove copies.
+
+        ``was_given`` says whether the last turn ended by ``Turns.give``. Raise ``StoreUnavailableError`` if this fails.
+        """
+        try:
+            if self._indexed.is_dir():
+                if self._is_replaced(was_given=was_given):
+                    self.put_kept_in_place()
+                else:
+                    self.drop_kept()
+            if self.restored.is_dir():
+                self.put_restored_in_place()
+        except OSError as error:
+            raise StoreUnavailableError(f"{self.path}: cannot be put in order: {error.strerror or error}") from error
         if alone:
             self.remove_copies()
 
@@ -199,15 +248,11 @@ class CollectionFolder:
         shutil.rmtree(self.restored)
         shutil.rmtree(self._replaced, ignore_errors=True)
 
-    def checksums(self, *, was_given: bool) -> tuple[Checksums | None, Checksums | None]:
-        """Return two checksums, of the closed files and of the last close before a kill; one of the two is None.
-
-        ``was_given`` is False if the files may have changed since the close: a process was killed, or an older version
-        of twinvec, which writes no checksums, has opened them.
-        """
+    def checksums(self) -> tuple[Checksums | None, Checksums | None]:
+        """Return two checksums, of the closed files and of the last close before a kill; one of the two is None."""
         if not self.closed.is_file():
             return None, Checksums.read(self.opened)
-        return (Checksums.read(self.closed) if was_given else None), None
+        return Checksums.read(self.closed), None
 
     def mark_opened(self, known: Checksums | None) -> None:
         """Mark the files as open: from now on they may differ from ``known``."""
@@ -233,11 +278,13 @@ class CollectionFolder:
         if (known := Checksums.read(self.opened)) is not None:
             known.without(part).write(self.opened)
 
-    def write_checksums(self, counts: Mapping[str, int], known: Checksums | None) -> None:
+    def write_checksums(self, counts: Mapping[str, int], records: Records | None, known: Checksums | None) -> None:
         """Write the checksums of the closed files; checksums in ``known`` may be reused."""
         try:
-            Checksums.taken(self.shard, counts, self._description_text(), known).write(self.closed)
+            taken = Checksums.taken(self.shard, counts, self._description_text(), known)
+            replace(taken, records=records).write(self.closed)
             self.opened.unlink(missing_ok=True)
+            (self.shard / PROMISED).unlink(missing_ok=True)
         except OSError as error:
             raise StoreUnavailableError(f"{self.path}: cannot be closed: {error.strerror or error}") from error
 
@@ -308,10 +355,24 @@ def collection_names(path: str | Path) -> list[str]:
 
 def has_owner(folder: Path) -> bool:
     """Return whether a process has the turn, was killed in its turn, or runs an older version of twinvec."""
+    return bool(_owner(folder))
+
+
+def forget_outdated(folder: Path, shard: Path | None = None) -> None:
+    """Remove the lists in ``shard`` if version 0.2.0 has had the collection open: it changes files, but no list.
+
+    The next process that takes the turn replaces the id that this version has left (``turns``).
+    """
+    if _owner(folder).isdigit():
+        for name in (CLOSED, PROMISED):
+            ((shard or folder / "shard") / name).unlink(missing_ok=True)
+
+
+def _owner(folder: Path) -> bytes:
     try:
-        return bool((folder / "owner").read_bytes())
+        return (folder / "owner").read_bytes()
     except OSError:
-        return False
+        return b""
 
 
 def parsed(path: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from twinvec_qdrant.stores.embedded.engine import engine_errors
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
 from twinvec_qdrant.stores.embedded.forks import watch_forks
 from twinvec_qdrant.stores.embedded.index_build import LastBuild
+from twinvec_qdrant.stores.embedded.repair.promise import promised_counts
 from twinvec_qdrant.stores.embedded.repair.salvage import salvage
 from twinvec_qdrant.stores.embedded.room import WRITE_ROOM, check_room
 from twinvec_qdrant.stores.embedded.turns import Turns
@@ -106,7 +107,7 @@ class EmbeddedStore(Store):
             self._folder.check_description()
             self._folder.read_description()
         except StoreCorruptError:
-            for known in self._folder.checksums(was_given=True):
+            for known in self._folder.checksums():
                 if known is not None:
                     self._folder.write_description(json.loads(known.description))
                     return
@@ -114,16 +115,16 @@ class EmbeddedStore(Store):
 
     def _salvage(self) -> None:
         folder = self._folder
-        with opening_of(folder.path), Turns(folder.path).alone(self._wait_seconds):
-            folder.settle()
-            known, before = folder.checksums(was_given=True)
+        with opening_of(folder.path), Turns(folder.path).alone(self._wait_seconds) as was_given:
+            folder.settle(was_given=was_given)
+            known, before = folder.checksums()
             files = before.contradicted(folder.shard, thorough=True) if before else []
             if known is not None:
                 files = known.damaged(folder.shard, thorough=True)
             own = folder.read_description()
             new = NewCollection(own["dim"], own, states_dim=own.get("states_dim"), vector=own.get("vector", DENSE))
             empty = _create_aside(folder, new)
-            salvage(folder, empty, Damage(files, known.counts if known else {}))
+            salvage(folder, empty, Damage(files, known.counts if known else promised_counts(folder.shard)))
             shutil.rmtree(empty)
             folder.write_description({key: value for key, value in own.items() if key not in ("next", "previous")})
 

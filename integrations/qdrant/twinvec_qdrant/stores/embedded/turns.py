@@ -1,8 +1,8 @@
 """Turns: which process has an embedded collection open, and which one writes.
 
     lock           held by the process that has the engine open; this process has the turn
-    owner          id of the process that has the turn, with a line break while it opens or closes the engine; empty
-                   between turns
+    owner          id of the process that has the turn, with a line break while it opens or closes the engine, else with
+                   a space; empty between turns. Version 0.2.0 leaves its id alone.
     turns/users    shared by all processes that have the collection open, with or without a turn; the last one removes
                    the folder
     turns/wait-*   the ticket of a process that waits for its turn, locked by it; the lowest name gets the next turn
@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 
 from twinvec.errors import StoreBusyError, StoreUnavailableError
 from twinvec.support.atomic import is_disk_full
-from twinvec_qdrant.stores.embedded.folder import has_owner
+from twinvec_qdrant.stores.embedded.folder import forget_outdated, has_owner
 from twinvec_qdrant.stores.embedded.room import MAKE_ROOM
 
 try:
@@ -44,6 +44,7 @@ _SILENT_SECONDS = 1.0  # a longer wait for the writer is logged
 _TICKET_SECONDS = 60.0
 _TIMES_AS_LONG = 10  # factor of the wait while another process opens or closes the engine
 _MOVES = b"\n"
+_IS_OPEN = b" "
 _TICKET = "wait-"
 _USERS = "users"
 
@@ -93,8 +94,11 @@ class Turns:
             self._users = None
 
     @contextmanager
-    def alone(self, wait_seconds: float) -> Iterator[None]:
-        """Take the turn if no other process has the collection open; else raise ``StoreBusyError``."""
+    def alone(self, wait_seconds: float) -> Iterator[bool]:
+        """Take the turn if no other process has the collection open; else raise ``StoreBusyError``.
+
+        Yield whether the last turn ended by ``give``.
+        """
         end = time.monotonic() + wait_seconds
         is_settled = False
         try:
@@ -109,7 +113,7 @@ class Turns:
             is_settled = self.take(max(end - time.monotonic(), 0), needs_room=False)
             if self._users is None and self._others():
                 raise StoreBusyError(f"{self._path}: {_holder(self._owner)} has just opened the collection; try again")
-            yield
+            yield is_settled
             is_settled = True
         finally:
             self.give(is_settled=is_settled)
@@ -191,6 +195,7 @@ class Turns:
                     raise Timeout(ticket.lock_file)
                 time.sleep(_POLL_SECONDS)
             was_given = not has_owner(self._path)
+            forget_outdated(self._path)
             self._note_owner()
         except Timeout:
             raise self._busy("in use", self._owner, patience.waited(), "use") from None
@@ -203,9 +208,10 @@ class Turns:
 
     def opened(self) -> None:
         """Show the waiting processes that this process has opened the engine."""
-        # truncates, since a full disk would leave a new file empty, and an empty file means that the turn has ended
-        with suppress(OSError):
-            os.truncate(self._owner, len(str(os.getpid())))
+        # overwrites one byte, since a full disk would leave a new file empty, which means that the turn has ended
+        with suppress(OSError), self._owner.open("r+b") as owner:
+            owner.seek(len(str(os.getpid())))
+            owner.write(_IS_OPEN)
 
     def closing(self) -> None:
         """If this process has the turn, show waiting processes that it begins to close the engine, which takes time."""

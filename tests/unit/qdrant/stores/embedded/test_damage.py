@@ -151,9 +151,10 @@ def killed_wanted(killed, tmp_path_factory) -> list:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files that a test may damage: all but the locks and the files of checksums."""
+    """The files that a test may damage: all but the locks, the files of checksums and the promise."""
     own = (path for path in sorted((folder / "notes").rglob("*")) if path.is_file())
-    return [path for path in own if path.name not in ("lock", "owner", "checksums.json")]
+    others = {"lock", "owner", "turns", "checksums.json", "promised.json"}
+    return [path for path in own if others.isdisjoint(path.parts)]
 
 
 CHOSEN = [  # the first seven emptied a collection, lost documents or changed ranks without a word

@@ -189,7 +189,7 @@ def test_a_count_of_what_was_written_that_is_damaged_stops_nothing(tmp_path):
     with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
         with collection._backend.at_rest() as folder:
             (folder.shard / "built.json").write_text('{"chunks": ')
-            folder.write_checksums({"chunk": 0, "record": 0, "note": 0}, None)
+            folder.write_checksums({"chunk": 0, "record": 0, "note": 0}, None, None)
         collection.ingest([("tea", "a note about tea")])
         assert collection.info()["indexed"] == 0
 
@@ -259,7 +259,7 @@ def test_a_builder_that_outlives_its_process_has_a_copy_of_its_own(folder):
     assert len(copies) == 2
     for copy in copies:
         assert sorted(path.name for path in copy.iterdir()) == sorted(path.name for path in place.shard.iterdir())
-    place.settle()
+    place.settle(was_given=True)
     assert not any(copy.exists() for copy in copies)
 
 

@@ -272,7 +272,7 @@ def test_only_the_process_that_has_the_turn_says_that_it_closes(both, tmp_path):
     first.opened()
     before = (tmp_path / "owner").read_bytes()
     second.closing()
-    assert (tmp_path / "owner").read_bytes() == before == str(os.getpid()).encode()
+    assert (tmp_path / "owner").read_bytes() == before == b"%d " % os.getpid()
     first.closing()
     assert (tmp_path / "owner").read_bytes() != before
 

@@ -1,10 +1,15 @@
-"""Undo: put the files that a killed process has left back as they were, if opening them is refused.
+"""Undo: put the files that a killed process has left back as they were, if opening them is refused or killed.
 
 When the engine opens such files, it applies its log to them. If one of the files is damaged, this can overwrite what
 other files still hold, and empty the log. So twinvec copies the files first. If opening is refused, the copy replaces
 them: a repair then finds all that could be read before, and the collection opens if the damaged file is put back.
 
-    <name>/shard.copy-undo-*/    the copy; ``CollectionFolder.remove_copies`` removes it after a kill
+    <name>/shard.copy-undo-*/    the copy while it is made; ``CollectionFolder.remove_copies`` removes it after a kill
+    <name>/shard.indexed/        the complete copy, forced to the disk, until the collection is open or refused
+
+If the process is killed before that, or the files cannot be put back, the copy stays, and the next process puts it in
+place (``CollectionFolder.settle``). When the collection is open, the copy first loses its name: from then on, the files
+change, and the copy must not replace them.
 
 The engine never writes to the data files of a segment with an index. The copy has hard links to these files, and so
 takes as much room as the segments that still grow.
@@ -20,7 +25,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from twinvec.errors import StoreUnavailableError
-from twinvec.support.atomic import is_disk_full, sync_files
+from twinvec.support.atomic import is_disk_full
 from twinvec_qdrant.stores.embedded.folder import COPY, CollectionFolder, copied_file, copied_tree
 from twinvec_qdrant.stores.embedded.room import file_sizes, lacking_room
 
@@ -33,31 +38,34 @@ def undone_if_refused(folder: CollectionFolder) -> Iterator[None]:
     """Open the engine on the folder's files in the block, and close it there before an error leaves the block.
 
     An error puts the files back as they were. It leaves them as they are if the disk has no room for a copy. Raise
-    ``StoreUnavailableError`` if the files cannot be copied or put back.
+    ``StoreUnavailableError`` if the files cannot be copied or put back; a copy that is complete then stays. The same
+    error at the end of the block, with the engine open, says that the copy cannot be removed.
     """
-    copy = folder.path / f"{COPY}undo-{uuid4().hex[:12]}"
-    is_copied = _is_copied(folder, copy)
+    is_kept = _is_kept(folder)
     try:
         yield
     except BaseException:
-        if is_copied:
-            _put_back(folder, copy)
+        if is_kept:
+            with _store_errors(folder, "put back"):
+                folder.put_kept_in_place()
         raise
-    finally:
-        shutil.rmtree(copy, ignore_errors=True)
+    if is_kept:
+        with _store_errors(folder, "opened"):
+            folder.drop_kept()
 
 
-def _put_back(folder: CollectionFolder, copy: Path) -> None:
+@contextmanager
+def _store_errors(folder: CollectionFolder, action: str) -> Iterator[None]:
     try:
-        sync_files(copy)
-        folder.exchange(copy)
+        yield
     except OSError as error:
-        raise StoreUnavailableError(f"{folder.path}: cannot be put back: {error.strerror or error}") from error
+        raise StoreUnavailableError(f"{folder.path}: cannot be {action}: {error.strerror or error}") from error
 
 
-def _is_copied(folder: CollectionFolder, copy: Path) -> bool:
+def _is_kept(folder: CollectionFolder) -> bool:
     """Copy the engine's files; return False if the disk has no room for a copy and for opening the files."""
     shard = folder.shard
+    copy = folder.path / f"{COPY}undo-{uuid4().hex[:12]}"
     size = sum(occupied for name, _, occupied in file_sizes(shard) if not _is_fixed(shard / name, shard))
     if lacking_room(folder.path, size + folder.opening_room(folder.path), "copy it") is not None:
         return False
@@ -69,9 +77,10 @@ def _is_copied(folder: CollectionFolder, copy: Path) -> bool:
 
     try:
         copied_tree(shard, copy, copy_file)
+        folder.keep(copy)
     except OSError as error:
         shutil.rmtree(copy, ignore_errors=True)
-        if is_disk_full(error):
+        if is_disk_full(error) and not folder.has_kept():
             return False
         raise StoreUnavailableError(f"{folder.path}: cannot be copied: {error.strerror or error}") from error
     return True

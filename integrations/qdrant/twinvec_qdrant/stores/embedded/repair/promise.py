@@ -1,0 +1,163 @@
+"""The promise: what the records add up to, so that a loss after a kill is noticed.
+
+If damage after a kill takes records away, or brings former ones back, nothing else shows it: chunks that no record
+lists are taken for what a killed writer has left. So twinvec keeps, outside the engine's files, the number of records
+and the sum of the digests of their ids and revisions.
+
+    shard/promised.json    the states in which the records may be; exists while the engine is open, or after a kill
+
+Before a write that changes records, the state after it is added to the file, which is forced to the disk. After a
+flush, only the present state is left. A kill at any moment therefore leaves the records in one of the states. A close
+moves the present state to the list of checksums. The file is optional: without it, or if it cannot be read, nothing is
+compared. Collections of older versions lack it until their first write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as edge
+
+from twinvec.support.atomic import sync_folder
+from twinvec_qdrant.stores.conditions import IdIs, field_is
+from twinvec_qdrant.stores.embedded.checksums import PROMISED, Records
+from twinvec_qdrant.stores.embedded.values import edge_filter
+from twinvec_qdrant.stores.points import PAGE
+
+_RECORDS = field_is("kind", "record")
+_MODULUS = 2**64
+_SIZE = 4096  # bytes of the file unless it has many states: a write then changes one block in place
+
+
+def records_of(shard: edge.EdgeShard) -> Records:
+    """Return what the records add up to, from reading them all."""
+    records, offset = Records(), None
+    while True:
+        request = edge.ScrollRequest(offset, PAGE, edge_filter([_RECORDS]), ["kind", "revision"], False)
+        page, offset = shard.scroll(request)
+        records = changed(records, {}, revisions(page))
+        if offset is None:
+            return records
+
+
+def revisions(points: Collection[Any]) -> dict[str, str]:
+    """Return the revisions of the records among stored points, by id."""
+    payloads = {str(each.id): each.payload or {} for each in points}
+    return {key: str(own.get("revision")) for key, own in payloads.items() if own.get("kind") == "record"}
+
+
+def changed(records: Records, old: Mapping[str, str], new: Mapping[str, str]) -> Records:
+    """Return what records add up to if ``new`` replaces ``old``; both map ids to revisions."""
+    total = records.sum + sum(map(_digest, new.items())) - sum(map(_digest, old.items()))
+    return Records(records.number + len(new) - len(old), total % _MODULUS)
+
+
+def read_promise(shard: Path) -> list[Records]:
+    """Return the states in which the records may be; an empty list if they are unknown."""
+    try:
+        values = json.loads((shard / PROMISED).read_text(encoding="utf-8"))
+        states = [Records(int(count), int(total)) for count, total in values["records"]]
+        return states if values["sum"] == _checksum(states) else []
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+
+
+def promised_counts(shard: Path) -> dict[str, int]:
+    """Return the least number of records that was promised, for ``Damage.counts``; {} if it is unknown."""
+    states = read_promise(shard)
+    return {"record": min(each.number for each in states)} if states else {}
+
+
+class Promise:
+    """The promise of an open engine with the files ``shard``.
+
+    ``states`` has the states in the file, or of the closed files. ``now`` is the present state; None if it is unknown.
+    """
+
+    def __init__(self, shard: Path, states: Sequence[Records] = (), now: Records | None = None) -> None:
+        self.now = now
+        self._path = shard / PROMISED
+        self._states = list(states)
+        self._is_kept = True
+
+    def begin(self) -> None:
+        """Write the state of the closed files; if it is unknown, remove the file, which a kill in a close has left."""
+        if self._states:
+            self._try_to_write()
+        else:
+            self._path.unlink(missing_ok=True)
+
+    @contextmanager
+    def writing(self, shard: edge.EdgeShard, points: Mapping[str, str | None]) -> Iterator[None]:
+        """Promise the state after a write, which happens in the block.
+
+        ``points`` maps the ids of written records to their revisions, and the ids of removed points to None. Other
+        written points may be left out.
+        """
+        new = {key: revision for key, revision in points.items() if revision is not None}
+        held = self._is_kept and bool(points) and _count(shard, edge_filter([IdIs(tuple(points)), _RECORDS])) > 0
+        if not self._is_kept or not (new or held):
+            yield
+            return
+        if self.now is None:
+            shard.flush()
+            self.now = records_of(shard)
+            self._states = [self.now]
+        old = revisions(shard.retrieve(list(points), ["kind", "revision"], False)) if held else {}
+        if (after := changed(self.now, old, new)) != self.now:
+            self._expect(after)
+        try:
+            yield
+        except BaseException:
+            self._give_up()
+            raise
+
+    def flushed(self) -> None:
+        """Leave only the present state in the file, after a flush of the engine."""
+        if self.now is not None and len(self._states) > 1:
+            self._states = [self.now]
+            self._try_to_write()
+
+    def _expect(self, records: Records) -> None:
+        self._states.append(records)
+        self.now = records
+        self._try_to_write(durable=True)
+
+    def _try_to_write(self, *, durable: bool = False) -> None:
+        try:
+            self._write(durable=durable)
+        except OSError:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Keep no promise until the engine is opened again; raise ``OSError`` if the file cannot be removed."""
+        self._is_kept, self.now, self._states = False, None, []
+        self._path.unlink(missing_ok=True)
+        sync_folder(self._path.parent)
+
+    def _write(self, *, durable: bool = False) -> None:
+        content = json.dumps({"records": self._states, "sum": _checksum(self._states)}).encode().ljust(_SIZE)
+        with open(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0) as file:
+            file.write(content)
+            file.truncate()
+            if durable:
+                os.fsync(file.fileno())
+
+
+def _checksum(states: Sequence[Records]) -> int:
+    return zlib.crc32(json.dumps(states).encode())
+
+
+def _count(shard: edge.EdgeShard, wanted: edge.Filter | None) -> int:
+    return shard.count(edge.CountRequest(exact=True, filter=wanted))
+
+
+def _digest(record: tuple[str, str]) -> int:
+    return int.from_bytes(blake2b(" ".join(record).encode(), digest_size=8).digest(), "big")
