@@ -94,9 +94,7 @@ def run(page: Path, folder: Path) -> None:
             program.append(f"_begin({fence.line})")
             program.append(fence.text if fence.info in PYTHON else _in_bash(fence))
     scripts = str(Path(sys.executable).parent)
-    path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
-    # the texts are few: on several cores, each process would load its model for them twice
-    environment = {**os.environ, "PATH": path, "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"}
     done = subprocess.run(
         [sys.executable, "-u", "-c", "\n\n".join(program)],
         cwd=folder,

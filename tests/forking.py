@@ -2,7 +2,8 @@
 
 One process for each test process imports the modules once, and forks for each command. A command has arguments, an
 environment, a folder, files, signals and an end of its own; only its imports are done before. Tests of imports, of the
-memory of a process, and of how a process starts do without this module.
+memory of a process, and of how a process starts do without this module. On other systems than Linux, each command
+starts anew.
 """
 
 from __future__ import annotations
@@ -28,10 +29,13 @@ from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple
 
 IMPORTED = (
+    "anyio._backends._asyncio",
+    "filelock",
     "rich.console",
     "rich.progress",
     "rich.table",
     "rich.text",
+    "safetensors",
     "typer.main",
     "twinvec.cli.app",
     "twinvec.encoder",
@@ -42,9 +46,13 @@ IMPORTED = (
     "twinvec_qdrant.asking",
     "twinvec_qdrant.collection",
     "twinvec_qdrant.cli.search",
+    "twinvec_qdrant.cli.served.searching",
+    "twinvec_qdrant.serving.client",
+    "twinvec_qdrant.stores.embedded.store",
     "twinvec_serve.app",
     "twinvec_serve.process",
     "uvicorn.protocols.http.h11_impl",
+    "uvloop",
 )
 _MESSAGE = 2**20  # bytes
 _STATUS = struct.Struct("i")
@@ -148,13 +156,17 @@ def started(
     stderr: int | IO[Any] | None = None,
     stdin: int | None = None,
     start_new_session: bool = False,
-) -> Process:
+) -> Process | subprocess.Popen[str]:
     """Start ``twinvec`` with these arguments; the options are those of ``subprocess.Popen``, but for pipes as input."""
+    if sys.platform != "linux":
+        command = [sys.executable, "-m", "twinvec", *map(str, arguments)]
+        files = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+        return subprocess.Popen(command, cwd=cwd, env=env, text=True, start_new_session=start_new_session, **files)
     with _starting:
         if not _servers:
             _servers.append(_Server())
     ended, tell = os.pipe()
-    files, ours = zip(*map(_opened, range(3), (stdin, stdout, stderr)), strict=True)
+    given, ours = zip(*map(_opened, range(3), (stdin, stdout, stderr)), strict=True)
     request = {
         "arguments": list(map(str, arguments)),
         "folder": str(cwd),
@@ -162,10 +174,10 @@ def started(
         "session": start_new_session,
     }
     try:
-        pid = _servers[0].fork(request, [*(each.number for each in files), tell])
+        pid = _servers[0].fork(request, [*(each.number for each in given), tell])
     finally:
         os.close(tell)
-        for each in files:
+        for each in given:
             if each.is_own:
                 os.close(each.number)
     return Process(pid, ended, *ours[1:])
@@ -260,8 +272,10 @@ def _main() -> None:
     for each in IMPORTED:
         importlib.import_module(each)
     from twinvec.engines.openvino import import_openvino
+    from twinvec_qdrant.calibration.language import languages_of
 
     import_openvino()
+    languages_of(["tea"])  # loads what identifies languages
     gc.collect()
     gc.freeze()
     _become(_serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -76,7 +76,7 @@ COLLECTIONS = {"handbook": HANDBOOK, "recipes": RECIPES, "hostile": HOSTILE, "no
 
 
 @contextmanager
-def _serving(folder: Path, *options: str) -> Iterator[tuple[str, forking.Process]]:
+def _serving(folder: Path, *options: str) -> Iterator[tuple[str, forking.Process | subprocess.Popen[str]]]:
     """Run ``twinvec serve`` over a store; give its address and its process."""
     arguments = ["serve", "--path", str(folder), "--port", "0", "--json", *options]
     environment = {**os.environ, "HOME": str(folder.parent)}
