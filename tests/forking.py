@@ -2,8 +2,8 @@
 
 One process for each test process imports the modules once, and forks for each command. A command has arguments, an
 environment, a folder, files, signals and an end of its own; only its imports are done before. Tests of imports, of the
-memory of a process, and of how a process starts do without this module. On other systems than Linux, each command
-starts anew.
+memory of a process, and of how a process starts do without this module. On other systems than Linux, and where the
+coverage of processes is measured, each command starts anew.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def started(
     start_new_session: bool = False,
 ) -> Process | subprocess.Popen[str]:
     """Start ``twinvec`` with these arguments; the options are those of ``subprocess.Popen``, but for pipes as input."""
-    if sys.platform != "linux":
+    if sys.platform != "linux" or "COVERAGE_PROCESS_CONFIG" in os.environ:
         command = [sys.executable, "-m", "twinvec", *map(str, arguments)]
         files = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
         return subprocess.Popen(command, cwd=cwd, env=env, text=True, start_new_session=start_new_session, **files)
