@@ -24,6 +24,8 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
 # One process more than there are cores, and at most four: many tests wait for other processes.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Slow tests wait longer: two processes more than there are cores, and at most six.
+test-all: WORKERS = $(shell $(PYTHON) -c 'import os; print(min(6, (os.cpu_count() or 1) + 2))')
 QUESTIONS := \
 	"retry an operation a fixed number of times after a timeout" \
 	"compare two files and show the differences" \

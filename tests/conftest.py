@@ -30,6 +30,52 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
+_LONGEST = (
+    "unit/ray/test_blocks.py",
+    "crash/cluster/test_ray_seeded_kills.py",
+    "crash/cluster/test_ray_training.py",
+    "crash/cluster/test_ray_ingest.py",
+    "test_pages.py",
+    "crash/test_index_kills.py",
+    "unit/serve/test_cli.py",
+    "unit/qdrant/stores/embedded/test_damage.py",
+    "crash/test_adoption_kills.py",
+    "crash/test_reindex_kills.py",
+    "congruence/test_payload_indexes.py",
+    "congruence/test_engines.py",
+    "crash/cluster/test_torchrun.py",
+    "unit/qdrant/cli/test_served_store.py",
+    "test_examples_integrations.py",
+    "crash/test_collection_walk.py",
+    "crash/cluster/test_ray_reading.py",
+)
+"""Files that take long, for processes that share the tests: those that mostly wait come first, beside the others."""
+
+_RAY = "tests/unit/ray/"
+_OTHER_CLUSTERS = (f"{_RAY}test_commands.py", f"{_RAY}test_nearest_memory.py")
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the files that take longest, so that none of them is still running when all others are done."""
+    order = {f"tests/{name}": row for row, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With ``--dist loadfile``, let one process run all files that share a cluster of Ray, and any run a page."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if file.startswith(_RAY) and file not in _OTHER_CLUSTERS:
+                return _RAY
+            return nodeid if file == "tests/test_pages.py" else file
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Import the tests without garbage collections; later ones need not look at what the tests have imported."""

@@ -126,10 +126,16 @@ def answers(collection: Collection, wanted: dict) -> set[str]:
     return {point.payload["source"] for point in collection._catalog.backend.scroll(conditions, ["source"])}
 
 
+_MEANT: dict[str, set[str]] = {}  # by what a filter looks like, in which 1, 1.0 and True differ
+
+
 def truth(wanted: dict) -> set[str]:
-    """The ids of the documents that the filter means."""
-    conditions = parse_filter(wanted)
-    return {each.id for each in DOCUMENTS if matches(conditions, each.id, each.payload)}
+    """The ids of the documents that the filter means, which is the same for every store."""
+    shown = repr(wanted)
+    if shown not in _MEANT:
+        conditions = parse_filter(wanted)
+        _MEANT[shown] = {each.id for each in DOCUMENTS if matches(conditions, each.id, each.payload)}
+    return _MEANT[shown]
 
 
 def serves(name: str, wanted: dict) -> bool:

@@ -23,11 +23,12 @@ pytestmark = [pytest.mark.data, pytest.mark.slow]
 
 
 class Encoded:
-    """An encoder that knows the vectors of the documents already."""
+    """An encoder that knows the vectors of the documents already, and encodes each query once."""
 
     def __init__(self, encoder, texts, vectors):
         self._encoder = encoder
         self._vectors = dict(zip(texts, vectors, strict=True))
+        self._queries = {}
 
     def __getattr__(self, name):
         return getattr(self._encoder, name)
@@ -35,6 +36,11 @@ class Encoded:
     def encode_document(self, texts, **options):
         known = all(text in self._vectors for text in texts) and len(texts)
         return np.stack([self._vectors[text] for text in texts]) if known else self._encoder.encode_document(texts)
+
+    def encode_query(self, texts):
+        unknown = [text for text in dict.fromkeys(texts) if text not in self._queries]
+        self._queries.update(zip(unknown, self._encoder.encode_query(unknown), strict=True))
+        return np.stack([self._queries[text] for text in texts])
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ from words import WordEncoder
 SOURCES = 12
 BATCH = 4
 CLEANUPS = ("incremental", "full", "scoped_full")
+AT_WORK = 0.8  # share of the kills that wait until the collection is open
 
 
 @dataclass
@@ -65,6 +66,7 @@ def work(folder: Path, seed: int, version: int) -> None:
     encoder = WordEncoder()
     with Collection.open("notes", folder, encoder=encoder, chunking=False, wait_seconds=60) as collection:
         store = TwinvecVectorStore(collection=collection)
+        (folder / f"opened-{version}").touch()
         index(
             corpus(seed, version),
             TwinvecRecordManager(store),
@@ -88,7 +90,10 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     before = served(folder)
     while outcome.kills < kills or outcome.half <= kills // 10:
         version += 1
-        done = not killed(work, folder, seed, version, rng.uniform(0, duration))
+        opened = folder / f"opened-{version}"
+        opened.unlink(missing_ok=True)  # of a process that was killed with this version
+        begun = (opened.exists,) if rng.random() < AT_WORK else ()
+        done = not killed(work, folder, seed, version, rng.uniform(0, duration), *begun)
         duration *= 0.8 if done else 1.05  # so that most moments fall within
         outcome.finished += done
         outcome.kills += not done

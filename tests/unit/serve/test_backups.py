@@ -22,6 +22,7 @@ from twinvec_qdrant import Asked, Collection, TemporaryBackup, restore_collectio
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections import backups
 from unit.serve.processes import serving
+from unit.serve.waiting import pause_until
 
 ADDRESS = "http://127.0.0.1:6380"
 BACKUP = "/v1/collections/docs/backup"
@@ -45,11 +46,6 @@ def left(store: Path) -> list[Path]:
     return list(store.glob(".twinvec-backup-*"))
 
 
-def until(condition):
-    """Wait for a condition."""
-    assert any(condition() for _ in range(2_000_000))
-
-
 def filled(server):
     """Let a server have the collection "docs"."""
     for path, body in (("", {"name": "docs", "chunking": False}), ("/docs/documents", {"documents": DOCUMENTS})):
@@ -62,7 +58,7 @@ def test_a_backup_is_restored_with_the_same_documents_and_answers(tiny_model, tm
         found = asked.post("/v1/collections/docs/search", json={"query": "certificate 3"}).json()["results"][0]["hits"]
         answer = asked.get(BACKUP)
         assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-tar")
-        until(lambda: [each.name for each in store.iterdir()] == ["docs"])
+        pause_until(lambda: [each.name for each in store.iterdir()] == ["docs"])
         with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
             archive.extractall(tmp_path / "backup", filter="data")
     made = restore_collection(tmp_path / "backup", tmp_path / "elsewhere")
@@ -188,7 +184,7 @@ def test_backups_under_ingests_and_searches_are_whole(tiny, tmp_path):
             for each in threads:
                 each.join()
         assert {*statuses} == {(200, 0)}
-        until(lambda: not left(tmp_path / "store"))
+        pause_until(lambda: not left(tmp_path / "store"))
         assert server.stop(signal.SIGTERM) == 0
     for number in range(3):
         restore_collection(tmp_path / f"backup{number}", tmp_path / f"restored{number}")
@@ -220,7 +216,7 @@ def test_a_client_that_goes_away_leaves_nothing(tiny, tmp_path):
         for _ in range(6):  # more than may be at once
             with begun(server):
                 assert len(left(store)) == 1
-            until(lambda: not left(store))
+            pause_until(lambda: not left(store))
         assert memory(server) < before + 64 * 2**20, "an archive has 180 MB"
         documents = [{"id": "new", "text": "a new one"}]
         there = f"{server.address}/v1/collections/docs/documents"
@@ -243,9 +239,9 @@ def test_a_client_that_goes_away_while_the_files_are_copied_leaves_nothing(tiny,
         filled(server)
         command = ["curl", "-sS", f"{server.address}{BACKUP}", "-o", "/dev/null"]
         with subprocess.Popen(command) as asking:
-            until(lambda: left(store))
+            pause_until(lambda: left(store))
             asking.kill()
-        until(lambda: not left(store))
+        pause_until(lambda: not left(store))
         assert httpx.get(f"{server.address}{BACKUP}", timeout=120).status_code == 200
 
 

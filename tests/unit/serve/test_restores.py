@@ -25,8 +25,9 @@ from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections import backups
 from unit.serve.processes import serving
-from unit.serve.test_backups import BACKUP, DOCUMENTS, KEY, READER, client, filled, left, until
+from unit.serve.test_backups import BACKUP, DOCUMENTS, KEY, READER, client, filled, left
 from unit.serve.test_maintenance import EVENTS, code, going_on, told
+from unit.serve.waiting import pause_until
 
 COPY = "/v1/collections/copy"
 RESTORE = f"{COPY}/restore"
@@ -288,10 +289,11 @@ def test_a_kill_before_the_last_rename_leaves_a_collection_that_is_listed(tiny_m
 
 
 def halves(archive, go_on):
-    """The first half of an archive; the rest when ``go_on`` is set."""
-    yield archive[: len(archive) // 2]
+    """The first half of an archive; the rest when ``go_on`` is set. A long piece would be copied for each part sent."""
+    pieces = [archive[start : start + 2**20] for start in range(0, len(archive), 2**20)]
+    yield from pieces[: len(pieces) // 2]
     assert go_on.wait(120)
-    yield archive[len(archive) // 2 :]
+    yield from pieces[len(pieces) // 2 :]
 
 
 @pytest.mark.slow
@@ -300,16 +302,16 @@ def test_searches_go_on_and_a_client_that_goes_away_leaves_nothing(tiny, tmp_pat
     with serving(tmp_path, tiny) as server:
         filled(server)
         archive = httpx.get(f"{server.address}{BACKUP}", timeout=120).content
-        until(lambda: not left(store))
+        pause_until(lambda: not left(store))
         with going_on(server.address, ("/v1/collections/docs/search", SEARCH)) as seen:
             command = ["curl", "-sS", "-T", "-", "-X", "POST", "-H", "Content-Type: application/x-tar"]
             with subprocess.Popen([*command, f"{server.address}{RESTORE}"], stdin=subprocess.PIPE) as asking:
                 asking.stdin.write(archive[: len(archive) // 2])
                 asking.stdin.flush()
-                until(lambda: left(store))
+                pause_until(lambda: left(store))
                 asking.kill()
                 asking.stdin = None
-            until(lambda: not left(store))
+            pause_until(lambda: not left(store))
             done = subprocess.run(
                 [*command, f"{server.address}{RESTORE}"], input=archive, stdout=subprocess.PIPE, check=True
             )
@@ -345,12 +347,12 @@ def test_after_a_kill_the_collection_is_whole_or_not_there(tiny, tmp_path):
 
             sending = threading.Thread(target=send)
             sending.start()
-            until(lambda: left(store))
+            pause_until(lambda: left(store))
             moment = ("half", "when it appears", "at any time", "when it is answered")[number % 4]
             if moment != "half":
                 go_on.set()
             if moment == "when it appears":
-                until(lambda: (store / "copy" / "restored").exists() or (store / "copy" / "shard").exists())
+                pause_until(lambda: (store / "copy" / "restored").exists() or (store / "copy" / "shard").exists())
             elif moment == "at any time":
                 assert not killed.wait(seed.uniform(0, 2))
             elif moment == "when it is answered":
@@ -380,7 +382,7 @@ def test_a_stop_ends_a_restore_that_is_still_sent(tiny, tmp_path):
 
         sending = threading.Thread(target=send)
         sending.start()
-        until(lambda: left(tmp_path / "store"))
+        pause_until(lambda: left(tmp_path / "store"))
         assert server.stop(signal.SIGTERM) == 0
         go_on.set()
         sending.join()

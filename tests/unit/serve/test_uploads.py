@@ -15,7 +15,8 @@ import pytest
 from starlette.datastructures import UploadFile
 
 from twinvec_serve.collections.uploads import UploadFolder, remove_leftovers, save_files
-from unit.serve.processes import serving
+from unit.serve.processes import serving, started_anew
+from unit.serve.waiting import pause_until
 
 FILES = [("files", ("notes/a.md", b"a confidential text"))]
 
@@ -74,8 +75,8 @@ def test_a_start_removes_what_a_killed_server_has_left(tmp_path, tiny):
         assert httpx.post(f"{server.address}/v1/collections", json={"name": "docs"}, timeout=120).status_code == 201
         asking = threading.Thread(target=ingest, args=(server.address,))
         asking.start()
-        while not list(temporary.glob("twinvec-upload-*/files/notes/a.md")):
-            assert asking.is_alive()
+        pause_until(lambda: not asking.is_alive() or list(temporary.glob("twinvec-upload-*/files/notes/a.md")))
+        assert asking.is_alive()
         assert server.stop(signal.SIGKILL) == -signal.SIGKILL
         asking.join()
     assert list(temporary.glob("twinvec-upload-*"))
@@ -93,7 +94,7 @@ def test_a_missing_package_is_named_without_a_folder_of_the_server(tmp_path, tin
     missing = "pypdfium2"
     (lacking / f"{missing}.py").write_text(f"raise ModuleNotFoundError('lacking', name='{missing}')")
     paths = os.pathsep.join([str(lacking), os.environ.get("PYTHONPATH", "")])
-    with serving(tmp_path, tiny, PYTHONPATH=paths) as server:
+    with started_anew(tmp_path, tiny, PYTHONPATH=paths) as server:
         collections = f"{server.address}/v1/collections"
         assert httpx.post(collections, json={"name": "docs"}, timeout=120).status_code == 201
         files = [("files", ("a.pdf", b"%PDF-1.7"))]

@@ -20,6 +20,7 @@ from twinvec_qdrant import Collection, TemporaryBackup, backup_collection, resto
 from unit.qdrant.cli.test_served_store import KEY, READER, twinvec
 from unit.qdrant.test_serving import announced
 from unit.serve.processes import serving
+from unit.serve.waiting import pause_until
 from words import WordEncoder
 
 NOTES = {f"n{row:02}": f"note {row}" for row in range(20)}
@@ -226,7 +227,7 @@ def stopped_half_way(folder):
     command = [sys.executable, "-m", "twinvec", "backup", "copy", *PLACE]
     with subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         partial = folder / ".copy.twinvec-new"
-        assert any((partial / "shard").exists() or process.poll() is not None for _ in range(2_000_000))
+        pause_until(lambda: (partial / "shard").exists() or process.poll() is not None)
         process.send_signal(signal.SIGSTOP)
         assert partial.exists()
         yield process
@@ -256,7 +257,7 @@ def test_a_command_that_is_killed_leaves_what_the_next_one_replaces(tiny, tmp_pa
         with stopped_half_way(tmp_path) as process:
             process.kill()
         assert not (tmp_path / "copy").exists()
-        assert any(not list((tmp_path / "store").glob(".twinvec-backup-*")) for _ in range(2_000_000))
+        pause_until(lambda: not list((tmp_path / "store").glob(".twinvec-backup-*")))
         assert twinvec(tmp_path, "backup", "copy", *PLACE).returncode == 0
         assert sorted(each.name for each in tmp_path.iterdir()) == ["copy", "notes.jsonl", "store"]
 
@@ -270,7 +271,7 @@ def test_a_command_whose_server_is_killed_restores_nothing(tiny, tmp_path):
         filled(tmp_path)
         assert twinvec(tmp_path, "backup", "copy", *PLACE).returncode == 0
         with subprocess.Popen(command, cwd=tmp_path, text=True, stderr=subprocess.PIPE) as process:
-            assert any(any(store.glob(".twinvec-backup-*/backup/shard")) for _ in range(2_000_000))
+            pause_until(lambda: any(store.glob(".twinvec-backup-*/backup/shard")))
             process.send_signal(signal.SIGSTOP)
             server.stop(signal.SIGKILL)
             process.send_signal(signal.SIGCONT)
