@@ -732,8 +732,9 @@ class Collection:
         An ingest of many chunks builds the index of the vectors by itself. Searches continue meanwhile; writers wait.
         An embedded collection needs free disk space of about twice its size. If the vectors are indexed anew, texts are
         also analysed for BM25 by the newest version; other open objects of the collection follow at their next ingest.
-        Texts that were deleted or replaced are then erased from the files of an embedded collection. The next ingest
-        reads files by the newest reading version.
+        Texts that were deleted or replaced are then erased from the files of an embedded collection, and so is what
+        killed writers have left, also chunks that a killed ingest had encoded in advance. The next ingest reads files
+        by the newest reading version.
 
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.

@@ -2,7 +2,8 @@
 
 The index of the vectors is measured by the share of the exact nearest chunks that it finds. The payload indexes follow
 the settings and all stored payloads, which are read. If the index of the vectors is rebuilt, an older analysis of words
-is renewed too, and the next ingest reads files by the newest reading version.
+is renewed too, and the next ingest reads files by the newest reading version. An embedded store then erases deleted and
+replaced texts. What killed writers have left can be such a text, so it is removed first.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Literal
 from twinvec.errors import ConfigurationError, StoreLimitError
 from twinvec.support.checks import check_settings
 from twinvec_qdrant.records.bm25_weights import BM25Weights
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.notes import are_filtered
 from twinvec_qdrant.records.payload_indexes import (
@@ -66,6 +68,8 @@ def reindex(
         index_payload(backend, wanted, now.tenant_key)
         rebuild = index is not None or (payload_indexes is None and chunking is None)
         if rebuild:
+            if backend.erases:
+                Catalog(backend, weights).recover()
             weights.renew()
         backend.build_index(settings, force=rebuild)
         reading = NEWEST_READING if rebuild else now.reading

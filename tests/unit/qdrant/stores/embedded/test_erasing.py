@@ -12,6 +12,7 @@ from twinvec import Document
 from twinvec_qdrant import Collection, IndexSettings, backup_collection
 from twinvec_qdrant.records.words.vocabulary import VOCABULARY, _unpacked
 from twinvec_qdrant.stores.embedded import index_worker
+from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from words import WordEncoder
 
@@ -72,6 +73,38 @@ def test_reindex_leaves_nothing_of_what_was_deleted_or_replaced(tmp_path, others
         assert collection.get(["old"])[0].text == "The new version of a text."
         assert collection.verify().sound
     assert found_in(tmp_path) == {}
+
+
+@pytest.mark.parametrize("change", ["replace", "delete"])
+def test_reindex_leaves_nothing_that_a_killed_writer_had_yet_to_remove(tmp_path, monkeypatch, change):
+    """The writer ends after its commit, before it removes the chunks of the former version."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(self, ids, revisions=None):
+        if change == "replace" or removed:  # a deletion removes the records first
+            raise Killed
+        removed.append(ids)
+        delete(self, ids, revisions)
+
+    delete, removed = EmbeddedBackend.delete, []
+    with opened(tmp_path) as collection:
+        collection.ingest(OTHERS)
+        write_secrets(collection)
+        collection.notes("app").delete(["key"])
+        monkeypatch.setattr(EmbeddedBackend, "delete", killed)
+        new = [("quetzal.md", "A text."), ("old", "The new version.")]
+        with pytest.raises(Killed):
+            collection.ingest(new, prune=False) if change == "replace" else collection.delete(["quetzal.md", "old"])
+    monkeypatch.undo()
+    with opened(tmp_path) as collection:
+        kept = len(OTHERS) + (2 if change == "replace" else 0)
+        assert collection.count() == kept + 2
+        assert collection.reindex().erased
+        assert collection.count() == kept
+        assert found_in(tmp_path).keys() == ({"quetzal"} if change == "replace" else set())
+        assert collection.verify().sound
 
 
 def test_reindex_of_other_indexes_alone_erases_nothing_and_says_so(tmp_path):
