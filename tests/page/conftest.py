@@ -6,14 +6,13 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-
-import forking
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -76,12 +75,11 @@ COLLECTIONS = {"handbook": HANDBOOK, "recipes": RECIPES, "hostile": HOSTILE, "no
 
 
 @contextmanager
-def _serving(folder: Path, *options: str) -> Iterator[tuple[str, forking.Process | subprocess.Popen[str]]]:
+def _serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run ``twinvec serve`` over a store; give its address and its process."""
-    arguments = ["serve", "--path", str(folder), "--port", "0", "--json", *options]
+    command = [sys.executable, "-m", "twinvec", "serve", "--path", str(folder), "--port", "0", "--json", *options]
     environment = {**os.environ, "HOME": str(folder.parent)}
-    with forking.started(*arguments, stdout=subprocess.PIPE, cwd=folder.parent, env=environment) as process:
-        assert process.stdout is not None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder.parent, env=environment) as process:
         try:
             yield json.loads(process.stdout.readline())["address"], process
         finally:

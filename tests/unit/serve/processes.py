@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-import forking
-
 
 class Server:
     """A process of ``twinvec serve`` that is ready.
@@ -25,7 +23,7 @@ class Server:
         ready: What it printed when it was ready: address, pid, store, models.
     """
 
-    def __init__(self, process: subprocess.Popen[str] | forking.Process, ready: dict[str, Any]) -> None:
+    def __init__(self, process: subprocess.Popen[str], ready: dict[str, Any]) -> None:
         self.process = process
         self.ready = ready
 
@@ -43,38 +41,12 @@ class Server:
 
 def command(folder: Path, model: Path, *options: str) -> list[str]:
     """The command line of a server with a model and a store in ``folder``, at a free port."""
-    return [sys.executable, "-m", "twinvec", *_arguments(folder, model), *options]
-
-
-def _arguments(folder: Path, model: Path) -> list[str]:
-    return ["serve", "--json", "--port", "0", "--path", str(folder / "store"), "--model", f"{model}=tiny"]
+    own = ["serve", "--json", "--port", "0", "--path", str(folder / "store"), "--model", f"{model}=tiny"]
+    return [sys.executable, "-m", "twinvec", *own, *options]
 
 
 @contextmanager
 def serving(
-    folder: Path, model: Path, *options: str, errors: IO[str] | int | None = None, **environment: str
-) -> Iterator[Server]:
-    """Start a server and wait until it is ready; at the end it is killed if it still runs. It has no terminal.
-
-    The server is a fork, see ``forking``; ``started_anew`` does without it.
-    """
-    with (
-        forking.started(
-            *_arguments(folder, model),
-            *options,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=os.environ | environment,
-            cwd=folder,
-            start_new_session=True,
-        ) as process,
-        _ready(process) as server,
-    ):
-        yield server
-
-
-@contextmanager
-def started_anew(
     folder: Path,
     model: Path,
     *options: str,
@@ -82,29 +54,21 @@ def started_anew(
     terminal: int | None = None,
     **environment: str,
 ) -> Iterator[Server]:
-    """Do the same in a process that imports everything itself.
+    """Start a server and wait until it is ready; at the end it is killed if it still runs.
 
     It has no terminal to end it, or that of which ``terminal`` is an open file.
     """
     own = None if terminal is None else partial(fcntl.ioctl, terminal, termios.TIOCSCTTY, 0)
-    with (
-        subprocess.Popen(
-            command(folder, model, *options),
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=os.environ | environment,
-            cwd=folder,
-            start_new_session=True,
-            preexec_fn=own,
-        ) as process,
-        _ready(process) as server,
-    ):
-        yield server
-
-
-@contextmanager
-def _ready(process: subprocess.Popen[str] | forking.Process) -> Iterator[Server]:
+    process = subprocess.Popen(
+        command(folder, model, *options),
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        env=os.environ | environment,
+        cwd=folder,
+        start_new_session=True,
+        preexec_fn=own,
+    )
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
@@ -113,3 +77,6 @@ def _ready(process: subprocess.Popen[str] | forking.Process) -> Iterator[Server]
     finally:
         process.kill()
         process.wait()
+        process.stdout.close()
+        if process.stderr is not None:
+            process.stderr.close()

@@ -26,8 +26,7 @@ from twinvec_serve import ServeSettings, process
 from twinvec_serve.cli import _tell_ready
 from twinvec_serve.process import address_of, listening
 from twinvec_serve.safety.exposure import check_exposure
-from unit.serve.processes import Server, command
-from unit.serve.processes import started_anew as serving
+from unit.serve.processes import Server, command, serving
 from unit.serve.test_safety import KEY, certificate
 
 SLOW = pytest.mark.slow

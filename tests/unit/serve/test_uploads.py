@@ -15,7 +15,7 @@ import pytest
 from starlette.datastructures import UploadFile
 
 from twinvec_serve.collections.uploads import UploadFolder, remove_leftovers, save_files
-from unit.serve.processes import serving, started_anew
+from unit.serve.processes import serving
 from unit.serve.waiting import pause_until
 
 FILES = [("files", ("notes/a.md", b"a confidential text"))]
@@ -94,7 +94,7 @@ def test_a_missing_package_is_named_without_a_folder_of_the_server(tmp_path, tin
     missing = "pypdfium2"
     (lacking / f"{missing}.py").write_text(f"raise ModuleNotFoundError('lacking', name='{missing}')")
     paths = os.pathsep.join([str(lacking), os.environ.get("PYTHONPATH", "")])
-    with started_anew(tmp_path, tiny, PYTHONPATH=paths) as server:
+    with serving(tmp_path, tiny, PYTHONPATH=paths) as server:
         collections = f"{server.address}/v1/collections"
         assert httpx.post(collections, json={"name": "docs"}, timeout=120).status_code == 201
         files = [("files", ("a.pdf", b"%PDF-1.7"))]

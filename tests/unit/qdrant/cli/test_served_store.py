@@ -18,7 +18,6 @@ import pytest
 
 pytest.importorskip("twinvec_serve")
 
-import forking
 import models
 from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant import IngestReport, Root
@@ -68,7 +67,10 @@ def folder(tiny, tmp_path_factory):
 
 def twinvec(folder, *arguments, **environment):
     """Run a command in a folder."""
-    return forking.run(*arguments, cwd=folder, env=os.environ | environment)
+    command = [sys.executable, "-m", "twinvec", *map(str, arguments)]
+    given = {"env": os.environ | environment, "cwd": folder, "capture_output": True, "text": True}
+    given["stdin"] = subprocess.DEVNULL  # nobody answers
+    return subprocess.run(command, check=False, **given)
 
 
 def without_times(text):
