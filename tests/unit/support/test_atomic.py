@@ -121,7 +121,7 @@ def test_a_partial_file_that_was_written_before_is_put_in_place(file):
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_all_files_of_a_folder_are_forced_to_the_disk(tmp_path, monkeypatch):
+def test_all_files_and_folders_below_a_folder_are_forced_to_the_disk(tmp_path, monkeypatch):
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     (inner / "deep").write_text("x")
@@ -130,4 +130,4 @@ def test_all_files_of_a_folder_are_forced_to_the_disk(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(os, "fsync", lambda handle: seen.append(os.readlink(f"/proc/self/fd/{handle}")))
     sync_files(tmp_path)
-    assert seen == [str(inner / "deep"), str(tmp_path / "flat")]
+    assert seen == [*map(str, (tmp_path / "a", inner, inner / "deep", tmp_path / "flat", tmp_path))]
