@@ -301,12 +301,12 @@ class EmbeddedBackend(SharedEngine, Backend):
     def _update(
         self, operation: edge.UpdateOperation, room: int = WRITE_ROOM, points: Mapping[str, str | None] | None = None
     ) -> None:
-        """Let the engine write; see ``Promise.writing`` for ``points``."""
+        """Let the engine write; see ``ExpectedRecords.writing`` for ``points``."""
         self._check_there()
         check_room(self._original.path, room)
         with self.writing, self._locked("write"):
             self._is_changed = True
-            with self._promise.writing(self._shard, points or {}):
+            with self._expected.writing(self._shard, points or {}):
                 self._shard.update(operation)
 
     def _change_index(self, operation: edge.UpdateOperation) -> None:

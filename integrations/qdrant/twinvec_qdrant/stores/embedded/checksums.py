@@ -2,8 +2,8 @@
 
     checksums.json        exists if the engine is closed; lists the engine's files, which must match the list
     checksums.open.json   the list of the last close, while a process has the engine open, or after its kill
-    promised.json         what the records add up to, while a process has the engine open, or after its kill; see
-                          ``repair.promise``
+    records.open.json     what the records add up to, while a process has the engine open, or after its kill; see
+                          ``repair.expected_records``
 
 The engine often opens files that have been cut, zeroed or removed without an error, and then finds only part of the
 data. Before the engine opens a collection, twinvec therefore reads the small files, and the large files whose size or
@@ -40,8 +40,8 @@ _EXACT = ("ext4", "tmpfs", "xfs")
 _NAMED = 3
 CLOSED = "checksums.json"
 OPENED = "checksums.open.json"
-PROMISED = "promised.json"
-_LISTS = (CLOSED, OPENED, PROMISED, f"{CLOSED}{PARTIAL}")
+EXPECTED = "records.open.json"
+_LISTS = (CLOSED, OPENED, EXPECTED, f"{CLOSED}{PARTIAL}")
 """Files without a checksum: the lists themselves. A kill may leave the last of these; the next close replaces it."""
 _CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # files that a segment always has
 _WRITTEN_ONCE = tuple(

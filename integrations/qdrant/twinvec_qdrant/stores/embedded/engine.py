@@ -26,7 +26,7 @@ from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import LastBuild
 from twinvec_qdrant.stores.embedded.reading_copy import ReadingCopy
 from twinvec_qdrant.stores.embedded.repair.contents import Contents, loss_after_kill, read_contents
-from twinvec_qdrant.stores.embedded.repair.promise import Promise, read_promise
+from twinvec_qdrant.stores.embedded.repair.expected_records import ExpectedRecords, read_expected
 from twinvec_qdrant.stores.embedded.repair.salvage import noted
 from twinvec_qdrant.stores.embedded.repair.salvage_worker import load_shard
 from twinvec_qdrant.stores.embedded.repair.undo import undone_if_refused
@@ -64,7 +64,7 @@ class SharedEngine:
         self._opened: edge.EdgeShard | None = None  # the engine, while this process has the turn
         self._known: Checksums | None = None  # checksums of the last close, if the files have not changed until now
         self._is_changed = False  # whether anything was written since the last close
-        self._promise = Promise(folder.shard)
+        self._expected = ExpectedRecords(folder.shard)
         self._turn = threading.RLock()  # held by one thread at a time; the engine holds the interpreter lock anyway
         self._calls = 0  # number of nested calls
         self._began = self._ended = 0.0  # start of the turn, end of the last call
@@ -272,7 +272,7 @@ class SharedEngine:
             # a closed engine has all writes on the disk; an open engine has some in its log only
             if self._opened is not None:
                 self._opened.flush()
-                self._promise.flushed()
+                self._expected.flushed()
 
     @property
     def _shard(self) -> edge.EdgeShard:
@@ -311,14 +311,14 @@ class SharedEngine:
         """Open the engine; if that fails, close it and raise ``StoreCorruptError``.
 
         The engine must find as many points as ``known`` has, and with ``are_listed`` all chunks that the records list.
-        Unless the files are settled, the records must be in a state that was promised.
+        Unless the files are settled, the records must have an expected state.
         """
         shard = self._folder.shard
-        states = read_promise(shard) if known is None else [known.records] if known.records else []
-        self._promise = Promise(shard, states, states[0] if is_settled and len(states) == 1 else None)
+        states = read_expected(shard) if known is None else [known.records] if known.records else []
+        self._expected = ExpectedRecords(shard, states, states[0] if is_settled and len(states) == 1 else None)
         if known is not None:
             with engine_errors(self.location, "open"):
-                self._promise.begin()
+                self._expected.begin()
         self._folder.mark_opened(known)
         self._known, self._is_changed = known, known is None
         try:
@@ -337,7 +337,7 @@ class SharedEngine:
             if loss:
                 raise StoreCorruptError(f"{self.location}: {loss}; {REMEDY}")
             if not is_settled and states:
-                self._promise.now = contents.records
+                self._expected.now = contents.records
             if there != promised:
                 raise StoreCorruptError(f"{self.location}: holds {there}, but {promised} were written; {REMEDY}")
         except BaseException:
@@ -357,11 +357,11 @@ class SharedEngine:
             self._note_written()
         counts = self._counts() if self._is_changed else dict(self._known.counts if self._known else {})
         self._shard.flush()
-        self._promise.flushed()
+        self._expected.flushed()
         self._shard.close()
         if is_last or not self._is_changed:
             is_known = not self._is_changed or times_tell(self._folder.path)
-            self._folder.write_checksums(counts, self._promise.now, self._known if is_known else None)
+            self._folder.write_checksums(counts, self._expected.now, self._known if is_known else None)
 
     def _load(self) -> None:
         """Open the engine on the files in the folder, and start to count the written chunks."""

@@ -31,7 +31,7 @@ from uuid import uuid4
 from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
 from twinvec.support.atomic import PARTIAL, atomic_write, put_in_place, sync_file, sync_files, sync_folder
 from twinvec_qdrant.serving.process import store_folder
-from twinvec_qdrant.stores.embedded.checksums import CLOSED, OPENED, PROMISED, Checksums, Records
+from twinvec_qdrant.stores.embedded.checksums import CLOSED, EXPECTED, OPENED, Checksums, Records
 from twinvec_qdrant.stores.embedded.room import Obstacle, check_room, lacking_room, occupied_bytes, opening_room
 
 _LONGEST_NAME = 255
@@ -284,7 +284,7 @@ class CollectionFolder:
             taken = Checksums.taken(self.shard, counts, self._description_text(), known)
             replace(taken, records=records).write(self.closed)
             self.opened.unlink(missing_ok=True)
-            (self.shard / PROMISED).unlink(missing_ok=True)
+            (self.shard / EXPECTED).unlink(missing_ok=True)
         except OSError as error:
             raise StoreUnavailableError(f"{self.path}: cannot be closed: {error.strerror or error}") from error
 
@@ -364,7 +364,7 @@ def forget_outdated(folder: Path, shard: Path | None = None) -> None:
     The next process that takes the turn replaces the id that this version has left (``turns``).
     """
     if _owner(folder).isdigit():
-        for name in (CLOSED, PROMISED):
+        for name in (CLOSED, EXPECTED):
             ((shard or folder / "shard") / name).unlink(missing_ok=True)
 
 

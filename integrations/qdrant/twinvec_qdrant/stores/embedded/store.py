@@ -20,7 +20,7 @@ from twinvec_qdrant.stores.embedded.engine import engine_errors
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
 from twinvec_qdrant.stores.embedded.forks import watch_forks
 from twinvec_qdrant.stores.embedded.index_build import LastBuild
-from twinvec_qdrant.stores.embedded.repair.promise import promised_counts
+from twinvec_qdrant.stores.embedded.repair.expected_records import expected_counts
 from twinvec_qdrant.stores.embedded.repair.salvage import salvage
 from twinvec_qdrant.stores.embedded.room import WRITE_ROOM, check_room
 from twinvec_qdrant.stores.embedded.turns import Turns
@@ -124,7 +124,7 @@ class EmbeddedStore(Store):
             own = folder.read_description()
             new = NewCollection(own["dim"], own, states_dim=own.get("states_dim"), vector=own.get("vector", DENSE))
             empty = _create_aside(folder, new)
-            salvage(folder, empty, Damage(files, known.counts if known else promised_counts(folder.shard)))
+            salvage(folder, empty, Damage(files, known.counts if known else expected_counts(folder.shard)))
             shutil.rmtree(empty)
             folder.write_description({key: value for key, value in own.items() if key not in ("next", "previous")})
 

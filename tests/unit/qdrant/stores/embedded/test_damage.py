@@ -151,9 +151,9 @@ def killed_wanted(killed, tmp_path_factory) -> list:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files that a test may damage: all but the locks, the files of checksums and the promise."""
+    """The files that a test may damage: all but the locks, the files of checksums and of expected records."""
     own = (path for path in sorted((folder / "notes").rglob("*")) if path.is_file())
-    others = {"lock", "owner", "turns", "checksums.json", "promised.json"}
+    others = {"lock", "owner", "turns", "checksums.json", "records.open.json"}
     return [path for path in own if others.isdisjoint(path.parts)]
 
 

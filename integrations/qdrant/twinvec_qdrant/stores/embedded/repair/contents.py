@@ -15,7 +15,7 @@ import qdrant_edge as edge
 
 from twinvec_qdrant.stores.conditions import IdIs
 from twinvec_qdrant.stores.embedded.checksums import Records
-from twinvec_qdrant.stores.embedded.repair.promise import changed, revisions
+from twinvec_qdrant.stores.embedded.repair.expected_records import changed, revisions
 from twinvec_qdrant.stores.embedded.values import edge_filter
 from twinvec_qdrant.stores.points import PAGE, SPARSE
 

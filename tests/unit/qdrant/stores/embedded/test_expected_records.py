@@ -1,4 +1,4 @@
-"""What the records add up to is kept outside the engine's files: after a kill, a loss of documents is noticed."""
+"""The number and a sum of the records are kept outside the engine's files: a loss after a kill is noticed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from twinvec_qdrant.records.schema import record_id
 from twinvec_qdrant.report import RepairReport
 from twinvec_qdrant.stores.embedded.checksums import Records
 from twinvec_qdrant.stores.embedded.folder import copied_tree
-from twinvec_qdrant.stores.embedded.repair.promise import Promise, read_promise
+from twinvec_qdrant.stores.embedded.repair.expected_records import ExpectedRecords, read_expected
 from twinvec_qdrant.stores.points import Point
 from words import WordEncoder
 
@@ -78,13 +78,13 @@ def the(folder: Path, name: str) -> Path:
 
 def test_an_undamaged_store_opens_after_a_kill_and_its_state_is_in_the_list_of_its_close(folder):
     shard = folder / "notes" / "shard"
-    (state,) = read_promise(shard)
+    (state,) = read_expected(shard)
     assert state.number == len(WANTED)
     with opened(folder) as collection:
         assert texts(collection) == WANTED
         assert collection.verify().sound
         collection.ingest([("tea", "green tea")])
-    assert not (shard / "promised.json").exists()
+    assert not (shard / "records.open.json").exists()
     closed = json.loads((shard / "checksums.json").read_text())["records"]
     assert closed[0] == len(WANTED) + 1
     assert closed[1] != state.sum
@@ -163,10 +163,10 @@ WRITE = """
     from words import WordEncoder
     from twinvec_qdrant import Collection
     from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend
-    from twinvec_qdrant.stores.embedded.repair.promise import Promise
+    from twinvec_qdrant.stores.embedded.repair.expected_records import ExpectedRecords
 
     where, number = sys.argv[2], int(sys.argv[3])
-    steps = {"_expect": Promise, "_update": EmbeddedBackend, "flushed": Promise}
+    steps = {"_expect": ExpectedRecords, "_update": EmbeddedBackend, "flushed": ExpectedRecords}
     name = where.split()[1]
     place = steps[name]
     real, calls = getattr(place, name), []
@@ -206,7 +206,7 @@ def test_a_kill_at_no_step_of_a_write_is_taken_for_a_loss(folder, step):
     later = {f"n{row:02}": f"note {row} at last" for row in range(10, 45)}
     removed = [f"n{row:02}" for row in range(30, 35)]
     with opened(folder) as collection:
-        assert read_promise(folder / "notes" / "shard"), "nothing was promised"
+        assert read_expected(folder / "notes" / "shard"), "no state is expected"
         found = texts(collection)
         for name in WANTED.keys() | later.keys():
             before = WANTED.get(name)
@@ -218,8 +218,8 @@ def test_a_kill_at_no_step_of_a_write_is_taken_for_a_loss(folder, step):
 @pytest.mark.parametrize(
     "content", ["", "{", '{"records": 3}', '{"records": [[1]]}', '{"records": [[9, 1]], "sum": 7}']
 )
-def test_a_promise_that_cannot_be_read_stops_nothing(folder, content):
-    (folder / "notes" / "shard" / "promised.json").write_text(content)
+def test_expected_records_that_cannot_be_read_stop_nothing(folder, content):
+    (folder / "notes" / "shard" / "records.open.json").write_text(content)
     with opened(folder) as collection:
         assert texts(collection) == WANTED
 
@@ -244,8 +244,8 @@ def test_a_loss_after_the_kill_of_a_process_that_wrote_nothing_is_noticed(folder
 
 
 def test_what_an_older_version_has_changed_after_a_kill_is_no_loss(folder):
-    """Version 0.2.0 knows neither the promise nor the checksums, and leaves its id alone in ``owner``."""
-    Promise(folder / "notes" / "shard", [Records(99, 1)])._write()
+    """Version 0.2.0 knows neither expected records nor checksums, and leaves its id alone in ``owner``."""
+    ExpectedRecords(folder / "notes" / "shard", [Records(99, 1)])._write()
     with pytest.raises(StoreCorruptError, match="61 documents are missing"):
         opened(folder)
     (folder / "notes" / "owner").write_text("1234")
@@ -267,18 +267,18 @@ def test_a_collection_of_an_older_version_is_added_up_at_its_first_write(folder)
 
 
 @pytest.mark.parametrize("fails", ["the file", "the engine"])
-def test_without_a_promise_documents_are_written_all_the_same(folder, monkeypatch, fails):
+def test_without_expected_records_documents_are_written_all_the_same(folder, monkeypatch, fails):
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with opened(folder) as collection, monkeypatch.context() as patched:
         if fails == "the file":
-            patched.setattr(Promise, "_write", full)
+            patched.setattr(ExpectedRecords, "_write", full)
         else:
             with pytest.raises(StoreError):
                 collection._backend.upsert([Point(record_id("tea"), {"kind": "record"}, np.ones(3, np.float32))])
         assert collection.ingest([("tea", "green tea")]).new == 1
-        assert not (folder / "notes" / "shard" / "promised.json").exists()
+        assert not (folder / "notes" / "shard" / "records.open.json").exists()
     with opened(folder) as collection:
         assert texts(collection) == {**WANTED, "tea": "green tea"}
         collection.ingest([("milk", "cold milk")])

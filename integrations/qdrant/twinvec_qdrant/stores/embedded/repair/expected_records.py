@@ -1,10 +1,10 @@
-"""The promise: what the records add up to, so that a loss after a kill is noticed.
+"""The expected records: their number and a sum, so that a loss after a kill is noticed.
 
 If damage after a kill takes records away, or brings former ones back, nothing else shows it: chunks that no record
 lists are taken for what a killed writer has left. So twinvec keeps, outside the engine's files, the number of records
 and the sum of the digests of their ids and revisions.
 
-    shard/promised.json    the states in which the records may be; exists while the engine is open, or after a kill
+    shard/records.open.json    the states that the records may have; exists while the engine is open, or after a kill
 
 Before a write that changes records, the state after it is added to the file, which is forced to the disk. After a
 flush, only the present state is left. A kill at any moment therefore leaves the records in one of the states. A close
@@ -27,7 +27,7 @@ import qdrant_edge as edge
 
 from twinvec.support.atomic import sync_folder
 from twinvec_qdrant.stores.conditions import IdIs, field_is
-from twinvec_qdrant.stores.embedded.checksums import PROMISED, Records
+from twinvec_qdrant.stores.embedded.checksums import EXPECTED, Records
 from twinvec_qdrant.stores.embedded.values import edge_filter
 from twinvec_qdrant.stores.points import PAGE
 
@@ -59,31 +59,31 @@ def changed(records: Records, old: Mapping[str, str], new: Mapping[str, str]) ->
     return Records(records.number + len(new) - len(old), total % _MODULUS)
 
 
-def read_promise(shard: Path) -> list[Records]:
+def read_expected(shard: Path) -> list[Records]:
     """Return the states in which the records may be; an empty list if they are unknown."""
     try:
-        values = json.loads((shard / PROMISED).read_text(encoding="utf-8"))
+        values = json.loads((shard / EXPECTED).read_text(encoding="utf-8"))
         states = [Records(int(count), int(total)) for count, total in values["records"]]
         return states if values["sum"] == _checksum(states) else []
     except (OSError, ValueError, TypeError, KeyError):
         return []
 
 
-def promised_counts(shard: Path) -> dict[str, int]:
-    """Return the least number of records that was promised, for ``Damage.counts``; {} if it is unknown."""
-    states = read_promise(shard)
+def expected_counts(shard: Path) -> dict[str, int]:
+    """Return the least number of records that is expected, for ``Damage.counts``; {} if it is unknown."""
+    states = read_expected(shard)
     return {"record": min(each.number for each in states)} if states else {}
 
 
-class Promise:
-    """The promise of an open engine with the files ``shard``.
+class ExpectedRecords:
+    """The expected records of an open engine with the files ``shard``.
 
     ``states`` has the states in the file, or of the closed files. ``now`` is the present state; None if it is unknown.
     """
 
     def __init__(self, shard: Path, states: Sequence[Records] = (), now: Records | None = None) -> None:
         self.now = now
-        self._path = shard / PROMISED
+        self._path = shard / EXPECTED
         self._states = list(states)
         self._is_kept = True
 
@@ -96,7 +96,7 @@ class Promise:
 
     @contextmanager
     def writing(self, shard: edge.EdgeShard, points: Mapping[str, str | None]) -> Iterator[None]:
-        """Promise the state after a write, which happens in the block.
+        """Expect the state after a write, which happens in the block.
 
         ``points`` maps the ids of written records to their revisions, and the ids of removed points to None. Other
         written points may be left out.
@@ -137,7 +137,7 @@ class Promise:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Keep no promise until the engine is opened again; raise ``OSError`` if the file cannot be removed."""
+        """Expect nothing until the engine is opened again; raise ``OSError`` if the file cannot be removed."""
         self._is_kept, self.now, self._states = False, None, []
         self._path.unlink(missing_ok=True)
         sync_folder(self._path.parent)
