@@ -48,7 +48,7 @@ WORDS = (*BASE, "present", "rarest", "today")
 FIELD = (*WORDS, "field")
 STATES = ("maxsim", "weighted maxsim")
 EVERYTHING = (*FIELD, "spread", "z", "bm25", "absent", "terms", "least maxsim", *STATES)
-"""Features of a hit.
+"""The features of a hit that the formulas may use.
 
 - place, coverage, today: as in ``retrieval.relevance``; today is the log-odds of today's relevance.
 - present: weight of the question's terms that the hit has, as a share. absent: of those that no text has. rarest:
@@ -197,7 +197,8 @@ def asked_in(data: BeirSet, others: Sequence[BeirSet], encoder: Any) -> Iterator
 def pseudo_queries(data: BeirSet) -> Iterator[tuple[Document, str, str]]:
     """Yield documents of a set, each with a query taken out of it, and with its rest.
 
-    The query is the title, a sentence or ten words. Every second one is cut down to its two to eight longest words.
+    A query is the document's title, one of its sentences, or ten of its words. Of every second query, only the two to
+    eight longest words are kept.
     """
     drawn = random.Random(SEED)
     documents = [each for each in data.documents if len(each.text.split()) > 40]
@@ -253,7 +254,7 @@ def token_weights(data: BeirSet, encoder: Encoder) -> dict[str, float]:
 
 
 class Formula:
-    """A classifier of hits. Its score of a question is that of the question's best hit."""
+    """A classifier that scores hits. The score of a question is the score of its best hit."""
 
     def __init__(self, names: Sequence[str], *, boosted: bool = False) -> None:
         from sklearn.ensemble import HistGradientBoostingClassifier

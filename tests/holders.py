@@ -37,6 +37,13 @@ def started(program: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, env=with_helpers(), **pipes)
 
 
+def left_by_a_kill(program: str, folder: Path) -> Path:
+    """Run a program on a store until the program kills itself; return the folder of the store."""
+    with started(program, folder) as process:
+        assert process.wait() == -signal.SIGKILL
+    return folder
+
+
 @contextmanager
 def holding(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that holds the collection "notes" of a folder, until its input ends."""

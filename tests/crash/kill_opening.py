@@ -45,7 +45,7 @@ def answers(folder: Path) -> list[Any]:
 
 
 def leave(folder: Path) -> None:
-    """Make the store, and die while its last documents are in the engine's log only."""
+    """Fill a store, and kill this process before the engine has flushed the last documents from its log."""
     notes = [{"id": f"n{row:02}", "text": f"note {row}\n\n" + "word " * 9} for row in range(DOCUMENTS)]
     with opened(folder) as collection:
         collection.ingest(notes)

@@ -1,4 +1,4 @@
-"""Copies of shards in the stand-in's cluster: how they are made and removed, checked as the server checks it.
+"""Making and removing copies of shards in the stand-in's cluster, with the checks of a real server.
 
 The checks and their sentences are those of Qdrant's source (1.17 to 1.19, August 2026), file by file:
 

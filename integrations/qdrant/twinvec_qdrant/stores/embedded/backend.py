@@ -25,7 +25,6 @@ from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files
 from twinvec_qdrant.stores.embedded.engine import SharedEngine
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import OUTDATED, WORTHWHILE, LastBuild, build_index_of
-from twinvec_qdrant.stores.embedded.repair.contents import ALWAYS
 from twinvec_qdrant.stores.embedded.repair.salvage import forget
 from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, WRITE_ROOM, check_room
 from twinvec_qdrant.stores.embedded.turns import Turns
@@ -57,6 +56,9 @@ from twinvec_qdrant.stores.points import (
     weighed_batches,
 )
 from twinvec_qdrant.stores.served_tests import fitted
+
+_ALWAYS = frozenset({"kind", "source", "size", "text", "content"})
+"""Payload fields; each point has at least one of them."""
 
 open_backends: dict[Path, EmbeddedBackend] = {}
 """The open backends of this process, by folder; hold ``opening`` to read or change them."""
@@ -239,7 +241,7 @@ class EmbeddedBackend(SharedEngine, Backend):
 
         After damage, the engine may find points again that were deleted, and have no content any more.
         """
-        expected = not self._repairs and (fields is None or not set(ALWAYS).isdisjoint(fields))
+        expected = not self._repairs and (fields is None or not _ALWAYS.isdisjoint(fields))
         if expected and not all(point.payload for point in points):
             raise StoreCorruptError(f"{self.location}: the content of a stored point is missing; {REMEDY}")
 

@@ -2,8 +2,8 @@
 
     checksums.json        exists if the engine is closed; lists the engine's files, which must match the list
     checksums.open.json   the list of the last close, while a process has the engine open, or after its kill
-    records.open.json     what the records add up to, while a process has the engine open, or after its kill; see
-                          ``repair.expected_records``
+    records.open.json     the number and a sum of the records, while a process has the engine open, or after its kill;
+                          see ``repair.expected_records``
 
 The engine often opens files that have been cut, zeroed or removed without an error, and then finds only part of the
 data. Before the engine opens a collection, twinvec therefore reads the small files, and the large files whose size or
@@ -75,7 +75,7 @@ class FileSum:
 
 
 class Records(NamedTuple):
-    """What the records add up to: their number, and the sum of the digests of their ids and revisions."""
+    """The number of the records, and the sum of a digest of each: a change of any record changes the sum."""
 
     number: int = 0
     sum: int = 0  # modulo 2 ** 64
@@ -91,7 +91,7 @@ class Checksums:
         description: The collection's description, as text.
         engine: Version of the engine that has closed the files; "" in lists of versions of twinvec that did not take
             files off the list before they removed them (``without``).
-        records: What the records add up to, if it is known.
+        records: Number and sum of the records, if they are known.
     """
 
     files: Mapping[str, FileSum]

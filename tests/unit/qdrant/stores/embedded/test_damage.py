@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cases import slow
-from holders import holding, started
+from holders import holding, left_by_a_kill, started
 from twinvec import Document
 from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
 from twinvec.retrieval.documents import HiddenKeys
@@ -129,13 +129,6 @@ KILLED = """
     collection.ingest([{"id": "milk", "text": "cold milk", "team": "b"}, {"id": "n06", "text": "changed"}])
     os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-def left_by_a_kill(program: str, folder: Path) -> Path:
-    """Run a program on a store until the program kills itself; return the folder of the store."""
-    with started(program, folder) as process:
-        assert process.wait() == -signal.SIGKILL
-    return folder
 
 
 @pytest.fixture(scope="module")

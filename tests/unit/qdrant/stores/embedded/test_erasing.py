@@ -77,7 +77,7 @@ def test_reindex_leaves_nothing_of_what_was_deleted_or_replaced(tmp_path, others
 
 @pytest.mark.parametrize("change", ["replace", "delete"])
 def test_reindex_leaves_nothing_that_a_killed_writer_had_yet_to_remove(tmp_path, monkeypatch, change):
-    """The writer ends after its commit, before it removes the chunks of the former version."""
+    """A killed writer has committed a change, but has not removed the old chunks yet."""
 
     class Killed(BaseException):
         pass

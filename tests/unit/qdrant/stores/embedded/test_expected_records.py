@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cases import few_quick, slow
-from holders import started
+from holders import left_by_a_kill, started
 from twinvec.errors import StoreCorruptError, StoreError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.records.schema import record_id
@@ -48,9 +48,7 @@ def killed(tmp_path_factory) -> Path:
     """A store whose writer was killed after a close, changes and removals; next to it, the store of that close."""
     folder = tmp_path_factory.mktemp("killed") / "store"
     folder.mkdir()
-    with started(LEAVE, folder) as process:
-        assert process.wait() == -signal.SIGKILL
-    return folder
+    return left_by_a_kill(LEAVE, folder)
 
 
 @pytest.fixture

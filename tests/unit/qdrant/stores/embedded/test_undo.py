@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holders import started
+from holders import left_by_a_kill, started
 from twinvec.errors import StoreCorruptError, StoreUnavailableError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.stores.embedded import folder as folders
@@ -37,10 +37,7 @@ WANTED = {**{f"n{row:02}": f"note {row}" for row in range(20)}, "n03": "note cha
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory) -> Path:
     """A store whose writer was killed while its last documents were in the engine's log only."""
-    folder = tmp_path_factory.mktemp("killed") / "store"
-    with started(LEAVE, folder) as process:
-        assert process.wait() == -signal.SIGKILL
-    return folder
+    return left_by_a_kill(LEAVE, tmp_path_factory.mktemp("killed") / "store")
 
 
 @pytest.fixture

@@ -15,12 +15,9 @@ import qdrant_edge as edge
 
 from twinvec_qdrant.stores.conditions import IdIs
 from twinvec_qdrant.stores.embedded.checksums import Records
-from twinvec_qdrant.stores.embedded.repair.expected_records import changed, revisions
+from twinvec_qdrant.stores.embedded.repair.expected_records import changed, count, revisions
 from twinvec_qdrant.stores.embedded.values import edge_filter
 from twinvec_qdrant.stores.points import PAGE, SPARSE
-
-ALWAYS = ("kind", "source", "size", "text", "content")
-"""Payload fields; each point has at least one of them."""
 
 _PLACE = ("source", "position", "revision")
 """Fields of a chunk; two chunks never have the same values in all of them."""
@@ -38,7 +35,7 @@ class Contents:
     """What reading all points has found.
 
     Attributes:
-        records: What the records add up to.
+        records: Number and sum of the records.
         chunks: Number of chunks that the records list.
         kinds: Number of points of each kind.
         wrong: What is wrong with the content or the vectors of a point, as a sentence; "" if nothing is.
@@ -51,7 +48,7 @@ class Contents:
 
 
 def read_contents(shard: edge.EdgeShard, dims: Mapping[str, int]) -> Contents:
-    """Read all points; ``dims`` has the size of the dense vectors of each name."""
+    """Read all points of an open engine; ``dims`` maps the name of each dense vector to its number of dimensions."""
     found, offset = Contents(), None
     places: set[int] = set()  # hashes, which take less memory
     with_terms: set[str] = set()  # documents that must have word weights
@@ -81,11 +78,11 @@ def read_contents(shard: edge.EdgeShard, dims: Mapping[str, int]) -> Contents:
 def _wrong_vectors(shard: edge.EdgeShard, dims: Mapping[str, int]) -> str:
     """Return which vectors are missing or should not be there, as a sentence; "" if none are."""
     for name in dims:
-        if _count(shard, edge.Filter(must=[edge.HasVectorCondition(name)], must_not=[_IS_CHUNK])):
+        if count(shard, edge.Filter(must=[edge.HasVectorCondition(name)], must_not=[_IS_CHUNK])):
             return "a point that is no chunk has a vector"
     # during a migration and after it, chunks may lack vectors of one of the models
     for name in (SPARSE, *(dims if len(dims) == 1 else ())):
-        if _count(shard, edge.Filter(must=[_IS_CHUNK], must_not=[edge.HasVectorCondition(name)])):
+        if count(shard, edge.Filter(must=[_IS_CHUNK], must_not=[edge.HasVectorCondition(name)])):
             return _NO_WEIGHTS if name == SPARSE else _NO_VECTOR
     return ""
 
@@ -116,10 +113,6 @@ def loss_after_kill(
 def _has_weights(point: Any) -> bool:
     weights = point.vector.get(SPARSE) if isinstance(point.vector, dict) else None
     return weights is not None and bool(weights.indices)
-
-
-def _count(shard: edge.EdgeShard, wanted: edge.Filter) -> int:
-    return shard.count(edge.CountRequest(exact=True, filter=wanted))
 
 
 def _without_vectors(shard: edge.EdgeShard, ids: Sequence[str], dims: Mapping[str, int]) -> bool:

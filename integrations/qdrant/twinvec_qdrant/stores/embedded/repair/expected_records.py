@@ -37,7 +37,7 @@ _SIZE = 4096  # bytes of the file unless it has many states: a write then change
 
 
 def records_of(shard: edge.EdgeShard) -> Records:
-    """Return what the records add up to, from reading them all."""
+    """Read all records, and return their number and sum."""
     records, offset = Records(), None
     while True:
         request = edge.ScrollRequest(offset, PAGE, edge_filter([_RECORDS]), ["kind", "revision"], False)
@@ -54,7 +54,7 @@ def revisions(points: Collection[Any]) -> dict[str, str]:
 
 
 def changed(records: Records, old: Mapping[str, str], new: Mapping[str, str]) -> Records:
-    """Return what records add up to if ``new`` replaces ``old``; both map ids to revisions."""
+    """Return number and sum after ``new`` records have replaced ``old`` ones; both map ids to revisions."""
     total = records.sum + sum(map(_digest, new.items())) - sum(map(_digest, old.items()))
     return Records(records.number + len(new) - len(old), total % _MODULUS)
 
@@ -70,7 +70,7 @@ def read_expected(shard: Path) -> list[Records]:
 
 
 def expected_counts(shard: Path) -> dict[str, int]:
-    """Return the least number of records that is expected, for ``Damage.counts``; {} if it is unknown."""
+    """Return how many records the collection must have at least, as ``{"record": number}``; {} if it is unknown."""
     states = read_expected(shard)
     return {"record": min(each.number for each in states)} if states else {}
 
@@ -102,7 +102,7 @@ class ExpectedRecords:
         written points may be left out.
         """
         new = {key: revision for key, revision in points.items() if revision is not None}
-        held = self._is_kept and bool(points) and _count(shard, edge_filter([IdIs(tuple(points)), _RECORDS])) > 0
+        held = self._is_kept and bool(points) and count(shard, edge_filter([IdIs(tuple(points)), _RECORDS])) > 0
         if not self._is_kept or not (new or held):
             yield
             return
@@ -155,7 +155,8 @@ def _checksum(states: Sequence[Records]) -> int:
     return zlib.crc32(json.dumps(states).encode())
 
 
-def _count(shard: edge.EdgeShard, wanted: edge.Filter | None) -> int:
+def count(shard: edge.EdgeShard, wanted: edge.Filter | None) -> int:
+    """Return the exact number of points that a filter matches, or of all points for None."""
     return shard.count(edge.CountRequest(exact=True, filter=wanted))
 
 
