@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import pty
 import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from _pytest.logging import caplog_handler_key
 from hypothesis import HealthCheck, settings
 
 import models
@@ -93,6 +96,25 @@ def quick_local_mode():
     """Where any test uses Qdrant's client, its local mode is that of ``local_mode``."""
     if "qdrant_client" in sys.modules:
         import local_mode  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def log_levels(request):
+    """Restore what decides which records a test sees, and name the test that has changed it for all later ones.
+
+    In one run, warnings were no longer logged after some test. A conversion in OpenVINO sets the level of the root
+    logger, so one that is cut off or runs on in a thread may be the reason.
+    """
+    root, handler = logging.getLogger(), request.node.stash.get(caplog_handler_key, None)
+    before = root.level, root.manager.disable, handler and handler.level
+    yield
+    after = root.level, root.manager.disable, handler and handler.level
+    if after != before:
+        root.setLevel(before[0])
+        logging.disable(before[1])
+        if handler is not None:
+            handler.setLevel(before[2])
+        warnings.warn(f"the test changes log levels: {before} -> {after}", pytest.PytestWarning, stacklevel=1)
 
 
 @pytest.fixture(scope="session")

@@ -130,7 +130,8 @@ def _convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Mo
     openvino = import_openvino()
     example = _example(module)
     shapes = [(name, [-1] * value.dim(), openvino.Type.i64) for name, value in example.items()]
-    with warnings.catch_warnings(), _root_logger_kept(), telemetry.switched_off(), torch.no_grad():
+    # switched_off lets threads in one by one; the next two save and restore what all threads share
+    with telemetry.switched_off(), warnings.catch_warnings(), _root_logger_kept(), torch.no_grad():
         warnings.simplefilter("ignore")  # hides warnings of the tracer about shapes, which the inputs above fix
         try:
             graph = openvino.convert_model(module, example_input=example, input=shapes)

@@ -24,6 +24,7 @@ from twinvec.engines.openvino import OpenVinoRunner, has_bfloat16, save_graph
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
 from twinvec.models.integrity import sha256
+from twinvec.support import telemetry
 
 
 @pytest.fixture(scope="module")
@@ -264,3 +265,23 @@ def test_where_a_model_cannot_be_converted_torch_computes_and_says_so(cache, tin
     assert (root.level, root.filters, root.handlers) == before
     assert Encoder(folder).engine.name == "torch, cpu, float32"
     assert "torch computes instead" in caplog.text
+
+
+def test_a_conversion_reads_the_level_of_the_root_logger_while_no_other_thread_converts(cache, tiny_model, monkeypatch):
+    """Otherwise it would read, and later restore, the level that OpenVINO has set for another thread's conversion."""
+    kept, others_may_convert = tracing._root_logger_kept, []
+
+    def may_convert():
+        free = telemetry._one_at_a_time.acquire(blocking=False)
+        if free:
+            telemetry._one_at_a_time.release()
+        return free
+
+    def observed():
+        with ThreadPoolExecutor(1) as pool:
+            others_may_convert.append(pool.submit(may_convert).result())
+        return kept()
+
+    monkeypatch.setattr(tracing, "_root_logger_kept", observed)
+    Encoder(tiny_model("modernbert"), engine="openvino").encode("fox")
+    assert others_may_convert == [False]
