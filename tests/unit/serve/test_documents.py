@@ -309,6 +309,14 @@ def test_two_files_of_one_name_are_refused(served, docs):
     assert "two files" in answer.json()["error"]["message"]
 
 
+def test_documents_for_a_missing_collection_are_told_what_creates_it(served, docs):
+    answer = served.post("/v1/collections/missing/documents", json={"documents": documents(1)})
+    assert answer.status_code == 404
+    message = answer.json()["error"]["message"]
+    assert message.startswith("no collection 'missing'; there are: ")
+    assert message.endswith("; POST /v1/collections creates a collection")
+
+
 def test_pruning_and_a_dry_run(served, docs):
     path = f"{docs}/documents"
     assert served.post(f"{path}?source=s", json=documents(4)).json()["new"] == 4

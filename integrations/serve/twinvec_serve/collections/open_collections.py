@@ -298,7 +298,7 @@ class OpenCollections:
     async def _to_search(self, among: Sequence[str] | None) -> list[str]:
         there = dict.fromkeys(await self.names())
         if not there:
-            raise CollectionNotFoundError("there are no collections; create one first")
+            raise CollectionNotFoundError("there are no collections; POST /v1/collections creates one")
         wanted = there if among is None else dict.fromkeys(among)
         for name in wanted:
             if name not in there:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from twinvec.errors import CollectionNotFoundError
 from twinvec.support.checks import shown
 from twinvec_qdrant import Collection, delete_documents, stored_documents
 from twinvec_serve.errors import RequestError
@@ -73,7 +74,10 @@ async def ingest(name: str, options: Annotated[Options, Depends()], request: Req
     With ``Accept: text/event-stream``, the answer is a stream of events with the progress, then the report or the
     error.
     """
-    opened = await shared.collections.open(name)
+    try:
+        opened = await shared.collections.open(name)
+    except CollectionNotFoundError as error:
+        raise CollectionNotFoundError(f"{error}; POST /v1/collections creates a collection") from None
     stack = AsyncExitStack()
     try:
         documents, ended = await given_documents(request, shared, stack)
