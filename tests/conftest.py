@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,21 +99,15 @@ def quick_local_mode():
 
 @pytest.fixture(autouse=True)
 def log_levels(request):
-    """Restore what decides which records a test sees, and name the test that has changed it for all later ones.
-
-    In one run, warnings were no longer logged after some test. A conversion in OpenVINO sets the level of the root
-    logger, so one that is cut off or runs on in a thread may be the reason.
-    """
-    root, handler = logging.getLogger(), request.node.stash.get(caplog_handler_key, None)
-    before = root.level, root.manager.disable, handler and handler.level
+    """A test must leave the levels that decide which records later tests see; it fails if the code has changed them."""
+    root, handler = logging.getLogger(), request.node.stash[caplog_handler_key]
+    before = root.level, root.manager.disable, handler.level
     yield
-    after = root.level, root.manager.disable, handler and handler.level
-    if after != before:
-        root.setLevel(before[0])
-        logging.disable(before[1])
-        if handler is not None:
-            handler.setLevel(before[2])
-        warnings.warn(f"the test changes log levels: {before} -> {after}", pytest.PytestWarning, stacklevel=1)
+    after = root.level, root.manager.disable, handler.level
+    root.setLevel(before[0])
+    logging.disable(before[1])
+    handler.setLevel(before[2])
+    assert after == before, "the level of the root logger, what is disabled, or the level of caplog's handler changed"
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _COLUMN = "vector"
 _COUNTED = (".parquet", ".lance", "")  # files that record their number of rows
 _PAUSE_SECONDS = 0.5
+_TO_STDERR = "console"  # name of Ray Data's handler for stderr
 
 
 class Runner:
@@ -122,10 +123,13 @@ def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
 
 
 def _print_nothing_of_ray_data() -> None:
-    """Keep the output of Ray Data off stderr: its bars, its steps every ten seconds, and errors that it also raises."""
+    """Keep the output of Ray Data off stderr: its bars, its steps every ten seconds, and errors that it also raises.
+
+    Its log file and handlers of others keep their level.
+    """
     from ray.data import DataContext
 
     DataContext.get_current().enable_progress_bars = False
     for handler in logging.getLogger("ray.data").handlers:
-        if not isinstance(handler, logging.FileHandler):
+        if handler.name == _TO_STDERR:
             handler.setLevel(logging.CRITICAL)

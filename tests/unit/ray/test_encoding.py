@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 
 import numpy as np
@@ -122,6 +123,23 @@ def test_a_range_of_workers_begins_with_the_least_and_grows(cluster, tmp_path):
     how = {"text": "text", "column": "vector", "prompt": None, "storage": None}
     assert encoded(given, Waiting(), plan((1, 2)), batch_rows=4, **how).materialize().count() == 64
     assert sorted(each.read_text() for each in tmp_path.iterdir())[:2] == ["0", "1"]
+
+
+def test_only_the_output_of_ray_data_is_silenced(caplog):
+    """Its log file and the user's handlers get every record; the fixture ``log_levels`` holds that caplog's does."""
+    import ray.data  # noqa: F401 - makes the logger's handlers
+
+    logger = logging.getLogger("ray.data")
+    before = {handler.name: handler.level for handler in logger.handlers}
+    users = logging.NullHandler(logging.INFO)
+    logger.addHandler(users)
+    try:
+        runner._print_nothing_of_ray_data()
+        assert users.level == logging.INFO
+        after = {handler.name: handler.level for handler in logger.handlers if handler is not users}
+        assert after == before | {"console": logging.CRITICAL}
+    finally:
+        logger.removeHandler(users)
 
 
 @pytest.mark.slow
