@@ -123,9 +123,9 @@ def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
 
 
 def _print_nothing_of_ray_data() -> None:
-    """Keep the output of Ray Data off stderr: its bars, its steps every ten seconds, and errors that it also raises.
+    """Stop Ray Data from printing on stderr: progress bars, progress lines, and errors that it also raises.
 
-    Its log file and handlers of others keep their level.
+    Ray Data still writes its log file, and the user's own handlers of its logger still get all records.
     """
     from ray.data import DataContext
 

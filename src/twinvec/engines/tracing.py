@@ -130,7 +130,7 @@ def _convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Mo
     openvino = import_openvino()
     example = _example(module)
     shapes = [(name, [-1] * value.dim(), openvino.Type.i64) for name, value in example.items()]
-    # switched_off lets threads in one by one; the next two save and restore what all threads share
+    # switched_off holds a lock, so that one thread at a time saves and restores the state of the process
     with telemetry.switched_off(), warnings.catch_warnings(), _root_logger_kept(), torch.no_grad():
         warnings.simplefilter("ignore")  # hides warnings of the tracer about shapes, which the inputs above fix
         try:

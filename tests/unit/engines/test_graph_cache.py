@@ -268,7 +268,7 @@ def test_where_a_model_cannot_be_converted_torch_computes_and_says_so(cache, tin
 
 
 def test_a_conversion_reads_the_level_of_the_root_logger_while_no_other_thread_converts(cache, tiny_model, monkeypatch):
-    """Otherwise it would read, and later restore, the level that OpenVINO has set for another thread's conversion."""
+    """OpenVINO raises the level during a conversion. A thread that reads it then later restores the raised level."""
     kept, others_may_convert = tracing._root_logger_kept, []
 
     def may_convert():

@@ -126,7 +126,7 @@ def test_a_range_of_workers_begins_with_the_least_and_grows(cluster, tmp_path):
 
 
 def test_only_the_output_of_ray_data_is_silenced(caplog):
-    """Its log file and the user's handlers get every record; the fixture ``log_levels`` holds that caplog's does."""
+    """Ray Data's log file and the user's handlers keep their levels; ``log_levels`` checks pytest's own handler."""
     import ray.data  # noqa: F401 - makes the logger's handlers
 
     logger = logging.getLogger("ray.data")

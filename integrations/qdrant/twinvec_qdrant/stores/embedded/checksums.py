@@ -75,7 +75,7 @@ class FileSum:
 
 
 class Records(NamedTuple):
-    """The number of the records, and the sum of a digest of each: a change of any record changes the sum."""
+    """The number of the records, and the sum of their digests, which changes if any record changes."""
 
     number: int = 0
     sum: int = 0  # modulo 2 ** 64

@@ -1,4 +1,4 @@
-"""The number and a sum of the records are kept outside the engine's files: a loss after a kill is noticed."""
+"""An opening after a kill notices a loss of records, by their number and a sum outside the engine's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The expected records: their number and a sum, so that a loss after a kill is noticed.
+"""Keep the number of the records and a sum over them, so that an opening after a kill notices a loss of records.
 
 If damage after a kill takes records away, or brings former ones back, nothing else shows it: chunks that no record
 lists are taken for what a killed writer has left. So twinvec keeps, outside the engine's files, the number of records
@@ -76,7 +76,7 @@ def expected_counts(shard: Path) -> dict[str, int]:
 
 
 class ExpectedRecords:
-    """The expected records of an open engine with the files ``shard``.
+    """Keeps the expected records while an engine is open; ``shard`` is the folder of the engine's files.
 
     ``states`` has the states in the file, or of the closed files. ``now`` is the present state; None if it is unknown.
     """
