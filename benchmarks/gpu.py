@@ -60,12 +60,17 @@ def main() -> None:
             cost = Cost(options.model, peak)
             for kind, (least, most) in KINDS.items():
                 count = options.texts // 4 if kind == "long" else options.texts
-                tell(compare(kind, make_texts(words, count, least, most), contenders, options.rounds, cost))
-            tell(latency(contenders, make_texts(words, 200, 3, 10)))
+                tell(nested(compare(kind, make_texts(words, count, least, most), contenders, options.rounds, cost)))
+            tell(nested(latency(contenders, make_texts(words, 200, 3, 10))))
             queries, texts = make_texts(words, PAIR_QUERIES, 3, 10), make_texts(words, PAIR_TEXTS, *KINDS["mixed"])
             scorers = rerankers(cross_encoder, options.device, precision)
-            tell(compare_scores(scorers, queries, texts, options.rounds))
+            tell(nested(compare_scores(scorers, queries, texts, options.rounds)))
     tell.write()
+
+
+def nested(table: str) -> str:
+    """Return a table with its heading below that of the precision."""
+    return f"#{table}"
 
 
 def encoders(model: str, device: str, precision: Any) -> list[Contender]:

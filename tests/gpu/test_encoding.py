@@ -29,6 +29,14 @@ def on_cpu(folder):
     return Encoder(folder, engine="torch", device="cpu", precision="float32")
 
 
+def worst(found, expected):
+    return min(cosines(one, other).min() for one, other in zip(found, expected, strict=True))
+
+
+def rounded(folder):
+    return Encoder(folder, engine="torch", device="cpu", precision="bfloat16").encode_tokens(TEXTS)
+
+
 def on_gpu(folder, precision="float32", **options):
     return Encoder(folder, engine="torch", device="cuda", precision=precision, **options)
 
@@ -64,11 +72,13 @@ def test_a_gpu_is_the_default(tiny_model):
 @pytest.mark.parametrize("kind", models.BACKBONES)
 def test_token_states_are_those_of_the_cpu(tiny_model, kind, precision):
     folder = tiny_model(kind)
-    for gpu, cpu in zip(
-        on_gpu(folder, precision).encode_tokens(TEXTS), on_cpu(folder).encode_tokens(TEXTS), strict=True
-    ):
-        assert gpu.shape == cpu.shape
-        assert cosines(gpu, cpu).min() > LEAST_COSINE[precision]
+    found = on_gpu(folder, precision).encode_tokens(TEXTS)
+    expected = on_cpu(folder).encode_tokens(TEXTS)
+    assert [each.shape for each in found] == [each.shape for each in expected]
+    assert worst(found, expected) > LEAST_COSINE[precision] or (
+        # A token of the random ModernBERT may differ more, also if the CPU computes in bfloat16.
+        precision == "bfloat16" and worst(found, expected) > 1 - 2 * (1 - worst(rounded(folder), expected))
+    )
 
 
 @pytest.mark.parametrize("precision", LEAST_COSINE)

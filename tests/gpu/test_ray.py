@@ -54,7 +54,6 @@ def test_an_ingest_is_that_of_one_process(cluster, tiny_model, tmp_path):
         assert opened.search("number 42", 1)[0].id == "42"
 
 
-@pytest.mark.xfail(reason="failed in its only run on a GPU; the cause is not known", strict=True)
 def test_training_is_that_of_one_process(cluster, tiny_model, tmp_path):
     import twinvec_ray
     from twinvec.training.run.config import check_config
