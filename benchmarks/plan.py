@@ -3,9 +3,9 @@
     python benchmarks/plan.py [--chunks 1e6 1e8 1e9] [--days 1] [--copies 2] [--dim 384] [--text-bytes 1000]
         [--cores 16] [--node-memory 64] [--output benchmarks/PLAN.md]
 
-The program measures nothing. It multiplies figures of two tables, so the plan changes with the tables: the texts
-encoded per second in RESULTS.md, and the bytes on disk and the time to build an index in QDRANT.md. Three figures are
-not measured. The memory of vectors and graph follows from their sizes, and the bytes sent from the protocol. The number
+The program measures nothing. It multiplies figures of three tables, so the plan changes with the tables: the texts
+encoded per second in RESULTS.md and, on a GPU, in GPU.md; the bytes on disk and the time to build an index in QDRANT.md.
+Three figures are not measured. The memory of vectors and graph follows from their sizes, and the bytes sent from the protocol. The number
 of terms of a text is estimated.
 
 Pass the figures of your own texts: ``--text-bytes`` is the mean size of a chunk, and ``--rate`` the number of texts
@@ -47,27 +47,30 @@ GIB, HOUR = 2**30, 3600.0
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures from the tables. Rates are those of one core.
+    """Figures from the tables. Rates are those of one core, but for the GPU's.
 
     Attributes:
         texts: Passages that one core encodes per second, by precision.
+        gpu: Passages that one GPU encodes per second in float16.
         indexed: Vectors that one core adds to an index per second.
         disk: Bytes on the disk for each chunk, without the index's small copies.
     """
 
     texts: dict[str, float]
+    gpu: float
     indexed: float
     disk: float
 
 
 def measured() -> Measured:
     """Read the tables."""
-    encoding = (TABLES / "RESULTS.md").read_text().split("## Passages")[1].split("## ")[0]
+    encoding, gpu = ((TABLES / name).read_text().split("## Passages")[1] for name in ("RESULTS.md", "GPU.md"))
     collections = (TABLES / "QDRANT.md").read_text()
     texts = {each: float(row(encoding, f"| twinvec, openvino, cpu, {each} |")[1]) for each in ENGINES}
     largest = row(collections, "| 200,000 | embedded, none |")
     return Measured(
         {each: rate / MEASURED_CORES for each, rate in texts.items()},
+        float(row(gpu, "| twinvec, torch, cuda, float16 |")[1]),
         200_000 / float(largest[2]) / MEASURED_CORES,
         float(largest[6].replace(",", "")),
     )
@@ -84,9 +87,10 @@ def plan(options: argparse.Namespace) -> str:
     known = measured()
     rates = {each: options.rate or rate for each, rate in known.texts.items()}
     about = (
-        "Computed by `python benchmarks/plan.py` from [RESULTS.md](RESULTS.md) and [QDRANT.md](QDRANT.md): vectors of "
-        f"{options.dim} dimensions, chunks of {options.text_bytes:,.0f} bytes, {options.copies} copies of every shard. "
-        f"One core encodes {rates['float32']:.0f} passages a second in float32, and {rates['int8']:.0f} in int8."
+        "Computed by `python benchmarks/plan.py` from [RESULTS.md](RESULTS.md), [GPU.md](GPU.md) and "
+        f"[QDRANT.md](QDRANT.md): vectors of {options.dim} dimensions, chunks of {options.text_bytes:,.0f} bytes, "
+        f"{options.copies} copies of every shard. One core encodes {rates['float32']:.0f} passages a second in float32, "
+        f"and {rates['int8']:.0f} in int8. An H200, with 16 cores that tokenise, encodes {known.gpu:,.0f} in float16."
     )
     sections = [
         "# Sizes",
@@ -105,8 +109,8 @@ def encoding(options: argparse.Namespace, rates: dict[str, float], known: Measur
     """Return the table of core hours for encoding and indexing."""
     lines = [
         f"| chunks | core hours, float32 | core hours, int8 | workers of {options.cores} cores to encode in "
-        f"{options.days:g} days, float32 | int8 | core hours of the index, each copy |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"{options.days:g} days, float32 | int8 | hours of one GPU, float16 | core hours of the index, each copy |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for chunks in options.chunks:
         hours = {each: chunks / rate / HOUR for each, rate in rates.items()}
@@ -114,7 +118,7 @@ def encoding(options: argparse.Namespace, rates: dict[str, float], known: Measur
         index = chunks / known.indexed / HOUR
         lines.append(
             f"| {chunks:,.0f} | {hours['float32']:,.0f} | {hours['int8']:,.0f} | {workers['float32']:,} | "
-            f"{workers['int8']:,} | {index:,.1f} |"
+            f"{workers['int8']:,} | {chunks / known.gpu / HOUR:,.2f} | {index:,.1f} |"
         )
     return "\n".join(lines)
 
