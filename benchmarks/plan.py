@@ -4,9 +4,9 @@
         [--cores 16] [--node-memory 64] [--output benchmarks/PLAN.md]
 
 The program measures nothing. It multiplies figures of three tables, so the plan changes with the tables: the texts
-encoded per second in RESULTS.md and, on a GPU, in GPU.md; the bytes on disk and the time to build an index in QDRANT.md.
-Three figures are not measured. The memory of vectors and graph follows from their sizes, and the bytes sent from the protocol. The number
-of terms of a text is estimated.
+encoded per second in RESULTS.md and, on a GPU, in GPU.md; the bytes on disk and the time to build an index in
+QDRANT.md. Three figures are not measured. The memory of vectors and graph follows from their sizes, and the bytes sent
+from the protocol. The number of terms of a text is estimated.
 
 Pass the figures of your own texts: ``--text-bytes`` is the mean size of a chunk, and ``--rate`` the number of texts
 that one of your cores encodes per second (``twinvec encode`` shows it).
@@ -89,8 +89,9 @@ def plan(options: argparse.Namespace) -> str:
     about = (
         "Computed by `python benchmarks/plan.py` from [RESULTS.md](RESULTS.md), [GPU.md](GPU.md) and "
         f"[QDRANT.md](QDRANT.md): vectors of {options.dim} dimensions, chunks of {options.text_bytes:,.0f} bytes, "
-        f"{options.copies} copies of every shard. One core encodes {rates['float32']:.0f} passages a second in float32, "
-        f"and {rates['int8']:.0f} in int8. An H200, with 16 cores that tokenise, encodes {known.gpu:,.0f} in float16."
+        f"{options.copies} copies of every shard. One core encodes {rates['float32']:.0f} passages a second in "
+        f"float32, and {rates['int8']:.0f} in int8. An H200, with 16 cores that tokenise, encodes {known.gpu:,.0f} in "
+        "float16."
     )
     sections = [
         "# Sizes",

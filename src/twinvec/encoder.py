@@ -134,6 +134,7 @@ class Encoder(TruncationCounter):
         self._engine: Engine | None = None
         self._loading = threading.Lock()
         self._token_budget = token_budget
+        self._cache_folder = cache_folder
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the engine and its lock. A copy, also in another process, loads its own engine at first use."""
@@ -154,6 +155,18 @@ class Encoder(TruncationCounter):
 
     def __repr__(self) -> str:
         return f"Encoder({self.name!r}, dim={self.dim}, max_tokens={self.max_tokens}, space={self.space[:12]!r})"
+
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """The arguments besides ``overrides`` with which another process makes the same encoder, without the device."""
+        options = {
+            "engine": self._choice.engine,
+            "precision": self._choice.precision,
+            "token_budget": self._token_budget,
+            "max_text_bytes": self.max_text_bytes,
+            "cache_folder": self._cache_folder,
+        }
+        return {name: value for name, value in options.items() if value is not None}
 
     @property
     def dim(self) -> int:

@@ -56,7 +56,8 @@ def encoder_recipe(model: str | Path, options: dict[str, Any]) -> EncoderRecipe:
 
 
 def recipe_of(encoder: SpaceEncoder, options: dict[str, Any] | None = None) -> Recipe:
-    """Return the recipe of an encoder; ``options`` are arguments of ``Encoder`` such as its engine."""
+    """Return the recipe of an encoder; ``options`` replace arguments of ``Encoder``, such as its device."""
     if isinstance(encoder, Encoder):
-        return EncoderRecipe(encoder.name, encoder.space, {**encoder.overrides, **(options or {})})
+        given = {**encoder.overrides, **encoder.engine_options}
+        return EncoderRecipe(encoder.name, encoder.space, {**given, **(options or {})})
     return CopyRecipe(encoder)
