@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.arrays import BoolArray, FloatArray, IntArray
+from twinvec.engines import EngineName, Precision
 from twinvec.engines.base import Engine, check_finite
 from twinvec.engines.exports import find_ranges
 from twinvec.engines.loaded_model import load_encoder
 from twinvec.engines.multi_device import check_devices
-from twinvec.engines.select import EngineChoice, EngineName, Precision, load_engine
+from twinvec.engines.select import EngineChoice, load_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import ModelFolder, find_model

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
 from twinvec.arrays import FloatArray
+from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
 from twinvec.rerankers.maxsim import MaxSimReranker
 from twinvec.retrieval.analysis import Analyzer
@@ -22,7 +23,7 @@ from twinvec.retrieval.documents import Document, as_id, check_ids
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.phrasings import Phrasings
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_methods, check_settings
+from twinvec.support.checks import check_choice, check_methods, check_settings
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaiting
 from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
@@ -90,6 +91,7 @@ class Collection:
         encoder: SpaceEncoder | None,
         weights: BM25Weights | None = None,
         *,
+        precision: Precision = "auto",
         candidate: bool = False,
     ) -> None:
         self.name = name
@@ -97,7 +99,7 @@ class Collection:
         self._location = backend.location
         self._owns_backend = not candidate
         self._catalog = Catalog(backend, weights or BM25Weights(backend, description))
-        self._serving = Serving(self._catalog, description, encoder, follows=not candidate)
+        self._serving = Serving(self._catalog, description, encoder, precision=precision, follows=not candidate)
         self._model = ""  # set when the collection is closed, for ``repr``
         # the encoder and the pace that ``write_part`` keeps between calls
         self._pace: tuple[SpaceEncoder, Pace] | None = None
@@ -125,6 +127,7 @@ class Collection:
         cluster: ClusterSettings | None = None,
         payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
         repair: bool = False,
+        precision: Precision = "auto",
     ) -> Collection:
         """Open a collection; create it if it does not exist.
 
@@ -160,6 +163,7 @@ class Collection:
                 filters fast, and never changes what they find. Default: the collection's setting.
             repair: Save the readable parts of an embedded collection if its files are damaged. Call
                 ``verify(repair=True)`` next: until then, the collection only opens with ``repair``.
+            precision: Number format in which the model computes, if ``encoder`` is None or a name; see ``Encoder``.
 
         Raises:
             CollectionNotFoundError: the collection does not exist, and ``create`` is False.
@@ -175,15 +179,20 @@ class Collection:
         check_settings(chunking, ChunkSettings, "chunking")
         check_settings(index, IndexSettings, "index")
         check_settings(cluster, ClusterSettings, "cluster")
+        check_choice(precision, Precision, "precision")
         if isinstance(encoder, str):
-            encoder = load_space_encoder(encoder)
+            encoder = load_space_encoder(encoder, precision=precision)
         elif encoder is not None:
             check_methods(encoder, ENCODER, "encoder", "an encoder, such as Encoder(...), or a model's name")
+            if precision != "auto":
+                raise ConfigurationError(f"precision is that of the encoder: Encoder(..., precision={precision!r})")
         place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port, async_client, repair)
         store = find_store(name, place)
         indexes = None if payload_indexes is None else PayloadIndexes.of(payload_indexes)
-        wanted = RequestedSettings(encoder, chunking, index, tenant_key, language, late_interaction, cluster, indexes)
-        return cls(name, *open_in(store, name, wanted, create=create))
+        wanted = RequestedSettings(
+            encoder, chunking, index, tenant_key, language, late_interaction, cluster, indexes, precision
+        )
+        return cls(name, *open_in(store, name, wanted, create=create), precision=precision)
 
     def __repr__(self) -> str:
         model = self._model or self._serving.current.description.model

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from twinvec.engines import Precision
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
@@ -57,6 +58,7 @@ class RequestedSettings:
     late_interaction: bool | None = None
     cluster: ClusterSettings | None = None
     payload_indexes: PayloadIndexes | None = None
+    precision: Precision = "auto"
 
 
 def open_in(
@@ -69,7 +71,7 @@ def open_in(
         if metadata is None:
             if not create:
                 raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-            encoder = wanted.encoder or load_space_encoder("default")
+            encoder = wanted.encoder or load_space_encoder("default", precision=wanted.precision)
             wanted = replace(wanted, encoder=encoder)
             created = _new_description(wanted, encoder)
             opened = backend = store.create(
@@ -121,20 +123,22 @@ def _check_cluster(backend: Backend, wanted: ClusterSettings) -> None:
     backend.read_consistently(wanted.read_consistency)
 
 
-def load_recorded(description: Description, location: str) -> SpaceEncoder:
+def load_recorded(description: Description, location: str, precision: Precision = "auto") -> SpaceEncoder:
     """Load the recorded model, or raise ``ModelError``; raise ``SpaceMismatchError`` if the model has changed."""
-    encoder = load_space_encoder(description.model, description.options)
+    encoder = load_space_encoder(description.model, description.options, precision)
     check_space(description, encoder, location)
     check_probes(description, encoder, location)
     return encoder
 
 
-def load_space_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEncoder:
+def load_space_encoder(
+    model: str, options: EncoderOptions | None = None, precision: Precision = "auto"
+) -> SpaceEncoder:
     """Load the model of this name."""
     from twinvec.encoder import Encoder
 
     try:
-        return Encoder(model, **(options.given() if options else {}))
+        return Encoder(model, precision=precision, **(options.given() if options else {}))
     except ModelError as error:
         error.add_note(
             "if the model is in another place, name it with --model of search or ingest, or with encoder= in Python"

@@ -20,6 +20,7 @@ from functools import partial
 import numpy as np
 
 from twinvec.arrays import FloatArray
+from twinvec.engines import Precision
 from twinvec.errors import ModelError, SpaceMismatchError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec.retrieval.base import Hit, SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector
@@ -62,7 +63,8 @@ class ServedModel:
 class Serving:
     """The served model of an open collection; it follows migrations unless ``follows`` is False.
 
-    ``given`` is the caller's encoder; vectors from the caller belong to its space.
+    ``given`` is the caller's encoder; vectors from the caller belong to its space. Recorded models compute in
+    ``precision``.
     """
 
     def __init__(
@@ -71,11 +73,13 @@ class Serving:
         description: Description,
         given: SpaceEncoder | None,
         *,
+        precision: Precision = "auto",
         follows: bool = True,
     ) -> None:
         self._backend = catalog.backend
         self._bm25 = catalog.weights
         self._given = given
+        self._precision = precision
         self._follows = follows
         self._changing = threading.RLock()
         # a model that could not be loaded: its space, the time of the next try, the reason
@@ -352,7 +356,7 @@ class Serving:
         if space == description.space and time.monotonic() < until:
             raise SpaceMismatchError(why)
         try:
-            return load_recorded(description, self._backend.location)
+            return self._load(description)
         except TwinvecError as error:
             why = (
                 f"{self._backend.location}: was migrated to the model {description.model!r} ({description.dim} "
@@ -369,17 +373,20 @@ class Serving:
                 if self.current.encoder is None:
                     self.current = replace(self.current, encoder=self._loaded_now(served.description))
                 served = self.current
-        return served.encoder or load_recorded(served.description, self._backend.location)
+        return served.encoder or self._load(served.description)
+
+    def _load(self, description: Description) -> SpaceEncoder:
+        return load_recorded(description, self._backend.location, self._precision)
 
     def _loaded_now(self, description: Description) -> SpaceEncoder:
         """Load the recorded model; if that fails and the collection now records another name for it, load that one."""
         try:
-            return load_recorded(description, self._backend.location)
+            return self._load(description)
         except ModelError:
             now = stored_description(self._backend)
             if now.space != description.space or now.model == description.model:
                 raise
-            return load_recorded(now, self._backend.location)
+            return self._load(now)
 
     def _of_space(self, description: Description, space: str) -> ServedModel | None:
         """Return the present or previous model if it has this space, to search its stored vectors; else None."""

@@ -8,15 +8,16 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from twinvec.cli.configuration import find_settings
 from twinvec.cli.options import COLLECTIONS_PANEL, MODEL_HELP, AsJson, StorePath, StoreUrl, check_store
 from twinvec.cli.terminal import complain
-from twinvec.engines.select import Precision
+from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError
+from twinvec.support.checks import check_choice
 
 if TYPE_CHECKING:
     from twinvec_serve.settings import ServeSettings
@@ -57,12 +58,14 @@ def serve_command(
     model: ModelNames = None,
     reranker: RerankerNames = None,
     precision: Annotated[
-        Precision,
+        Precision | None,
         typer.Option(
             envvar="TWINVEC_SERVE_PRECISION",
-            help="Number format in which the models compute. bfloat16 is the fastest on processors with AMX.",
+            help="Number format in which the models compute. bfloat16 is the fastest on processors with AMX. "
+            "Default: auto.",
+            show_default=False,
         ),
-    ] = "auto",
+    ] = None,
     host: Annotated[str, typer.Option(envvar="TWINVEC_SERVE_HOST", help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[
         int,
@@ -146,13 +149,13 @@ def serve_command(
 
     check_store(path, url)
     keys = find_keys(api_key_file, os.environ)
-    default_model, default_rerankers = _defaults()
+    default_model, default_rerankers, default_precision = _defaults()
     settings = ServeSettings(
         path=path,
         url=url,
         models=_named(model or [default_model]),
         rerankers=_named(default_rerankers if reranker is None else reranker),
-        precision=precision,
+        precision=precision or default_precision,
         host=host,
         port=port,
         read_keys=keys.read,
@@ -189,12 +192,14 @@ def mcp_command(path: StorePath = None, url: StoreUrl = None) -> None:
     run(path, url)
 
 
-def _defaults() -> tuple[str, list[str]]:
-    """Return the model and the rerankers that the environment names, or otherwise the settings file."""
+def _defaults() -> tuple[str, list[str], Any]:
+    """Return the model, the rerankers and the precision that the environment names, or otherwise the settings file."""
     written = find_settings(Path.cwd())
     model = os.environ.get("TWINVEC_MODEL") or (written and written.model) or "default"
     reranker = os.environ.get("TWINVEC_RERANK") or (written and written.rerank)
-    return model, [reranker] if reranker and reranker not in _NO_RERANKERS else []
+    precision = os.environ.get("TWINVEC_PRECISION") or (written and written.precision) or "auto"
+    check_choice(precision, Precision, "TWINVEC_PRECISION:")
+    return model, [reranker] if reranker and reranker not in _NO_RERANKERS else [], precision
 
 
 def _named(given: list[str]) -> dict[str, str]:

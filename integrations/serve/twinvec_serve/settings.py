@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from twinvec.engines.select import Precision
+from twinvec.engines import Precision
 
 MAXSIM = "maxsim"
 """The name of the reranker that every server has."""

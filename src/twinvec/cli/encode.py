@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, Model, Ray, TextField, wrong_usage
-from twinvec.engines.select import EngineChoice, EngineName, Precision
+from twinvec.cli.options import AsJson, Model, PrecisionOption, Ray, TextField, wrong_usage
+from twinvec.engines import EngineName
+from twinvec.engines.select import EngineChoice
 from twinvec.storage import Storage
 from twinvec.support.runners import place_of, ray_runner
 
@@ -34,7 +35,7 @@ def encode_command(
         int | None, typer.Option(min=1, help="Truncate vectors to the first N dimensions (for Matryoshka models).")
     ] = None,
     engine: Annotated[EngineName, typer.Option(help="Engine that computes the vectors.")] = "auto",
-    precision: Annotated[Precision, typer.Option(help="Number format of the computation.")] = "auto",
+    precision: PrecisionOption = "auto",
     devices: Annotated[
         list[str] | None,
         typer.Option(

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from twinvec.cli.options import CONFIG_FILE, PATH_HELP, URL_HELP
 from twinvec.cli.settings_file import Settings, fault
+from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError
 from twinvec.support.atomic import atomic_write
 
@@ -27,6 +28,7 @@ _EXAMPLES = {
     "model": ("Model of new collections, and of commands that encode: default, a folder, or org/name.", "default"),
     "mode": ("Search by meaning (dense), by words (sparse), or both (hybrid).", "hybrid"),
     "rerank": ("Reranker of searches: none, maxsim, or a cross-encoder.", "maxsim"),
+    "precision": ("Number format in which models compute: bfloat16 is the fastest with AMX.", "bfloat16"),
 }
 """Key -> its comment, and an example for a key without a value."""
 
@@ -40,6 +42,7 @@ def init_command(
     model: Annotated[str | None, typer.Option(help="Model of new collections, and of commands that encode.")] = None,
     mode: Annotated[Literal["hybrid", "dense", "sparse"] | None, typer.Option(help="How to search.")] = None,
     rerank: Annotated[str | None, typer.Option(metavar="none|maxsim|MODEL", help="Reranker of searches.")] = None,
+    precision: Annotated[Precision | None, typer.Option(help="Number format in which models compute.")] = None,
     force: Annotated[bool, typer.Option("--force", help=f"Replace {CONFIG_FILE} if it exists.")] = False,
 ) -> None:
     """Write twinvec.toml: defaults for the commands in this folder and below, such as the collection.
@@ -60,6 +63,7 @@ def init_command(
         "model": model,
         "mode": mode,
         "rerank": rerank,
+        "precision": precision,
     }
     if all(value is None for value in values.values()) and sys.stdin.isatty():
         values |= _asked()

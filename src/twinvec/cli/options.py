@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError, FilterError
 from twinvec.installation import entry_points, install_line
 
@@ -144,6 +145,14 @@ SearchMode = Annotated[
         envvar="TWINVEC_MODE",
         help="By meaning (dense), by words (sparse, BM25), or both fused (hybrid).",
         show_default=False,
+    ),
+]
+PrecisionOption = Annotated[
+    Precision,
+    typer.Option(
+        "--precision",
+        envvar="TWINVEC_PRECISION",
+        help="Number format of the computation. bfloat16 is the fastest on processors with AMX.",
     ),
 ]
 TextField = Annotated[str, typer.Option(help="Key of the text in each object of a .jsonl file.")]

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from twinvec.cli.options import PROJECT_FILE, PROJECT_TABLE
+from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import field_fault
 
@@ -28,6 +29,7 @@ class Settings(BaseModel):
     model: str | None = None
     mode: Literal["hybrid", "dense", "sparse"] | None = None
     rerank: str | None = None
+    precision: Precision | None = None
 
     @field_validator("*")
     @classmethod

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from twinvec.engines import EngineName, Precision
 from twinvec.engines.base import AnyEngine, Engine, ScoringEngine
 from twinvec.engines.exports import find_export
 from twinvec.engines.graph import GraphEngine
@@ -33,9 +34,6 @@ from twinvec.support.cpu import sums_bytes_exactly
 from twinvec.support.extras import import_torch
 
 logger = logging.getLogger(__name__)
-
-EngineName = Literal["auto", "torch", "openvino", "onnx"]
-Precision = Literal["auto", "float32", "int8", "bfloat16", "float16"]
 
 _USUAL_DEVICES = re.compile(r"(cpu|cuda|hpu|mps|mtia|xla|xpu)(:(0|[1-9]\d?))?")
 _WORTH_CONVERTING = 16 * 1024 * 1024  # bytes of weights of the smallest model that is worth converting

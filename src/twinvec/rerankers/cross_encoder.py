@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import BoolArray, FloatArray, IntArray
+from twinvec.engines import EngineName, Precision
 from twinvec.engines.base import check_finite
 from twinvec.engines.loaded_model import load_cross_encoder
 from twinvec.engines.multi_device import check_devices
-from twinvec.engines.select import EngineChoice, EngineName, Precision, load_scoring_engine
+from twinvec.engines.select import EngineChoice, load_scoring_engine
 from twinvec.errors import InputError
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.finding import find_model

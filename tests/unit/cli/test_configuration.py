@@ -111,10 +111,11 @@ def test_a_models_folder_counts_from_the_file(home):
     ("text", "told"),
     [
         ('colection = "docs"', "colection: unknown key; did you mean collection?"),
-        ("zzz = 1", "zzz: unknown key; the keys are collection, path, url, model, mode, rerank"),
+        ("zzz = 1", "zzz: unknown key; the keys are collection, path, url, model, mode, rerank, precision"),
         ("collection = 3", "collection: should be a valid string"),
         ('collection = " "', "collection: is empty"),
         ('mode = "fast"', "mode: should be 'hybrid', 'dense' or 'sparse'"),
+        ('precision = "int4"', "precision: should be 'auto', 'float32', 'int8', 'bfloat16' or 'float16'"),
         ('path = "a"\nurl = "http://b:1"', "path and url name two stores"),
         ("collection = docs", "not valid TOML"),
         ('api_key = "0123"', "api_key: a secret is not for this file; set the environment variable QDRANT_API_KEY"),

@@ -414,6 +414,25 @@ def test_a_string_names_the_model(tiny_model, tmp_path):
         assert collection.encoder.name == "default"
 
 
+def test_the_models_of_a_collection_compute_in_a_given_precision(tiny_model, tmp_path):
+    folder, other = str(tiny_model("bert")), str(tiny_model("roberta"))
+    with Collection.open("notes", tmp_path, encoder=folder, precision="bfloat16") as collection:
+        assert collection.encoder.engine.name == "torch, cpu, bfloat16"
+        collection.ingest([("tea", "green tea")])
+    with Collection.open("notes", tmp_path, precision="bfloat16") as collection:
+        assert collection.encoder.engine.name == "torch, cpu, bfloat16"
+        with Collection.open("notes", tmp_path) as migrating:
+            migrating.migrate(Encoder(other))
+        collection.ingest([("late", "a text after a migration")])
+        assert (collection.encoder.name, collection.encoder.engine.name) == (other, "torch, cpu, bfloat16")
+    with Collection.open("notes", tmp_path) as collection:
+        assert collection.encoder.engine.name == "torch, cpu, float32"
+    with pytest.raises(ConfigurationError, match=r"Encoder\(\.\.\., precision='float16'\)"):
+        Collection.open("notes", tmp_path, encoder=Encoder(other), precision="float16")
+    with pytest.raises(ConfigurationError, match="precision 'int3' is not one of auto, float32"):
+        Collection.open("notes", tmp_path, precision="int3")
+
+
 def test_the_first_error_is_told_if_closing_fails_after_it(tmp_path, words, monkeypatch):
     def fails(self) -> None:
         raise StoreError("the engine could not close")

@@ -76,18 +76,25 @@ def test_every_option_reaches_the_settings(settings, tmp_path):
 
 def test_the_file_and_the_environment_have_defaults(settings, tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "twinvec.toml").write_text('path = "store"\nmodel = "mine"\nrerank = "org/cross"\n')
+    (tmp_path / "twinvec.toml").write_text(
+        'path = "store"\nmodel = "mine"\nrerank = "org/cross"\nprecision = "float16"\n'
+    )
     got = settings()
+    assert got.precision == "float16"
     assert got.path == tmp_path / "store"
     assert got.models == {"mine": str(tmp_path / "mine")}
     assert got.rerankers == {"org/cross": "org/cross"}
     monkeypatch.setenv("TWINVEC_MODEL", "org/other")
     monkeypatch.setenv("TWINVEC_RERANK", "maxsim")
+    monkeypatch.setenv("TWINVEC_PRECISION", "bfloat16")
     monkeypatch.setenv("TWINVEC_SERVE_PORT", "7001")
     monkeypatch.setenv("TWINVEC_API_KEY", KEY)
     got = settings()
     assert (got.models, got.rerankers, got.port) == ({"org/other": "org/other"}, {}, 7001)
     assert len(got.write_keys) == 1
+    assert got.precision == "bfloat16"
+    monkeypatch.setenv("TWINVEC_SERVE_PRECISION", "float32")
+    assert settings().precision == "float32"
 
 
 def test_a_store_without_collections_is_told_by_its_path(tmp_path, capsys, tiny):
@@ -403,3 +410,9 @@ def test_the_container_copies_what_it_installs():
     }
     assert {"constraints.txt", "pyproject.toml", "src", "integrations/qdrant", "integrations/serve"} <= copied
     assert all((ROOT / path).exists() for path in copied)
+
+
+def test_a_wrong_precision_of_the_environment_is_named(monkeypatch, settings):
+    monkeypatch.setenv("TWINVEC_PRECISION", "int3")
+    with pytest.raises(ConfigurationError, match="TWINVEC_PRECISION: 'int3' is not one of auto, float32"):
+        settings()

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, NewCollectionModel, Ray, StorePath, StoreUrl, is_flag
+from twinvec.cli.options import (
+    AsJson,
+    CollectionName,
+    NewCollectionModel,
+    PrecisionOption,
+    Ray,
+    StorePath,
+    StoreUrl,
+    is_flag,
+)
 from twinvec.cli.terminal import complain, properties, show, show_json
 from twinvec.errors import ConfigurationError
 from twinvec.support.runners import ray_runner
@@ -32,10 +41,11 @@ from twinvec_qdrant.cli.options import (
     open_from_options,
     open_in_memory,
     payload_indexes,
+    refuse_served_precision,
     show_not_ingested,
 )
 from twinvec_qdrant.cli.sources import complain_of_empty, descriptions, reading_options, roots_of
-from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
+from twinvec_qdrant.serving.process import DEFAULT_PATH
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 
 if TYPE_CHECKING:
@@ -58,6 +68,7 @@ def ingest_command(
     path: StorePath = None,
     url: StoreUrl = None,
     model: NewCollectionModel = None,
+    precision: PrecisionOption = "auto",
     prune: Annotated[bool, typer.Option("--prune", help="Delete documents that SOURCE no longer holds.")] = False,
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Let --prune delete all documents of a SOURCE that is empty.")
@@ -173,7 +184,8 @@ def ingest_command(
     settings["payload_indexes"] = payload_indexes(payload_index, no_payload_indexes)
     if ray is not None and url is not None:
         wait = max(wait, _HELPED_WAIT_SECONDS)
-    place = CollectionPlace(collection, path, url, wait, grpc_port)
+    place = CollectionPlace(collection, path, url, wait, grpc_port, precision)
+    refuse_served_precision(ctx, place)
     complain_of_empty(empty := [root for root in roots.values() if root.is_empty()])
     writes = not dry_run and len(empty) < len(roots)
     with (
@@ -210,8 +222,7 @@ def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, An
     if ray is None:
         yield {}
         return
-    serving = serving_process(place.path or DEFAULT_PATH) if place.url is None else None
-    if serving is not None and not serving.is_this_process:
+    if (serving := place.served_by()) is not None:
         raise ConfigurationError(
             f"--ray cannot write to {place.path or DEFAULT_PATH}, because it is served by {serving}; leave --ray out "
             "to send the documents to that process, or stop that process first"

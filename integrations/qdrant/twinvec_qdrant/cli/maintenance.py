@@ -8,7 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl, server_address, store_folder
+from twinvec.cli.options import (
+    AsJson,
+    CollectionName,
+    PrecisionOption,
+    StorePath,
+    StoreUrl,
+    server_address,
+    store_folder,
+)
 from twinvec.cli.terminal import complain, properties, show, show_json, tell
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.cli.options import (
@@ -24,6 +32,7 @@ from twinvec_qdrant.cli.options import (
     cluster_settings,
     open_from_options,
     payload_indexes,
+    refuse_served_precision,
 )
 from twinvec_qdrant.cli.served.connecting import client_of
 from twinvec_qdrant.cli.served.maintaining import ServedMaintenance, maintenance_of
@@ -103,6 +112,7 @@ def _verified(place: CollectionPlace, *, repair: bool) -> VerifyReport:
 
 
 def migrate_command(
+    ctx: typer.Context,
     collection: CollectionName,
     to: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The new model: default, a folder, or org/name@commit.")
@@ -126,6 +136,7 @@ def migrate_command(
     drop: Annotated[
         bool, typer.Option("--drop-others", help="Delete the vectors of every model but the current one.")
     ] = False,
+    precision: PrecisionOption = "auto",
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
@@ -145,7 +156,9 @@ def migrate_command(
         raise typer.BadParameter("give one of --to MODEL, --quantization and --drop-others")
     if ir is not None and to is None:
         raise typer.BadParameter("--ir needs --to")
-    with maintenance_of(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+    place = CollectionPlace(collection, path, url, wait, grpc_port, precision)
+    refuse_served_precision(ctx, place)
+    with maintenance_of(place) as opened:
         if quantization is not None:
             _show_indexes(collection, opened.reindex(quantization=quantization, progress=not as_json), as_json)
             return

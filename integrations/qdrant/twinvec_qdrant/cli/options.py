@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from twinvec.cli.options import check_store, wrong_usage
+from twinvec.cli.options import check_store, is_flag, wrong_usage
 from twinvec.cli.terminal import complain
-from twinvec.errors import CollectionNotFoundError
+from twinvec.engines import Precision
+from twinvec.errors import CollectionNotFoundError, ConfigurationError
 from twinvec.support.checks import shortened
 from twinvec_qdrant.serving.names import can_be_served, check_new_name
-from twinvec_qdrant.serving.process import DEFAULT_PATH
+from twinvec_qdrant.serving.process import DEFAULT_PATH, ServingProcess, serving_process
 from twinvec_qdrant.settings import OTHER_KEYS, ClusterSettings, PayloadIndexes, Quantization
 
 if TYPE_CHECKING:
@@ -103,18 +104,36 @@ NoPayloadIndexes = Annotated[
 
 
 class CollectionPlace(NamedTuple):
-    """The collection and the store that a command's options name, the longest wait, and the port for gRPC."""
+    """The collection and the store that a command's options name, the longest wait, and the port for gRPC.
+
+    ``precision`` is the number format in which the collection's model computes.
+    """
 
     name: str
     path: Path | None
     url: str | None
     wait: float
     grpc_port: int | None = None
+    precision: Precision = "auto"
 
     def store(self) -> dict[str, Any]:
         """Return the arguments of ``Collection.open`` for the store and the connection to it."""
         reached = grpc_options(self.url, self.grpc_port)
         return {"path": self.path, "url": self.url, "wait_seconds": self.wait, **reached}
+
+    def served_by(self) -> ServingProcess | None:
+        """Return the process that serves the store, or None if it is this process or there is none."""
+        found = serving_process(self.path or DEFAULT_PATH) if self.url is None else None
+        return None if found is None or found.is_this_process else found
+
+
+def refuse_served_precision(ctx: typer.Context, place: CollectionPlace) -> None:
+    """Refuse --precision if another process serves the store, because that process encodes."""
+    if is_flag(ctx, "precision") and (serving := place.served_by()) is not None:
+        raise ConfigurationError(
+            f"--precision has no effect, because {place.path or DEFAULT_PATH} is served by {serving}, which encodes "
+            "the texts; leave --precision out, or start that process again with twinvec serve --precision"
+        )
 
 
 def open_from_options(
@@ -149,8 +168,10 @@ def open_from_options(
     store = place.store()
     if model is not None and keep_model:
         with suppress(CollectionNotFoundError):
-            return Collection.open(place.name, create=False, **store, **settings)
-    settings["encoder"] = encoder if model is None else Encoder(model)
+            return Collection.open(place.name, create=False, precision=place.precision, **store, **settings)
+    if model is not None:
+        encoder = Encoder(model, precision=place.precision)
+    settings |= {"precision": place.precision} if encoder is None else {"encoder": encoder}
     made = create and not dry_run and can_be_served(place.name)
     try:
         return Collection.open(place.name, create=made, **store, **settings)

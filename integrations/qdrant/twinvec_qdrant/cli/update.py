@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, StorePath, StoreUrl, check_store
+from twinvec.cli.options import AsJson, PrecisionOption, StorePath, StoreUrl, check_store
 from twinvec.cli.terminal import complain, show_json, tell
 from twinvec_qdrant.cli.collections import store_entries
 from twinvec_qdrant.cli.options import (
@@ -21,6 +21,7 @@ from twinvec_qdrant.cli.options import (
     GrpcPort,
     Wait,
     open_from_options,
+    refuse_served_precision,
     show_not_ingested,
 )
 from twinvec_qdrant.cli.served.connecting import opened_or_served
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 
 def update_command(
+    ctx: typer.Context,
     collection: Annotated[
         str | None,
         typer.Option("--collection", "-c", metavar="NAME", help="Name of the collection. Default: all of the store."),
@@ -42,6 +44,7 @@ def update_command(
     no_prune: Annotated[
         bool, typer.Option("--no-prune", help="Keep documents that their source no longer holds.")
     ] = False,
+    precision: PrecisionOption = "auto",
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
@@ -57,7 +60,8 @@ def update_command(
     twinvec update --watch
     """
     check_store(path, url)
-    place = CollectionPlace("", path, url, wait, grpc_port)
+    place = CollectionPlace("", path, url, wait, grpc_port, precision)
+    refuse_served_precision(ctx, place)
     names = [each["name"] for each in store_entries(place) if each["model"]] if collection is None else [collection]
     if watch:
         _watch(names, place, prune=not no_prune, as_json=as_json)

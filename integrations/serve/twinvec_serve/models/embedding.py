@@ -11,7 +11,7 @@ import numpy as np
 
 from twinvec import Encoder
 from twinvec.arrays import BoolArray, FloatArray, IntArray, unit
-from twinvec.engines.select import Precision
+from twinvec.engines import Precision
 from twinvec.tokens.truncation import unreported_truncations
 from twinvec_serve.errors import RequestError
 from twinvec_serve.models.batching import Batches

@@ -12,7 +12,7 @@ import pytest
 
 from cases import slow
 from stand_in import Fault, StandIn
-from twinvec import Encoder
+from twinvec import Encoder, encoder
 from twinvec.export.model import export_model
 from twinvec_qdrant import Collection
 
@@ -71,6 +71,33 @@ def test_a_folder_again_and_again(twinvec, folder, place, tiny):
     assert (pruned["unchanged"], pruned["deleted"]) == (2, 1)
     info = figures(twinvec("info", *place, "--json"))
     assert (info["points"], info["sources"], info["model"]) == (2, 2, str(tiny[1]))
+
+
+def test_models_compute_in_the_given_precision(twinvec, folder, place, tiny, tiny_model, tmp_path, monkeypatch):
+    load, loaded = encoder.load_engine, []
+
+    def spied(choice, model):
+        loaded.append(choice.precision)
+        return load(choice, model)
+
+    monkeypatch.setattr(encoder, "load_engine", spied)
+    store = ("--path", tmp_path / "store")
+    commands = (
+        ("ingest", folder, *place, *tiny, "--precision", "float16"),
+        ("ingest", folder, *place, *tiny, "--precision", "bfloat16"),
+        ("update", *store, "--precision", "float16"),
+        ("migrate", *place, "--to", tiny_model("roberta"), "--precision", "bfloat16"),
+    )
+    for row, command in enumerate(commands):
+        (folder / "tax.txt").write_text(f"The tax return is due on the {row}th of July.")
+        loaded.clear()
+        assert twinvec(*command).code == 0
+        assert set(loaded) == {command[-1]}, command
+    (folder / "tax.txt").write_text("The tax return is due at the end of August.")
+    loaded.clear()
+    monkeypatch.setenv("TWINVEC_PRECISION", "float16")
+    assert twinvec("update", *store).code == 0
+    assert set(loaded) == {"float16"}
 
 
 def test_a_first_ingest_can_be_foreseen(twinvec, folder, place, tmp_path, tiny):

@@ -11,7 +11,6 @@ from twinvec.cli.options import check_store
 from twinvec.support.progress import Advance, unseen
 from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
 from twinvec_qdrant.serving.client import ServerClient
-from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
@@ -29,10 +28,8 @@ def client_of(place: CollectionPlace) -> ServerClient | None:
         StoreBusyError: a process serves the store, and does not answer.
     """
     check_store(place.path, place.url)
-    if place.url is not None:
-        return None
-    found = serving_process(place.path or DEFAULT_PATH)
-    return None if found is None or found.is_this_process else ServerClient(found, place.wait)
+    found = place.served_by()
+    return None if found is None else ServerClient(found, place.wait)
 
 
 @contextmanager

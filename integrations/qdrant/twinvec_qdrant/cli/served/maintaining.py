@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinvec.cli.terminal import complain
+from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError, ModelNotFoundError, StoreUnavailableError
 from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.asking import reindex_as_asked
@@ -29,10 +31,11 @@ _KEPT = "the work that the process had finished is kept; run the same command ag
 
 
 class OwnMaintenance:
-    """The maintenance of a collection that this process has opened."""
+    """The maintenance of a collection that this process has opened; new models compute in ``precision``."""
 
-    def __init__(self, opened: Collection) -> None:
+    def __init__(self, opened: Collection, precision: Precision = "auto") -> None:
         self._opened = opened
+        self._precision = precision
 
     def migrate(
         self, to: str, *, ir: Path | None, progress: bool, **options: Any
@@ -42,7 +45,8 @@ class OwnMaintenance:
 
         check = None if ir is None else _judged(self._opened, ir)
         rate = options.pop("rate")
-        report = self._opened.migrate(Encoder(to), check=check, chunks_per_second=rate, progress=progress, **options)
+        encoder = Encoder(to, precision=self._precision)
+        report = self._opened.migrate(encoder, check=check, chunks_per_second=rate, progress=progress, **options)
         return report, check
 
     def drop_others(self) -> list[str]:
@@ -140,7 +144,7 @@ class ServedMaintenance:
 
 def maintenance_of(place: CollectionPlace) -> AbstractContextManager[OwnMaintenance | ServedMaintenance]:
     """Give access to the maintenance of the collection that the options name, as ``opened_or_served`` does."""
-    return opened_or_served(place, OwnMaintenance, ServedMaintenance)
+    return opened_or_served(place, partial(OwnMaintenance, precision=place.precision), ServedMaintenance)
 
 
 def _as_recorded(model: str) -> str:
