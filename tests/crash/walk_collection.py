@@ -53,9 +53,9 @@ def model(number: int) -> StateEncoder:
     return StateEncoder(seed=number, dim=32 + 16 * (number % 3), states_dim=8 + 4 * (number % 2), max_tokens=16)
 
 
-def load(name: str, options: object = None) -> StateEncoder:
+def load(name: str, options: object = None, precision: str = "auto") -> StateEncoder:
     """Load a model by the name that a collection records."""
-    del options
+    del options, precision
     return model(int(name.removeprefix("words-")))
 
 

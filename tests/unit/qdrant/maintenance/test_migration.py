@@ -294,7 +294,7 @@ def test_the_way_back_to_an_export_records_the_export(filled, place, new):
 
 
 def test_a_handle_that_has_not_loaded_its_model_loads_it_by_the_new_name(filled, place, monkeypatch):
-    def load(name, options=None):
+    def load(name, options=None, precision="auto"):
         if name != "models/fast":
             raise ModelNotFoundError(f"no folder {name!r}")
         return Export(name)
