@@ -21,7 +21,6 @@ from twinvec.support.extras import import_extra
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.reading.office.compound_files import workbook_stream
 from twinvec_qdrant.ingest.reading.office.open_documents import WORKBOOK, workbook_sheets
-from twinvec_qdrant.settings import NEWEST_READING
 
 SPREADSHEETS = frozenset({".xls", ".xlsx", WORKBOOK})
 """Endings of the names of workbooks."""
@@ -42,7 +41,7 @@ Sheets = Iterator[tuple[str, Iterable[Sequence[Any]]]]
 """The name of each sheet, and its rows of values; an empty cell is None or ""."""
 
 
-def read_workbook(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
+def read_workbook(data: bytes, suffix: str, version: int) -> str:
     """Return the Markdown of a workbook; ``suffix`` is the ending of its name. The first filled row is the header.
 
     From reading version 3 on, sheets without cells are left out.

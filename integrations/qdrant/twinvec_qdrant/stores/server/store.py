@@ -32,7 +32,7 @@ class ServerStore(Store):
         *,
         owned: bool,
         wait_seconds: float,
-        async_client: AsyncQdrantClient | None = None,
+        async_client: AsyncQdrantClient | None,
     ) -> None:
         self._address = location
         self._client = client
