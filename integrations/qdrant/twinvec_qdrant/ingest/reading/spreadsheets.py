@@ -14,12 +14,12 @@ from contextlib import closing
 from datetime import datetime, time
 from io import BytesIO, StringIO
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZipFile
 
 from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.reading.office.compound_files import workbook_stream
+from twinvec_qdrant.ingest.reading.office.office_archives import rewritten
 from twinvec_qdrant.ingest.reading.office.open_documents import WORKBOOK, workbook_sheets
 
 SPREADSHEETS = frozenset({".xls", ".xlsx", WORKBOOK})
@@ -56,18 +56,12 @@ def read_workbook(data: bytes, suffix: str, version: int) -> str:
     except TypeError as error:
         if "showZeroes" not in str(error):
             raise
-        return _markdown(_respelt(data), suffix, version)
+        return _markdown(rewritten(data, _respelt), suffix, version)
 
 
-def _respelt(data: bytes) -> bytes:
-    """Return a workbook with "showZeros" where some programs write "showZeroes", which openpyxl refuses."""
-    made = BytesIO()
-    with ZipFile(BytesIO(data)) as old, ZipFile(made, "w", ZIP_DEFLATED) as new:
-        for item in old.infolist():
-            part = old.read(item)
-            is_sheet = item.filename.startswith("xl/worksheets/")
-            new.writestr(item, part.replace(b" showZeroes=", b" showZeros=") if is_sheet else part)
-    return made.getvalue()
+def _respelt(name: str, part: bytes) -> bytes:
+    """Return a part of a workbook with "showZeros" where some programs write "showZeroes", which openpyxl refuses."""
+    return part.replace(b" showZeroes=", b" showZeros=") if name.startswith("xl/worksheets/") else part
 
 
 def _markdown(data: bytes, suffix: str, version: int) -> str:
