@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from twinvec_qdrant import Collection
+from words import WordEncoder
+
 HOLDER = """
     import sys
     from words import WordEncoder
@@ -42,6 +45,11 @@ def left_by_a_kill(program: str, folder: Path) -> Path:
     with started(program, folder) as process:
         assert process.wait() == -signal.SIGKILL
     return folder
+
+
+def open_notes(folder: Path, **options: Any) -> Collection:
+    """Open the collection "notes" of a folder, as the programs of these tests do."""
+    return Collection.open("notes", folder, encoder=WordEncoder(), chunking=False, **options)
 
 
 @contextmanager

@@ -20,6 +20,12 @@ def unit(vectors: FloatArray) -> FloatArray:
     return normalised
 
 
+def row_cosines(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
+    """Return the cosine of each vector with the vector in the same row, (N,); 0 for a zero vector."""
+    cosines_N: FloatArray = np.sum(unit(first_ND) * unit(second_ND), axis=1)
+    return cosines_N
+
+
 def without_direction(vectors_ND: FloatArray) -> npt.NDArray[np.intp]:
     """Return the rows that are zero or not finite, which have no cosine with any vector."""
     norms_N = np.linalg.norm(vectors_ND, axis=-1)

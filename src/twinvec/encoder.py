@@ -436,7 +436,7 @@ class Encoder(TruncationCounter):
         settings = PipelineSettings(budget, self.engine.workers, self.tokenizer.pad_id, excluded)
         return self._run_batches(texts, tokenize, compute, settings, progress, on_batch)
 
-    def _checked_prompt(self, prompt: str | None = None, storage: Storage | None = None) -> str:
+    def _checked_prompt(self, prompt: str | None, storage: Storage | None) -> str:
         """Return the text of a prompt, after a check of both options of ``encode``."""
         check_choice(storage, (None, *get_args(Storage)), "storage")
         if storage == "int8":

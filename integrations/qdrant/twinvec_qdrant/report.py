@@ -89,21 +89,6 @@ def unknown_warning(chunks: int) -> str:
     )
 
 
-def largest_warning(named: Sequence[tuple[str, int]], documents: tuple[int, int], chunks: tuple[int, int]) -> str:
-    """Return the warning that few documents have most of the new chunks.
-
-    ``named`` has the ids and the numbers of chunks of the largest documents. ``documents`` has the number of documents
-    with most of the chunks, and the number of all documents. ``chunks`` has the numbers of their new chunks.
-    """
-    listed = ", ".join(f"{shortened(source)} ({size:,})" for source, size in named)
-    (few, all_documents), (held, all_chunks) = documents, chunks
-    return (
-        f"{few:,} of {all_documents:,} documents hold{'s' if few == 1 else ''} {held:,} of {all_chunks:,} new chunks: "
-        f"{listed}{', ...' if few > len(named) else ''}; if they are minified, generated or lock files, "
-        "leave them out: --exclude PATTERN"
-    )
-
-
 def taken_over_warning(documents: int, source: str, *, would: bool) -> str:
     """Return the warning that pruning the first named source removes documents ingested without a source."""
     counted = "1 document that was" if documents == 1 else f"{documents:,} documents that were"

@@ -73,8 +73,8 @@ class Serving:
         description: Description,
         given: SpaceEncoder | None,
         *,
-        precision: Precision = "auto",
-        follows: bool = True,
+        precision: Precision,
+        follows: bool,
     ) -> None:
         self._backend = catalog.backend
         self._bm25 = catalog.weights

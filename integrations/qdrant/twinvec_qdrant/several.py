@@ -146,7 +146,7 @@ def open_with_one_of(encoders: Iterable[SpaceEncoder], opened: Callable[..., Col
 
 
 def collections_of(
-    entries: Sequence[CollectionEntry], names: Sequence[str] | None = None, *, server: str = "", path: object = None
+    entries: Sequence[CollectionEntry], names: Sequence[str] | None = None, *, server: str, path: str | Path | None
 ) -> list[CollectionEntry]:
     """Return the named collections, or all; on a ``server``, all that twinvec can read.
 

@@ -20,11 +20,11 @@ from twinvec.models.finding import find_model
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import check_settings, integer, string
-from twinvec.text import check_text
 from twinvec.training.data.text_hash import text_hash
 from twinvec.training.mining.hard_negatives import MiningOptions, PairScorer, ProbabilityScorer
 from twinvec.training.mining.hard_negatives import mine_negatives as mine_alone
 from twinvec.training.mining.known_positives import KnownPositives
+from twinvec.training.mining.pair_file import check_pair_text
 from twinvec_ray.blocks import blocks, check_columns, fold, get, results
 from twinvec_ray.cluster import check_dataset
 from twinvec_ray.neighbours import as_ids, compared, merged, vector_table
@@ -118,9 +118,7 @@ def _pairs(batch: pa.Table, column: str) -> pa.Table:
     check_columns(batch.column_names, ("anchor", "positive", column), "pairs")
     for name in ("anchor", "positive"):
         for value in batch.column(name).to_pylist():
-            if not isinstance(value, str) or not value.strip():
-                raise InputError(f"pairs, column {name!r}: expected a text, got {repr(value)[:40]}")
-            check_text(value, f"pairs, column {name!r}")
+            check_pair_text(value, f"pairs, column {name!r}")
     return batch
 
 

@@ -55,9 +55,9 @@ def encoder_recipe(model: str | Path, options: dict[str, Any]) -> EncoderRecipe:
     return EncoderRecipe(encoder.name, encoder.space, options)
 
 
-def recipe_of(encoder: SpaceEncoder, options: dict[str, Any] | None = None) -> Recipe:
+def recipe_of(encoder: SpaceEncoder, options: dict[str, Any]) -> Recipe:
     """Return the recipe of an encoder; ``options`` replace arguments of ``Encoder``, such as its device."""
     if isinstance(encoder, Encoder):
         given = {**encoder.overrides, **encoder.engine_options}
-        return EncoderRecipe(encoder.name, encoder.space, {**given, **(options or {})})
+        return EncoderRecipe(encoder.name, encoder.space, {**given, **options})
     return CopyRecipe(encoder)

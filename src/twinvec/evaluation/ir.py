@@ -111,9 +111,7 @@ def measure_ir(
     return as_result(measure_run(cut, data.qrels, measures), cut, data, resamples=resamples)
 
 
-def as_result(
-    measured: Measured, run: dict[str, dict[str, float]], data: BeirSet, *, resamples: int = RESAMPLES
-) -> IrResult:
+def as_result(measured: Measured, run: dict[str, dict[str, float]], data: BeirSet, *, resamples: int) -> IrResult:
     """Return the measures of a run with their means, and the interval of the first measure."""
     first = measured.per_query[measured.main]
     bounds = interval(first, resamples=resamples) if len(first) > 1 else None

@@ -94,7 +94,7 @@ def evaluate_nli(
     return NliResult(data, correct, interval(correct, resamples=resamples), figures)
 
 
-def check_nli(model: TextModel, data: NliSet, *, train: NliSet | None = None, head: Any = None) -> None:
+def check_nli(model: TextModel, data: NliSet, *, train: NliSet | None, head: Any) -> None:
     """Raise the errors of ``evaluate_nli`` before anything is encoded, and MissingExtraError without scikit-learn."""
     if train is not None:
         _head()  # raises if scikit-learn is not installed

@@ -135,6 +135,16 @@ def is_server_address(value: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or an IP address stands for this machine; a name other than localhost does not."""
+    from ipaddress import ip_address
+
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def check_methods(value: object, methods: Iterable[str], name: str, expected: str) -> None:
     """Raise ConfigurationError unless a value is an object with these methods or attributes."""
     if isinstance(value, type) or not all(hasattr(value, each) for each in methods):

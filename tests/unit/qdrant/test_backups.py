@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cases import slow
-from holders import started
+from holders import open_notes, started
 from twinvec.errors import (
     CollectionNotFoundError,
     ConfigurationError,
@@ -17,29 +17,24 @@ from twinvec.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from twinvec_qdrant import Collection, backup_collection, list_collections, restore_collection
+from twinvec_qdrant import backup_collection, list_collections, restore_collection
 from twinvec_qdrant.stores.embedded import backups
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
-from words import WordEncoder
 
 NOTES = {f"n{row:02}": f"note {row}" for row in range(20)}
-
-
-def opened(folder: Path, **options) -> Collection:
-    return Collection.open("notes", folder, encoder=WordEncoder(), chunking=False, **options)
 
 
 @pytest.fixture
 def store(tmp_path) -> Path:
     folder = tmp_path / "store"
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         collection.ingest(NOTES.items())
     return folder
 
 
 def check(folder: Path, notes: dict[str, str], **options) -> None:
     """The collection holds these notes, whole, and ingests them as unchanged."""
-    with opened(folder, create=False, **options) as collection:
+    with open_notes(folder, create=False, **options) as collection:
         assert {each.id: each.text for each in collection.get(sorted(notes))} == notes
         assert collection.verify().sound
         assert collection.ingest(notes.items()).unchanged == len(notes)
@@ -51,7 +46,7 @@ def test_a_backup_is_restored_as_it_was(store, tmp_path):
     assert (made.collection, dict(made.points)) == ("notes", {"chunk": 20, "record": 20, "note": 1}), (
         "a note has the vocabulary"
     )
-    with opened(store) as collection:
+    with open_notes(store) as collection:
         collection.delete(["n00"])
     assert restore_collection(tmp_path / "backup", tmp_path / "elsewhere") == made
     check(tmp_path / "elsewhere", NOTES)
@@ -68,12 +63,12 @@ def test_a_backup_is_restored_as_it_was(store, tmp_path):
 
 def test_an_existing_collection_is_replaced_only_on_request(store, tmp_path):
     backup_collection("notes", tmp_path / "backup", store)
-    with opened(store) as collection:
+    with open_notes(store) as collection:
         collection.ingest([("fresh", "a fresh note")])
     with pytest.raises(ConfigurationError, match=r"exists.*--overwrite"):
         restore_collection(tmp_path / "backup", store)
     check(store, {**NOTES, "fresh": "a fresh note"})
-    with opened(store), pytest.raises(StoreBusyError, match="open in this process"):
+    with open_notes(store), pytest.raises(StoreBusyError, match="open in this process"):
         restore_collection(tmp_path / "backup", store, overwrite=True)
     restore_collection(tmp_path / "backup", store, overwrite=True)
     check(store, NOTES)
@@ -82,7 +77,7 @@ def test_an_existing_collection_is_replaced_only_on_request(store, tmp_path):
 def test_an_older_backup_is_replaced_only_on_request_and_nothing_else_is(store, tmp_path):
     target = tmp_path / "backup"
     first = backup_collection("notes", target, store)
-    with opened(store) as collection:
+    with open_notes(store) as collection:
         collection.delete(["n00"])
     with pytest.raises(ConfigurationError, match="exists"):
         backup_collection("notes", target, store)
@@ -163,7 +158,7 @@ def test_a_damaged_collection_is_not_backed_up(store, tmp_path):
     with pytest.raises(StoreCorruptError):
         backup_collection("notes", tmp_path / "backup", store)
     assert not (tmp_path / "backup").exists()
-    with opened(tmp_path / "other") as collection:
+    with open_notes(tmp_path / "other") as collection:
         collection.ingest([("a", "b")])
     backup_collection("notes", tmp_path / "backup", tmp_path / "other")
     restore_collection(tmp_path / "backup", store, overwrite=True)
@@ -171,7 +166,7 @@ def test_a_damaged_collection_is_not_backed_up(store, tmp_path):
 
 
 def test_a_collection_is_backed_up_while_it_is_open_and_written(store, tmp_path):
-    with opened(store) as collection:
+    with open_notes(store) as collection:
 
         def documents():
             for row in range(40):
@@ -181,7 +176,7 @@ def test_a_collection_is_backed_up_while_it_is_open_and_written(store, tmp_path)
 
         assert collection.ingest(documents()).new == 40
     restore_collection(tmp_path / "backup", tmp_path / "elsewhere")
-    with opened(tmp_path / "elsewhere") as collection:
+    with open_notes(tmp_path / "elsewhere") as collection:
         assert set(collection.find()) >= NOTES.keys()
         assert collection.verify().sound
         assert collection.ingest((f"m{row:02}", f"more {row}") for row in range(40)).failed == 0
@@ -230,7 +225,7 @@ def test_a_killed_backup_leaves_none_under_its_name(store, tmp_path, step):
 def test_a_backup_killed_between_its_renames_leaves_the_old_one(store, tmp_path, monkeypatch):
     target = tmp_path / "backup"
     first = backup_collection("notes", target, store)
-    with opened(store) as collection:
+    with open_notes(store) as collection:
         collection.delete(["n00"])
     rename = Path.rename
 
@@ -253,7 +248,7 @@ def test_a_backup_killed_between_its_renames_leaves_the_old_one(store, tmp_path,
 @pytest.mark.parametrize(("step", "done"), [slow("sync_files", False), ("put_restored_in_place", True)])
 def test_a_killed_restore_leaves_the_old_or_the_new_collection(store, tmp_path, step, done):
     backup_collection("notes", tmp_path / "backup", store)
-    with opened(store) as collection:
+    with open_notes(store) as collection:
         collection.delete(["n00"])
     killed(step, "restore", store, tmp_path / "backup")
     left = {name: text for name, text in NOTES.items() if name != "n00"}
@@ -265,7 +260,7 @@ def test_a_killed_restore_leaves_the_old_or_the_new_collection(store, tmp_path, 
 @pytest.mark.parametrize("step", range(3))
 def test_killed_between_the_renames_the_restored_collection_is_put_in_place(store, tmp_path, step):
     backup_collection("notes", tmp_path / "backup", store)
-    with opened(store) as collection:
+    with open_notes(store) as collection:
         collection.delete(["n00"])
     folder = CollectionFolder(store, "notes")
     backups.copied_tree(tmp_path / "backup", folder.restored)
@@ -303,7 +298,7 @@ def test_backups_beside_an_ingest_that_is_killed_are_all_whole(store, tmp_path):
             ingester.send_signal(signal.SIGKILL)
         for number in range(2):
             restore_collection(tmp_path / f"backup{attempt}{number}", tmp_path / f"restored{attempt}{number}")
-            with opened(tmp_path / f"restored{attempt}{number}") as collection:
+            with open_notes(tmp_path / f"restored{attempt}{number}") as collection:
                 assert sorted(collection.find()) == sorted(NOTES)
                 assert len(collection.search("note", 50, "sparse")) == 20
                 assert collection.ingest(NOTES.items()).failed == 0

@@ -183,6 +183,8 @@ def test_a_key_does_not_travel_to_another_host_without_encryption(tmp_path, monk
             with pytest.raises(ConfigurationError, match="without encryption") as error:
                 client.get("/v1/collections")
             assert "a-key" not in str(error.value)
+            client._host = "127.0.0.2"  # another address of this machine
+            assert client._authorized()["Authorization"].endswith("a-key-of-sixteen-characters")
 
 
 @contextmanager

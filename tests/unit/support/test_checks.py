@@ -16,6 +16,7 @@ from twinvec.support.checks import (
     file_path,
     integer,
     is_integer,
+    is_loopback,
     number,
     string,
 )
@@ -116,6 +117,12 @@ def test_an_integer_that_is_too_small():
     with pytest.raises(ConfigurationError, match="limit must be at least 1, got 0"):
         integer(0, "limit", 1)
     assert integer(-5, "offset") == -5
+
+
+def test_the_addresses_of_this_machine():
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.0.0.2", "::1")))
+    others = ("", "127.0.0.1.example.com", "localhost.example.com", "10.0.0.1", "0.0.0.0", "::", "2001:db8::1")
+    assert not any(map(is_loopback, others))
 
 
 def test_outputs_get_their_folder_or_are_refused(tmp_path):

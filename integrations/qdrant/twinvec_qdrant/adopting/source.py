@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, unit
+from twinvec.arrays import FloatArray, row_cosines
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, InputError, SpaceMismatchError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
@@ -154,18 +154,12 @@ def _check_sample(
         raise SpaceMismatchError(
             f"{location}: its vectors have {stored_ND.shape[1]} dimensions; {encoder.name!r} gives {encoder.dim}"
         )
-    cosines = {way: _agreement(stored_ND, document_vectors(encoder, texts)) for way, texts in ways.items()}
+    cosines = {way: row_cosines(stored_ND, document_vectors(encoder, texts)) for way, texts in ways.items()}
     best = max(cosines, key=lambda way: float(cosines[way].mean()))
     prompt, at = _better_prompt(encoder, stored_ND, ways[best], float(cosines[best].mean()))
     if prompt is None and cosines[best].min() >= SAME_VECTOR_COSINE:
         return best, cosines[best]
     raise SpaceMismatchError(_explained(location, encoder, cosines[best], prompt, at))
-
-
-def _agreement(stored_ND: FloatArray, now_ND: FloatArray) -> FloatArray:
-    """Return the cosine of each stored vector with the vector that the model gives now."""
-    found: FloatArray = np.sum(unit(stored_ND) * unit(now_ND), axis=1)
-    return found
 
 
 def _better_prompt(
@@ -187,7 +181,7 @@ def _better_prompt(
 
 def _mean(encoder: Encoder, stored_ND: FloatArray, texts: Sequence[str], prompt: str) -> float:
     now_ND = np.asarray(encoder.encode(list(texts), prompt=prompt), dtype=np.float32)
-    return float(_agreement(stored_ND, now_ND).mean())
+    return float(row_cosines(stored_ND, now_ND).mean())
 
 
 def _explained(location: str, encoder: SpaceEncoder, cosines: FloatArray, prompt: str | None, at: float) -> str:

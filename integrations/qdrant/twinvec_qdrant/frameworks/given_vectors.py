@@ -12,7 +12,7 @@ import numpy as np
 
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.adapters.origins import origin_of
-from twinvec.arrays import FloatArray, unit
+from twinvec.arrays import FloatArray, row_cosines
 from twinvec.errors import SpaceMismatchError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
@@ -74,12 +74,9 @@ def check_vectors(collection: Collection, documents: Sequence[Document], vectors
 def _compare(
     encoder: SpaceEncoder, names: Sequence[str], texts: Sequence[str], own: FloatArray, given: Sequence[Vector]
 ) -> None:
-    own_ND = unit(checked_vectors(encoder, own, texts, names))
-    given_ND = unit(
-        np.stack([checked_vector(each, encoder.dim, f"{name}: ") for name, each in zip(names, given, strict=True)])
-    )
-    cosines = (own_ND * given_ND).sum(axis=1)
-    for name, cosine in zip(names, cosines, strict=True):
+    own_ND = checked_vectors(encoder, own, texts, names)
+    given_ND = [checked_vector(each, encoder.dim, f"{name}: ") for name, each in zip(names, given, strict=True)]
+    for name, cosine in zip(names, row_cosines(own_ND, np.stack(given_ND)), strict=True):
         if cosine < SAME_VECTOR_COSINE:
             raise SpaceMismatchError(
                 f"{name}: its vector differs from the vector that the collection's model {encoder.name!r} computes for "

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from twinvec_qdrant.report import NAMED, largest_warning
+from twinvec.support.checks import shortened
+from twinvec_qdrant.report import NAMED
 
 _FEWEST_DOCUMENTS = 20
 _FEWEST_CHUNKS = 1000
@@ -49,9 +50,14 @@ class LargestDocuments:
         for size, _ in self.largest[few:]:  # others that are large, too
             if size * _SHARE >= chunks:
                 few, held = few + 1, held + size
-        named = [(source.removeprefix(prefix), size) for size, source in self.largest[:few]]
-        large = [each for each in named if each[1] * _SHARE >= chunks]
-        return largest_warning(large or named, (few, documents), (held, chunks))
+        largest = self.largest[:few]
+        named = [each for each in largest if each[0] * _SHARE >= chunks] or largest
+        listed = ", ".join(f"{shortened(source.removeprefix(prefix))} ({size:,})" for size, source in named)
+        return (
+            f"{few:,} of {documents:,} documents hold{'s' if few == 1 else ''} {held:,} of {chunks:,} new chunks: "
+            f"{listed}{', ...' if few > len(named) else ''}; if they are minified, generated or lock files, "
+            "leave them out: --exclude PATTERN"
+        )
 
     def _majority(self, chunks: int) -> tuple[int, int]:
         """Return how many of the largest documents have more than half of the chunks, and how many chunks they have."""

@@ -32,7 +32,7 @@ def registered(
     *,
     prune: bool,
     write: bool,
-    with_results: WithResults | None = None,
+    with_results: WithResults | None,
 ) -> tuple[Iterable[object], Membership]:
     """Register the source of documents; return the documents, and the rule for ids of this source (``Membership``).
 

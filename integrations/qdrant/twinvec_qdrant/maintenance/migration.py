@@ -76,7 +76,7 @@ class Migration:
         *,
         present: Callable[[], SpaceEncoder] | None,
         progress: bool,
-        on_progress: OnProgress | None = None,
+        on_progress: OnProgress | None,
     ) -> None:
         if chunks_per_second is not None and not number(chunks_per_second, "chunks_per_second") > 0:
             raise ConfigurationError(f"chunks_per_second must be above 0, got {chunks_per_second!r}")

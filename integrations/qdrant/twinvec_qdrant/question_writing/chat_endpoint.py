@@ -16,8 +16,7 @@ import httpx
 import tenacity
 
 from twinvec.errors import ConfigurationError, ModelError
-from twinvec.support.checks import listed, number, shortened, string
-from twinvec_qdrant.serving.client import LOOPBACK
+from twinvec.support.checks import is_loopback, listed, number, shortened, string
 from twinvec_qdrant.stores.server.errors import BUSY, retry_after_seconds
 
 KEY_VARIABLE, OPENAI_KEY_VARIABLE = "TWINVEC_LLM_KEY", "OPENAI_API_KEY"
@@ -180,7 +179,7 @@ def key_for(url: str) -> str | None:
 def _may_have_key(url: str) -> bool:
     """Return whether a key may be sent to an address: over https, or to this machine."""
     parsed = httpx.URL(url)
-    return parsed.scheme == "https" or parsed.host in LOOPBACK
+    return parsed.scheme == "https" or is_loopback(parsed.host)
 
 
 def _checked_key(key: str | None) -> str:

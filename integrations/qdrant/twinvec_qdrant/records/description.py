@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from twinvec.adapters.external_encoder import ExternalEncoder
-from twinvec.arrays import FloatArray, unit
+from twinvec.arrays import FloatArray, row_cosines
 from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.retrieval import analysis as analyses
 from twinvec.retrieval.analysis import Analyzer
@@ -303,7 +303,7 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
             f"{location}: its vectors have {then_PD.shape[1]} dimensions, but {encoder.name!r} gives vectors of "
             f"{now_PD.shape[1]} dimensions; open the collection with its own model"
         )
-    cosines = np.sum(unit(now_PD) * unit(then_PD), axis=1)
+    cosines = row_cosines(now_PD, then_PD)
     worst = int(np.argmin(cosines))
     if cosines[worst] < SAME_VECTOR_COSINE:
         raise SpaceMismatchError(

@@ -59,7 +59,7 @@ class Intents:
         """Leave intents to the next writer, because this process no longer works on them."""
         _active.difference_update(keys)
 
-    def abandoned(self, ended: Collection[Writer] = ()) -> list[Point]:
+    def abandoned(self, ended: Collection[Writer]) -> list[Point]:
         """Return the intents whose writers have ended, or which are too old to belong to a live writer.
 
         ``ended`` has writers that the caller knows to have ended.

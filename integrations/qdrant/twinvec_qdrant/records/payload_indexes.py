@@ -186,7 +186,7 @@ def _index_of(paths: Iterable[str], known: Mapping[str, str]) -> FieldIndexType 
     return next((each for each in REQUESTABLE if each in there), None)
 
 
-def chosen_type(key: str, seen: SeenKey, preferred: str | None = None) -> FieldIndexType | None:
+def chosen_type(key: str, seen: SeenKey, preferred: str | None) -> FieldIndexType | None:
     """Return the index type that a key gets automatically, or None if the key has long texts.
 
     Of the keys that LlamaIndex adds to nodes, only ``SOURCE_KEY`` gets an index.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.adapters.external_encoder import ExternalEncoder
-from twinvec.arrays import FloatArray, unit
+from twinvec.arrays import FloatArray, row_cosines
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.records.description import Description
 
@@ -58,6 +58,6 @@ def in_recorded_space(description: Description, encoder: SpaceEncoder) -> SpaceE
     then_PD = np.array([probe.vector for probe in description.probes], dtype=np.float32)
     if now_PD.shape != then_PD.shape:
         return encoder
-    if (np.sum(unit(now_PD) * unit(then_PD), axis=1) < SAME_MODEL_COSINE).any():
+    if (row_cosines(now_PD, then_PD) < SAME_MODEL_COSINE).any():
         return encoder
     return RecordedSpace(encoder, description.space, dict(zip(texts, now_PD, strict=True)))

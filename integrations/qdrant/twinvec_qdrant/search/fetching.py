@@ -51,7 +51,7 @@ class Fetched:
             self._asked.update(new)
             self.points.update((yield from self._backend.points(new, self._vector)))
 
-    def along(self, request: SearchRequest, best: Sequence[Query] = ()) -> Along:
+    def along(self, request: SearchRequest, best: Sequence[Query]) -> Along:
         """Return the points to read along with candidates: the best chunks of each stage, and their documents' records.
 
         ``best`` holds queries that find these chunks.

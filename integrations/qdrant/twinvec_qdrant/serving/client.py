@@ -31,6 +31,7 @@ from twinvec.errors import (
     StoreUnavailableError,
     TwinvecError,
 )
+from twinvec.support.checks import is_loopback
 from twinvec_qdrant.serving.process import ServingProcess
 
 WRITE_VARIABLE, READ_VARIABLE = "TWINVEC_API_KEY", "TWINVEC_READ_API_KEY"
@@ -52,7 +53,6 @@ _ERRORS: dict[str, type[TwinvecError]] = {
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 600.0  # longest wait after the first answer, since a search or an ingest may take long
 _PREPARED_SECONDS = 6 * 3600.0
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NEEDS_KEY, _BUSY = (401, 403), 429
 _OF_OLDER_VERSION = ("not_found", "method_not_allowed")  # an older version lacks the path, or its method
 
@@ -234,7 +234,7 @@ class ServerClient:
         key = _key()
         if key is None:
             return self._headers
-        if self._process.certificate is None and self._host not in LOOPBACK:
+        if self._process.certificate is None and not is_loopback(self._host):
             raise ConfigurationError(
                 f"{self._process.address}: the key would go to another host without encryption; use a Python client "
                 "over https, or stop that process"

@@ -140,7 +140,7 @@ class Ingests:
         self._given_up.set()
 
     @contextmanager
-    def answering_closes(self, opened: Collection | None = None) -> Iterator[None]:
+    def answering_closes(self, opened: Collection | None) -> Iterator[None]:
         """Translate the error of a call whose collection, ``opened``, was closed while the call ran.
 
         Raise CollectionNotFoundError if the collection is dropped, StoreBusyError if it is repaired, and
@@ -182,7 +182,7 @@ class Bridge(Iterator[T]):
     ``given_up`` ends the wait for a page with ServerStopsError.
     """
 
-    def __init__(self, pages: AsyncIterator[list[T]], given_up: asyncio.Event, first: Sequence[T] = ()) -> None:
+    def __init__(self, pages: AsyncIterator[list[T]], given_up: asyncio.Event, first: Sequence[T]) -> None:
         self._pages = pages
         self._given_up = given_up
         self._loop = asyncio.get_running_loop()

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinvec.errors import ConfigurationError
+from twinvec.support.checks import is_loopback
 from twinvec_serve.errors import RequestError, error_answer
 from twinvec_serve.settings import ServeSettings
 
@@ -38,13 +39,9 @@ class Origin(NamedTuple):
     port: int
 
 
-def is_loopback(host: str) -> bool:
+def is_local(host: str) -> bool:
     """Return whether an address to listen at is reached from this machine only."""
-    if _plain_name(host) == "localhost":
-        return True
-    with suppress(ValueError):
-        return ip_address(_plain_name(host)).is_loopback
-    return False
+    return is_loopback(_plain_name(host))
 
 
 def parse_origin(text: str) -> Origin:

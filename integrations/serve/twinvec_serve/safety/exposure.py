@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from twinvec.errors import ConfigurationError
-from twinvec_serve.safety.addresses import is_loopback, parse_origin
+from twinvec_serve.safety.addresses import is_local, parse_origin
 from twinvec_serve.settings import ServeSettings
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ def check_exposure(settings: ServeSettings) -> None:
     for origin in settings.allow_origins:
         parse_origin(origin)
     _check_tls(settings)
-    if not is_loopback(settings.host):
+    if not is_local(settings.host):
         reached = f"--host {settings.host} is reached from other machines"
     elif settings.behind_proxy:
         reached = "--behind-proxy: others reach the server through the proxy"

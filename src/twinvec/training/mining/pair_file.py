@@ -66,8 +66,12 @@ def parse_row(line: bytes, where: str) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"{error}; {_EXPECTED}") from error
     for field in ("anchor", "positive"):
-        value = row.get(field)
-        if not isinstance(value, str) or not value.strip():
-            raise InputError(f"{where}, field {field!r}: expected a text, got {repr(value)[:40]}")
-        check_text(value, f"{where}, field {field!r}")
+        check_pair_text(row.get(field), f"{where}, field {field!r}")
     return row
+
+
+def check_pair_text(value: object, where: str) -> None:
+    """Raise InputError unless a value is a text of a pair, and the errors of ``check_text``."""
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{where}: expected a text, got {repr(value)[:40]}")
+    check_text(value, where)

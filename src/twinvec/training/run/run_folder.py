@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError
-from twinvec.models.integrity import MANIFEST, RUN_FILE, read_object, write_manifest
+from twinvec.models.integrity import MANIFEST, RUN_FILE, read_object, sha256, write_manifest
 from twinvec.support.atomic import PARTIAL, atomic_write, is_disk_full, sync_files
 from twinvec.support.checks import listed
 from twinvec.support.locks import exclusive_lock
@@ -58,11 +58,7 @@ def file_digests(config: TrainConfig) -> dict[str, str]:
         files |= {
             str(path.relative_to(model)): path for path in sorted(model.rglob("*")) if path.suffix in _MODEL_FILES
         }
-    found = {}
-    for name, path in files.items():
-        with path.open("rb") as file:
-            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+    return {name: sha256(path) for name, path in files.items()}
 
 
 class RunFolder:

@@ -49,6 +49,7 @@ def test_a_key_goes_to_no_other_host_without_encryption(url, monkeypatch):
         ChatEndpoint(url, "small", None if "openai" in url else KEY)
     assert KEY not in str(caught.value)
     ChatEndpoint("http://10.0.0.5:8000/v1", "small")
+    ChatEndpoint("http://127.0.0.2:8000/v1", "small", KEY)
     ChatEndpoint("https://api.openai.com/v1", "small")
 
 

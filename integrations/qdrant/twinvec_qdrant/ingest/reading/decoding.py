@@ -162,7 +162,7 @@ def decode_page(data: bytes, stated: str) -> str | None:
     return text
 
 
-def find_encoding(blocks: Callable[[], Iterable[bytes]], version: int = NEWEST_READING) -> Encoding:
+def find_encoding(blocks: Callable[[], Iterable[bytes]], version: int) -> Encoding:
     """Return the encoding of a text; each call of ``blocks`` yields the text again, in blocks of bytes.
 
     Raises the errors of ``decode``.

@@ -39,7 +39,6 @@ from twinvec_qdrant.ingest.reading.results import (
     reason_of,
 )
 from twinvec_qdrant.ingest.reading.web.drawings import DRAWING, text_of_drawing
-from twinvec_qdrant.settings import NEWEST_READING
 
 _WHY_EMPTY = {
     ".pdf": f"{NO_TEXT}, perhaps only images; recognise its text first (OCR)",
@@ -78,7 +77,7 @@ class FileBytes(NamedTuple):
     identity: str
     suffix: str
     data: bytes
-    version: int = NEWEST_READING
+    version: int
 
 
 def is_slow(suffix: str, version: int) -> bool:
@@ -86,7 +85,7 @@ def is_slow(suffix: str, version: int) -> bool:
     return suffix in SLOW_SUFFIXES and version >= CONVERTED_SINCE.get(suffix, 1)
 
 
-def read_file(path: Path, identity: str, version: int = NEWEST_READING) -> Document | Failure:
+def read_file(path: Path, identity: str, version: int) -> Document | Failure:
     """Return the document in a file.
 
     The payload has ``path`` (the id), ``format`` ("markdown" or "text"), ``encoding`` if the encoding was guessed, and
@@ -96,7 +95,7 @@ def read_file(path: Path, identity: str, version: int = NEWEST_READING) -> Docum
     return file if isinstance(file, Failure) else parse_file(file)
 
 
-def take_file(path: Path, identity: str, version: int = NEWEST_READING) -> FileBytes | Failure:
+def take_file(path: Path, identity: str, version: int) -> FileBytes | Failure:
     """Return the bytes of a file: at most 256 MiB if its format is slow to parse, and 8 MiB for any other format."""
     if identity != printable(identity):
         return Failure(printable(identity), NOT_UTF8)

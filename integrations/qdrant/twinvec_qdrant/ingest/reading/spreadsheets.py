@@ -14,14 +14,13 @@ from contextlib import closing
 from datetime import datetime, time
 from io import BytesIO, StringIO
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZipFile
 
 from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.reading.office.compound_files import workbook_stream
+from twinvec_qdrant.ingest.reading.office.office_archives import rewritten
 from twinvec_qdrant.ingest.reading.office.open_documents import WORKBOOK, workbook_sheets
-from twinvec_qdrant.settings import NEWEST_READING
 
 SPREADSHEETS = frozenset({".xls", ".xlsx", WORKBOOK})
 """Endings of the names of workbooks."""
@@ -42,7 +41,7 @@ Sheets = Iterator[tuple[str, Iterable[Sequence[Any]]]]
 """The name of each sheet, and its rows of values; an empty cell is None or ""."""
 
 
-def read_workbook(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
+def read_workbook(data: bytes, suffix: str, version: int) -> str:
     """Return the Markdown of a workbook; ``suffix`` is the ending of its name. The first filled row is the header.
 
     From reading version 3 on, sheets without cells are left out.
@@ -57,18 +56,12 @@ def read_workbook(data: bytes, suffix: str, version: int = NEWEST_READING) -> st
     except TypeError as error:
         if "showZeroes" not in str(error):
             raise
-        return _markdown(_respelt(data), suffix, version)
+        return _markdown(rewritten(data, _respelt), suffix, version)
 
 
-def _respelt(data: bytes) -> bytes:
-    """Return a workbook with "showZeros" where some programs write "showZeroes", which openpyxl refuses."""
-    made = BytesIO()
-    with ZipFile(BytesIO(data)) as old, ZipFile(made, "w", ZIP_DEFLATED) as new:
-        for item in old.infolist():
-            part = old.read(item)
-            is_sheet = item.filename.startswith("xl/worksheets/")
-            new.writestr(item, part.replace(b" showZeroes=", b" showZeros=") if is_sheet else part)
-    return made.getvalue()
+def _respelt(name: str, part: bytes) -> bytes:
+    """Return a part of a workbook with "showZeros" where some programs write "showZeroes", which openpyxl refuses."""
+    return part.replace(b" showZeroes=", b" showZeros=") if name.startswith("xl/worksheets/") else part
 
 
 def _markdown(data: bytes, suffix: str, version: int) -> str:

@@ -110,7 +110,7 @@ class EmbeddedBackend(SharedEngine, Backend):
             self._update(edge.UpdateOperation.upsert_points([edge_point(point) for point in batch]), room, records)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
-        del expected  # no other process can have written since the records were read
+        del expected  # no other thread or process can have written since the records were read
         self.upsert(records)
 
     def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:

@@ -27,7 +27,7 @@ from twinvec.support.atomic import PARTIAL, sync_file, sync_files
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening_of
 from twinvec_qdrant.stores.embedded.checksums import CLOSED, Checksums, named_files
-from twinvec_qdrant.stores.embedded.folder import DESCRIPTION, CollectionFolder, copied_tree, parsed
+from twinvec_qdrant.stores.embedded.folder import DESCRIPTION, CollectionFolder, copied_tree, os_errors, parsed
 from twinvec_qdrant.stores.embedded.turns import Turns
 
 _ABOUT = "backup.json"
@@ -115,20 +115,19 @@ def restore(
             raise StoreBusyError(f"{folder.path}: open in this process; close it before it is restored")
         with Turns(folder.path).alone(wait_seconds) as was_given:
             try:
-                folder.settle(was_given=was_given)
-                if folder.exists() and not overwrite:
-                    raise ConfigurationError(
-                        f"{folder.path}: the collection exists; restore it under another name (--collection), or let "
-                        "the backup replace it (--overwrite, overwrite=True)"
-                    )
-                if move:
-                    sync_files(source)
-                    source.rename(folder.restored)
-                else:
-                    _copy_in(source, folder)
-                folder.put_restored_in_place()
-            except OSError as error:
-                raise StoreUnavailableError(f"{folder.path}: cannot be restored: {error.strerror or error}") from error
+                with os_errors(folder.path, "restored"):
+                    folder.settle(was_given=was_given)
+                    if folder.exists() and not overwrite:
+                        raise ConfigurationError(
+                            f"{folder.path}: the collection exists; restore it under another name (--collection), or "
+                            "let the backup replace it (--overwrite, overwrite=True)"
+                        )
+                    if move:
+                        sync_files(source)
+                        source.rename(folder.restored)
+                    else:
+                        _copy_in(source, folder)
+                    folder.put_restored_in_place()
             finally:
                 if not folder.exists():
                     shutil.rmtree(folder.path, ignore_errors=True)

@@ -326,20 +326,20 @@ class SharedEngine:
                 self._load()
                 self._types = index_types(self._shard.info())
                 there = self._counts()
-                promised = {**there, **known.counts} if known is not None else dict(there)
+                written = {**there, **known.counts} if known is not None else dict(there)
                 is_read = are_listed or not is_settled
                 dims = self._folder.dims() if is_read else {}
                 contents = read_contents(self._shard, dims) if is_read else Contents()
                 if are_listed:
-                    promised["chunk"] = max(there["chunk"], contents.chunks)
+                    written["chunk"] = max(there["chunk"], contents.chunks)
                 is_checked = not is_settled and self.damage is None
                 loss = loss_after_kill(self._shard, contents, dims, there, states) if is_checked else ""
             if loss:
                 raise StoreCorruptError(f"{self.location}: {loss}; {REMEDY}")
             if not is_settled and states:
                 self._expected.now = contents.records
-            if there != promised:
-                raise StoreCorruptError(f"{self.location}: holds {there}, but {promised} were written; {REMEDY}")
+            if there != written:
+                raise StoreCorruptError(f"{self.location}: holds {there}, but {written} were written; {REMEDY}")
         except BaseException:
             self._close_refused()
             raise

@@ -21,7 +21,8 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -107,10 +108,8 @@ class CollectionFolder:
 
     def write_description(self, description: Mapping[str, Any]) -> None:
         """Replace the description atomically, also against crashes; raise ``StoreUnavailableError`` if that fails."""
-        try:
+        with os_errors(self._description, "written"):
             atomic_write(self._description, json.dumps(dict(description), ensure_ascii=False, indent=1))
-        except OSError as error:
-            raise StoreUnavailableError(f"{self._description}: cannot be written: {error.strerror or error}") from error
 
     def dense_names(self) -> list[str]:
         """Return the names of the dense vectors and token states, from the engine's configuration file."""
@@ -139,13 +138,11 @@ class CollectionFolder:
 
     def remove(self) -> None:
         """Remove the folder, or raise ``StoreUnavailableError``; a kill in the middle leaves no collection either."""
-        try:
+        with os_errors(self.path, "removed"):
             self.remove_copies()
             if self.shard.is_dir():
                 self.shard.rename(self._replaced)
             shutil.rmtree(self.path)
-        except OSError as error:
-            raise StoreUnavailableError(f"{self.path}: cannot be removed: {error.strerror or error}") from error
 
     def copied_to(self, place: Path) -> CollectionFolder:
         """Copy the collection to another folder, in the state that ``settle`` makes; nobody may write meanwhile."""
@@ -159,24 +156,24 @@ class CollectionFolder:
     def copy_shard(self) -> Path:
         """Copy the engine's flushed files; raise ``StoreUnavailableError`` without room for twice their size."""
         copy = self.path / f"{COPY}{uuid4().hex[:12]}"
-        try:
+        with os_errors(self.path, "copied"):
             size = occupied_bytes(self.shard)
             check_room(self.path, 2 * size, "build an index")
-            copied_tree(self.shard, copy)
-        except OSError as error:
-            self.remove_copies()
-            raise StoreUnavailableError(f"{self.path}: cannot be copied: {error.strerror or error}") from error
+            try:
+                copied_tree(self.shard, copy)
+            except OSError:
+                self.remove_copies()
+                raise
         return copy
 
     def put_copy_in_place(self, copy: Path) -> None:
-        """Replace the engine's files, which must be closed, by the copy; remove all other copies."""
-        self.exchange(copy)
-        self.remove_copies()
+        """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill.
 
-    def exchange(self, copy: Path) -> None:
-        """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill."""
+        Remove all other copies.
+        """
         copy.rename(self._indexed)
         self.put_kept_in_place()
+        self.remove_copies()
 
     def keep(self, copy: Path) -> None:
         """Keep a copy, forced to the disk: unless ``drop_kept`` is called, ``settle`` puts it in place after a kill."""
@@ -217,7 +214,7 @@ class CollectionFolder:
 
         ``was_given`` says whether the last turn ended by ``Turns.give``. Raise ``StoreUnavailableError`` if this fails.
         """
-        try:
+        with os_errors(self.path, "put in order"):
             if self._indexed.is_dir():
                 if self._is_replaced(was_given=was_given):
                     self.put_kept_in_place()
@@ -225,8 +222,6 @@ class CollectionFolder:
                     self.drop_kept()
             if self.restored.is_dir():
                 self.put_restored_in_place()
-        except OSError as error:
-            raise StoreUnavailableError(f"{self.path}: cannot be put in order: {error.strerror or error}") from error
         if alone:
             self.remove_copies()
 
@@ -256,22 +251,16 @@ class CollectionFolder:
 
     def mark_opened(self, known: Checksums | None) -> None:
         """Mark the files as open: from now on they may differ from ``known``."""
-        try:
+        with os_errors(self.path, "opened for writing"):
             if known is not None:
                 put_in_place(self.closed, self.opened)
             else:
                 self.closed.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreUnavailableError(
-                f"{self.path}: cannot be opened for writing: {error.strerror or error}"
-            ) from error
 
     def list_copy(self, copy: Path) -> None:
         """Write the checksums of a copy that will be opened in place; raise ``StoreUnavailableError`` if that fails."""
-        try:
+        with os_errors(self.path, "copied"):
             Checksums.taken(copy, {}, self._description_text(), None).write(copy / OPENED)
-        except OSError as error:
-            raise StoreUnavailableError(f"{self.path}: cannot be copied: {error.strerror or error}") from error
 
     def forget_files(self, part: str) -> None:
         """Take files, which are about to be removed, off the list of the last close: those whose path has ``part``."""
@@ -280,13 +269,11 @@ class CollectionFolder:
 
     def write_checksums(self, counts: Mapping[str, int], records: Records | None, known: Checksums | None) -> None:
         """Write the checksums of the closed files; checksums in ``known`` may be reused."""
-        try:
+        with os_errors(self.path, "closed"):
             taken = Checksums.taken(self.shard, counts, self._description_text(), known)
             replace(taken, records=records).write(self.closed)
             self.opened.unlink(missing_ok=True)
             (self.shard / EXPECTED).unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreUnavailableError(f"{self.path}: cannot be closed: {error.strerror or error}") from error
 
     def _newest_description(self) -> Path:
         coming = self.restored / self._description.name
@@ -297,6 +284,15 @@ class CollectionFolder:
             return self._description.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return ""
+
+
+@contextmanager
+def os_errors(place: Path, action: str) -> Iterator[None]:
+    """Raise an ``OSError`` of the block as ``StoreUnavailableError``: ``place`` cannot be ``action``, a participle."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailableError(f"{place}: cannot be {action}: {error.strerror or error}") from error
 
 
 def copied_file(source: str, target: str) -> None:

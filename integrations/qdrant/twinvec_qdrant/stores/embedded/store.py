@@ -12,12 +12,12 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreError, StoreUnavailableError
+from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreError
 from twinvec_qdrant.serving.process import check_not_served
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, Damage, NewCollection, Store
 from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening_of
 from twinvec_qdrant.stores.embedded.engine import engine_errors
-from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names, os_errors
 from twinvec_qdrant.stores.embedded.forks import watch_forks
 from twinvec_qdrant.stores.embedded.index_build import LastBuild
 from twinvec_qdrant.stores.embedded.repair.expected_records import expected_counts
@@ -78,10 +78,8 @@ class EmbeddedStore(Store):
         except StoreCorruptError:
             if not self._repair:
                 raise
-        try:
+        with os_errors(self._folder.path, "repaired"):
             self._salvage()
-        except OSError as error:
-            raise StoreUnavailableError(f"{self.location}: cannot be repaired: {error.strerror or error}") from error
         return self._open(None)
 
     def create(self, new: NewCollection) -> EmbeddedBackend:

@@ -35,7 +35,7 @@ class ServerBackend(Searching, Writing):
         *,
         owned: bool,
         wait_seconds: float,
-        async_client: AsyncQdrantClient | None = None,
+        async_client: AsyncQdrantClient | None,
     ) -> None:
         full = f"{location}, collection {name!r}" if name else location
         super().__init__(Requests(client, name, full, wait_seconds))

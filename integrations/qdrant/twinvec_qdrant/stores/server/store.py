@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from functools import partial
 from typing import Any
@@ -11,7 +10,7 @@ from urllib.parse import urlsplit
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from twinvec.errors import ConfigurationError, StoreError
-from twinvec.support.checks import ADDRESS_FORM, is_server_address
+from twinvec.support.checks import ADDRESS_FORM, is_loopback, is_server_address
 from twinvec_qdrant.stores.base import NewCollection, Store
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 from twinvec_qdrant.stores.server import cluster
@@ -33,7 +32,7 @@ class ServerStore(Store):
         *,
         owned: bool,
         wait_seconds: float,
-        async_client: AsyncQdrantClient | None = None,
+        async_client: AsyncQdrantClient | None,
     ) -> None:
         self._address = location
         self._client = client
@@ -122,7 +121,7 @@ def connect(
     if not is_server_address(url):
         raise ConfigurationError(f"url: expected {ADDRESS_FORM}")  # the url is not quoted: it may hold a password
     parts = urlsplit(url)
-    if (key or parts.password) and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+    if (key or parts.password) and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ConfigurationError(
             f"an API key would go unencrypted to {parts.hostname}; use https, or a tunnel to localhost"
         )
@@ -166,10 +165,3 @@ def _sendable(api_key: str | None) -> str | None:
     if key and not (isinstance(key, str) and key.isascii() and key.isprintable()):
         raise ConfigurationError("the API key: expected printable ASCII characters, the only ones a header can carry")
     return key or None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -8,21 +8,17 @@ from pathlib import Path
 import pytest
 
 from cases import slow
+from holders import open_notes
 from twinvec import Document
 from twinvec_qdrant import Collection, IndexSettings, backup_collection
 from twinvec_qdrant.records.words.vocabulary import VOCABULARY, _unpacked
 from twinvec_qdrant.stores.embedded import index_worker
 from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
-from words import WordEncoder
 
 SECRETS = ("zanzibar", "quetzal", "jabberwock", "wombat", "kumquat")
 """Words that have no part in common: the engine compresses texts, and shortens what it has met before."""
 OTHERS = [(f"d{row}", f"a kept text with the number {row}") for row in range(40)]
-
-
-def opened(folder: Path, **options) -> Collection:
-    return Collection.open("notes", folder, encoder=WordEncoder(), chunking=False, **options)
 
 
 def found_in(folder: Path) -> dict[str, list[str]]:
@@ -53,7 +49,7 @@ def remove_secrets(collection: Collection) -> None:
 @pytest.mark.parametrize("others", [0, len(OTHERS)])
 @pytest.mark.parametrize("indexed", [slow("never"), "before", slow("before the deletion alone")])
 def test_reindex_leaves_nothing_of_what_was_deleted_or_replaced(tmp_path, others, indexed):
-    with opened(tmp_path / "store") as collection:
+    with open_notes(tmp_path / "store") as collection:
         collection.ingest([*OTHERS[:others], ("kept", "a kept text")])
         if indexed == "before":
             assert collection.reindex().erased
@@ -62,13 +58,13 @@ def test_reindex_leaves_nothing_of_what_was_deleted_or_replaced(tmp_path, others
             collection.reindex()
         remove_secrets(collection)
     assert {"zanzibar", "quetzal"} <= found_in(tmp_path).keys(), "the engine keeps them, or this test shows nothing"
-    with opened(tmp_path / "store") as collection:
+    with open_notes(tmp_path / "store") as collection:
         assert collection.reindex().erased
         assert "zanzibar" not in _unpacked(collection._backend.retrieve([VOCABULARY])[VOCABULARY].payload)
         assert found_in(tmp_path) == {}, "while it is open"
     assert found_in(tmp_path) == {}
     backup_collection("notes", tmp_path / "backup", path=tmp_path / "store")
-    with opened(tmp_path / "store", create=False) as collection:
+    with open_notes(tmp_path / "store", create=False) as collection:
         assert collection.count() == others + 2
         assert collection.get(["old"])[0].text == "The new version of a text."
         assert collection.verify().sound
@@ -89,7 +85,7 @@ def test_reindex_leaves_nothing_that_a_killed_writer_had_yet_to_remove(tmp_path,
         delete(self, ids, revisions)
 
     delete, removed = EmbeddedBackend.delete, []
-    with opened(tmp_path) as collection:
+    with open_notes(tmp_path) as collection:
         collection.ingest(OTHERS)
         write_secrets(collection)
         collection.notes("app").delete(["key"])
@@ -98,7 +94,7 @@ def test_reindex_leaves_nothing_that_a_killed_writer_had_yet_to_remove(tmp_path,
         with pytest.raises(Killed):
             collection.ingest(new, prune=False) if change == "replace" else collection.delete(["quetzal.md", "old"])
     monkeypatch.undo()
-    with opened(tmp_path) as collection:
+    with open_notes(tmp_path) as collection:
         kept = len(OTHERS) + (2 if change == "replace" else 0)
         assert collection.count() == kept + 2
         assert collection.reindex().erased
@@ -108,7 +104,7 @@ def test_reindex_leaves_nothing_that_a_killed_writer_had_yet_to_remove(tmp_path,
 
 
 def test_reindex_of_other_indexes_alone_erases_nothing_and_says_so(tmp_path):
-    with opened(tmp_path) as collection:
+    with open_notes(tmp_path) as collection:
         write_secrets(collection)
         remove_secrets(collection)
         assert not collection.reindex(payload_indexes={}).erased
@@ -118,7 +114,7 @@ def test_reindex_of_other_indexes_alone_erases_nothing_and_says_so(tmp_path):
 @pytest.mark.slow
 def test_what_is_written_after_the_log_was_emptied_is_there_after_a_kill(tmp_path):
     """The engine ignores an operation whose number is not above that of the point, and reads the log after a kill."""
-    with opened(tmp_path / "store") as collection:
+    with open_notes(tmp_path / "store") as collection:
         for turn in range(5):
             collection.ingest((name, f"{text} in turn {turn}") for name, text in OTHERS)
         collection.notes("app").put({"key": {"turn": 0}})
@@ -129,7 +125,7 @@ def test_what_is_written_after_the_log_was_emptied_is_there_after_a_kill(tmp_pat
             assert collection.delete([f"d{turn}"]) == 1
             shutil.copytree(tmp_path / "store", tmp_path / f"killed{turn}")  # as a kill would leave the files
     for turn in range(3):
-        with opened(tmp_path / f"killed{turn}", create=False) as collection:
+        with open_notes(tmp_path / f"killed{turn}", create=False) as collection:
             texts = {document.id: document.text for document in collection.get(collection.find())}
             assert texts == {name: f"{text} after index {turn}" for name, text in OTHERS if name != f"d{turn}"}
             assert collection.notes("app").get(["key"]) == {"key": {"turn": turn}}
@@ -137,7 +133,7 @@ def test_what_is_written_after_the_log_was_emptied_is_there_after_a_kill(tmp_pat
 
 
 def test_a_log_whose_numbers_do_not_go_on_is_an_error(tmp_path):
-    with opened(tmp_path) as collection:
+    with open_notes(tmp_path) as collection:
         collection.ingest(OTHERS)
     shard = CollectionFolder(tmp_path, "notes").shard
     shutil.rmtree(shard / "wal")  # the engine then counts from 0
@@ -156,7 +152,7 @@ def _manifest(shard: Path) -> dict:
 
 
 def test_only_reindex_builds_a_segment_anew_in_which_little_is_outdated(tmp_path):
-    with opened(tmp_path) as collection:
+    with open_notes(tmp_path) as collection:
         collection.ingest(OTHERS)
         collection.reindex()
         collection.delete(["d0"])

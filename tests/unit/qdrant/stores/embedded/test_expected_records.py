@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cases import few_quick, slow
-from holders import left_by_a_kill, started
+from holders import left_by_a_kill, open_notes, started
 from twinvec.errors import StoreCorruptError, StoreError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.records.schema import record_id
@@ -22,7 +22,6 @@ from twinvec_qdrant.stores.embedded.checksums import Records
 from twinvec_qdrant.stores.embedded.folder import copied_tree
 from twinvec_qdrant.stores.embedded.repair.expected_records import ExpectedRecords, read_expected
 from twinvec_qdrant.stores.points import Point
-from words import WordEncoder
 
 FIRST = {f"n{row:02}": f"note {row}" + " word" * 20 for row in range(20)}
 LATER = {f"n{row:02}": f"note {row} again" + " word" * 20 for row in range(15, 40)}
@@ -57,10 +56,6 @@ def folder(killed, tmp_path) -> Path:
     return tmp_path / "store"
 
 
-def opened(folder: Path, **options) -> Collection:
-    return Collection.open("notes", folder, encoder=WordEncoder(), chunking=False, **options)
-
-
 def texts(collection: Collection) -> dict[str, str]:
     return {each.id: each.text for each in collection.get(collection.find())}
 
@@ -78,7 +73,7 @@ def test_an_undamaged_store_opens_after_a_kill_and_its_state_is_in_the_list_of_i
     shard = folder / "notes" / "shard"
     (state,) = read_expected(shard)
     assert state.number == len(WANTED)
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         assert texts(collection) == WANTED
         assert collection.verify().sound
         collection.ingest([("tea", "green tea")])
@@ -93,13 +88,13 @@ def test_documents_that_damage_has_taken_are_missed_and_counted_by_the_repair(fo
     with pytest.raises(
         StoreCorruptError, match=r"(?s)notes: 19 documents are missing that .* killed; .*verify --repair"
     ):
-        opened(folder)
-    with opened(folder, repair=True) as collection:
+        open_notes(folder)
+    with open_notes(folder, repair=True) as collection:
         report = collection.verify(repair=True)
         assert isinstance(report, RepairReport)
         there = {*collection.find(), *report.forgotten}
         assert report.lost == len(WANTED) - len(there) > 0
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         collection.ingest(WANTED.items(), prune=True)
         assert texts(collection) == WANTED
         assert collection.verify().sound
@@ -131,9 +126,9 @@ def test_a_file_in_its_version_of_the_last_close_is_noticed(folder, killed, name
     shutil.copyfile(killed.with_name("store-before") / file.relative_to(folder / "notes"), file)
     for _ in range(2):
         with pytest.raises(StoreCorruptError, match=rf"(?s)notes: .*{said}.*verify --repair"):
-            opened(folder)
+            open_notes(folder)
     file.write_bytes(whole)
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         assert texts(collection) == WANTED
         assert collection.verify().sound
 
@@ -146,7 +141,7 @@ def test_no_file_in_its_version_of_the_last_close_brings_back_a_former_document(
         copied_tree(killed, tmp_path / "store")
         shutil.copyfile(former, file)
         try:
-            with opened(tmp_path / "store") as collection:
+            with open_notes(tmp_path / "store") as collection:
                 assert texts(collection) == WANTED, file
                 for mode in ("dense", "sparse"):
                     assert all(collection.search(WANTED[name], 1, mode)[0].id == name for name in ("n15", "n38")), file
@@ -203,7 +198,7 @@ def test_a_kill_at_no_step_of_a_write_is_taken_for_a_loss(folder, step):
         assert process.wait() == -signal.SIGKILL, process.stderr.read()
     later = {f"n{row:02}": f"note {row} at last" for row in range(10, 45)}
     removed = [f"n{row:02}" for row in range(30, 35)]
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         assert read_expected(folder / "notes" / "shard"), "no state is expected"
         found = texts(collection)
         for name in WANTED.keys() | later.keys():
@@ -218,12 +213,12 @@ def test_a_kill_at_no_step_of_a_write_is_taken_for_a_loss(folder, step):
 )
 def test_expected_records_that_cannot_be_read_stop_nothing(folder, content):
     (folder / "notes" / "shard" / "records.open.json").write_text(content)
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         assert texts(collection) == WANTED
 
 
 def test_a_loss_after_the_kill_of_a_process_that_wrote_nothing_is_noticed(folder):
-    opened(folder).close()
+    open_notes(folder).close()
     reading = """
         import os, signal, sys
         from words import WordEncoder
@@ -238,30 +233,55 @@ def test_a_loss_after_the_kill_of_a_process_that_wrote_nothing_is_noticed(folder
         file.seek(100)
         file.write(bytes(100))
     with pytest.raises(StoreCorruptError, match=r"(?s)notes: .*verify --repair"):
-        opened(folder)
+        open_notes(folder)
 
 
 def test_what_an_older_version_has_changed_after_a_kill_is_no_loss(folder):
     """Version 0.2.0 knows neither expected records nor checksums, and leaves its id alone in ``owner``."""
     ExpectedRecords(folder / "notes" / "shard", [Records(99, 1)])._write()
     with pytest.raises(StoreCorruptError, match="61 documents are missing"):
-        opened(folder)
+        open_notes(folder)
     (folder / "notes" / "owner").write_text("1234")
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         assert texts(collection) == WANTED
 
 
 def test_a_collection_of_an_older_version_is_added_up_at_its_first_write(folder):
-    opened(folder).close()
+    open_notes(folder).close()
     checksums = folder / "notes" / "shard" / "checksums.json"
     values = json.loads(checksums.read_text())
     del values["records"]
     checksums.write_text(json.dumps(values))
-    opened(folder).close()
+    open_notes(folder).close()
     assert not json.loads(checksums.read_text())["records"]
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         collection.delete(["n01"])
     assert json.loads(checksums.read_text())["records"][0] == len(WANTED) - 1
+
+
+def test_changes_by_the_iterable_that_an_ingest_reads_are_taken_for_no_loss(folder):
+    """A commit then expects a record that is gone."""
+    change = """
+        import os, signal, sys
+        from words import WordEncoder
+        from twinvec_qdrant import Collection
+
+        collection = Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False)
+
+        def documents():
+            yield from ((f"n{row:02}", "note 10 at last") for row in range(10, 12))
+            yield from ((f"more{row:03}", f"note {row}") for row in range(256))
+            collection.delete(["n10"])
+
+        assert collection.ingest(documents()).failed == 0
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with started(change, folder) as process:
+        assert process.wait() == -signal.SIGKILL, process.stderr.read()
+    with open_notes(folder) as collection:
+        assert len(collection.find()) == len(WANTED) + 256
+        assert [each.text for each in collection.get(["n10", "n11"])] == ["note 10 at last"] * 2
+        assert collection.verify().sound
 
 
 @pytest.mark.parametrize("fails", ["the file", "the engine"])
@@ -269,7 +289,7 @@ def test_without_expected_records_documents_are_written_all_the_same(folder, mon
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with opened(folder) as collection, monkeypatch.context() as patched:
+    with open_notes(folder) as collection, monkeypatch.context() as patched:
         if fails == "the file":
             patched.setattr(ExpectedRecords, "_write", full)
         else:
@@ -277,7 +297,7 @@ def test_without_expected_records_documents_are_written_all_the_same(folder, mon
                 collection._backend.upsert([Point(record_id("tea"), {"kind": "record"}, np.ones(3, np.float32))])
         assert collection.ingest([("tea", "green tea")]).new == 1
         assert not (folder / "notes" / "shard" / "records.open.json").exists()
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         assert texts(collection) == {**WANTED, "tea": "green tea"}
         collection.ingest([("milk", "cold milk")])
     assert json.loads((folder / "notes" / "shard" / "checksums.json").read_text())["records"]

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from holders import left_by_a_kill, started
+from holders import left_by_a_kill, open_notes, started
 from twinvec.errors import StoreCorruptError, StoreUnavailableError
-from twinvec_qdrant import Collection
 from twinvec_qdrant.stores.embedded import folder as folders
 from twinvec_qdrant.stores.embedded.checksums import checksum
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, copied_tree
-from words import WordEncoder
 
 LEAVE = """
     import os, signal, sys
@@ -46,12 +44,8 @@ def folder(killed, tmp_path) -> Path:
     return tmp_path / "store"
 
 
-def opened(folder: Path, **options) -> Collection:
-    return Collection.open("notes", folder, encoder=WordEncoder(), chunking=False, **options)
-
-
 def texts(folder: Path) -> dict[str, str]:
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         assert collection.verify().sound
         return {each.id: each.text for each in collection.get(collection.find())}
 
@@ -100,10 +94,10 @@ def test_a_copy_that_cannot_be_put_back_stays_until_the_next_opening(folder, mon
     with monkeypatch.context() as patched:
         patched.setattr(CollectionFolder, "put_kept_in_place", on_a_failing_disk)
         with pytest.raises(StoreUnavailableError, match="notes: cannot be put back: Input/output error"):
-            opened(folder)
+            open_notes(folder)
     assert contents(folder) == before
     with pytest.raises(StoreCorruptError, match="verify --repair"):
-        opened(folder)
+        open_notes(folder)
     assert contents(folder) == before
     put_back()
     assert texts(folder) == WANTED
@@ -118,9 +112,9 @@ def test_a_copy_that_cannot_be_forced_to_the_disk_is_no_copy(folder, monkeypatch
         patched.setattr(folders, "sync_files", failing)
         if error == errno.EIO:
             with pytest.raises(StoreUnavailableError, match="cannot be copied: Input/output error"):
-                opened(folder)
+                open_notes(folder)
         else:
-            opened(folder).close()
+            open_notes(folder).close()
     assert not list((folder / "notes").glob("shard.*"))
     assert texts(folder) == WANTED
 
@@ -132,7 +126,7 @@ def test_a_copy_that_cannot_be_removed_ends_the_opening_and_costs_nothing(folder
     with monkeypatch.context() as patched:
         patched.setattr(CollectionFolder, "drop_kept", failing)
         with pytest.raises(StoreUnavailableError, match="cannot be opened: Input/output error"):
-            opened(folder)
+            open_notes(folder)
     assert (folder / "notes" / "shard.indexed").is_dir()
     assert texts(folder) == WANTED
     assert not list((folder / "notes").glob("shard.*"))
@@ -159,7 +153,7 @@ def test_after_a_kill_between_the_start_of_a_turn_and_the_opening_all_checksums_
     file.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
     for _ in range(2):
         with pytest.raises(StoreCorruptError, match=r"chunk_0\.mmap is missing or changed"):
-            opened(folder)
+            open_notes(folder)
     file.write_bytes(whole)
     assert texts(folder) == WANTED
 
@@ -168,7 +162,7 @@ def test_a_copy_of_former_files_never_replaces_later_ones(folder, killed):
     """As a process of an older version may leave it, beside files that were closed since."""
     texts(folder)
     copied_tree(killed / "notes" / "shard", folder / "notes" / "shard.indexed")
-    with opened(folder) as collection:
+    with open_notes(folder) as collection:
         collection.ingest([("tea", "green tea")])
     assert texts(folder) == {**WANTED, "tea": "green tea"}
 

@@ -22,7 +22,7 @@ class _Property(NamedTuple):
     value: str
 
 
-def events_text(calendar: str, told: str = "") -> str:
+def events_text(calendar: str, told: str) -> str:
     """Return the summary, time, place and description of each event of a calendar; "" without an event.
 
     A description is left out if ``told`` contains it; single spaces separate the words of ``told``.

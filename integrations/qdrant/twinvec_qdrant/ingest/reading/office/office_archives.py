@@ -1,4 +1,4 @@
-"""Office archives: refuse an office file that unpacks to more than a converter can hold in memory.
+"""Office archives: refuse an office file that unpacks to more than a converter can hold in memory; rewrite its parts.
 
 A zip archive may unpack to a thousand times its size, and converters hold much of it in memory at once, as trees. A
 tree takes up to 55 bytes for each byte of a .docx file, 30 bytes for a .pptx file or for styles, and 125 bytes for an
@@ -9,7 +9,7 @@ document, unpack to 11 to 43 MB (.docx) or to 31 to 61 MB (.xlsx).
 from __future__ import annotations
 
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from io import BytesIO
 from pathlib import PurePosixPath
@@ -85,6 +85,18 @@ def check_parts(data: bytes, suffix: str) -> None:
         raise DocumentError(
             f"damaged, or not a {suffix} file: the archive has none of the usual parts; get the file again"
         )
+
+
+def rewritten(data: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
+    """Return an archive whose parts are changed; ``change`` gets the name and the bytes of each part.
+
+    Raises one of ``BROKEN_ARCHIVE`` if a part is damaged.
+    """
+    changed = BytesIO()
+    with ZipFile(BytesIO(data)) as archive, ZipFile(changed, "w") as written:
+        for name in dict.fromkeys(archive.namelist()):
+            written.writestr(name, change(name, archive.read(name)), archive.getinfo(name).compress_type)
+    return changed.getvalue()
 
 
 def _check_sum(items: Iterable[ZipInfo], limit: int, what: str) -> None:

@@ -8,12 +8,12 @@ place of moved text (``w:moveFrom``) are not text.
 from __future__ import annotations
 
 import re
-import zipfile
 from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 from twinvec.support.extras import import_extra
-from twinvec_qdrant.ingest.reading.office.office_archives import BROKEN_ARCHIVE
+from twinvec_qdrant.ingest.reading.office.office_archives import BROKEN_ARCHIVE, rewritten
 
 _SPACES = (  # namespaces of WordprocessingML, transitional and strict (ISO/IEC 29500)
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
@@ -31,10 +31,10 @@ def with_all_text(data: bytes) -> bytes:
     A damaged document, and one without such elements, stays as it is.
     """
     try:
-        with zipfile.ZipFile(BytesIO(data)) as archive:
+        with ZipFile(BytesIO(data)) as archive:
             parts = {name: archive.read(name) for name in archive.namelist() if _TEXTS.fullmatch(name)}
-            changed = {name: new for name, part in parts.items() if (new := _renamed(part)) is not None}
-            return _rewritten(archive, parts | changed) if changed else data
+        changed = {name: new for name, part in parts.items() if (new := _renamed(part)) is not None}
+        return rewritten(data, changed.get) if changed else data
     except BROKEN_ARCHIVE:
         return data
 
@@ -53,14 +53,3 @@ def _renamed(part: bytes) -> bytes | None:
         for element in list(root.iter(*(f"{{{space}}}{name}" for name in _UNREAD))):
             element.tag = f"{{{space}}}{_READ}"
     return bytes(etree.tostring(root, encoding="utf-8", xml_declaration=True))
-
-
-def _rewritten(archive: zipfile.ZipFile, parts: dict[str, bytes]) -> bytes:
-    """Return the archive, in which ``parts`` replace the parts of the same names."""
-    copy = BytesIO()
-    with zipfile.ZipFile(copy, "w") as written:
-        for name in dict.fromkeys(archive.namelist()):
-            written.writestr(
-                name, parts[name] if name in parts else archive.read(name), archive.getinfo(name).compress_type
-            )
-    return copy.getvalue()

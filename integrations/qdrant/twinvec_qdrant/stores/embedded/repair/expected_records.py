@@ -99,7 +99,8 @@ class ExpectedRecords:
         """Expect the state after a write, which happens in the block.
 
         ``points`` maps the ids of written records to their revisions, and the ids of removed points to None. Other
-        written points may be left out.
+        written points may be left out. The replaced revisions are read: those that ``commit`` expects can be outdated,
+        because the iterable that an ingest reads may change the collection meanwhile.
         """
         new = {key: revision for key, revision in points.items() if revision is not None}
         held = self._is_kept and bool(points) and count(shard, edge_filter([IdIs(tuple(points)), _RECORDS])) > 0

@@ -24,9 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from twinvec.errors import StoreUnavailableError
 from twinvec.support.atomic import is_disk_full
-from twinvec_qdrant.stores.embedded.folder import COPY, CollectionFolder, copied_file, copied_tree
+from twinvec_qdrant.stores.embedded.folder import COPY, CollectionFolder, copied_file, copied_tree, os_errors
 from twinvec_qdrant.stores.embedded.room import file_sizes, lacking_room
 
 _STORAGES = ("vector_storage-", "payload_storage")
@@ -46,20 +45,12 @@ def undone_if_refused(folder: CollectionFolder) -> Iterator[None]:
         yield
     except BaseException:
         if is_kept:
-            with _store_errors(folder, "put back"):
+            with os_errors(folder.path, "put back"):
                 folder.put_kept_in_place()
         raise
     if is_kept:
-        with _store_errors(folder, "opened"):
+        with os_errors(folder.path, "opened"):
             folder.drop_kept()
-
-
-@contextmanager
-def _store_errors(folder: CollectionFolder, action: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreUnavailableError(f"{folder.path}: cannot be {action}: {error.strerror or error}") from error
 
 
 def _is_kept(folder: CollectionFolder) -> bool:
@@ -75,14 +66,15 @@ def _is_kept(folder: CollectionFolder) -> bool:
             copied_file(source, target)
             shutil.copystat(source, target)
 
-    try:
-        copied_tree(shard, copy, copy_file)
-        folder.keep(copy)
-    except OSError as error:
-        shutil.rmtree(copy, ignore_errors=True)
-        if is_disk_full(error) and not folder.has_kept():
-            return False
-        raise StoreUnavailableError(f"{folder.path}: cannot be copied: {error.strerror or error}") from error
+    with os_errors(folder.path, "copied"):
+        try:
+            copied_tree(shard, copy, copy_file)
+            folder.keep(copy)
+        except OSError as error:
+            shutil.rmtree(copy, ignore_errors=True)
+            if is_disk_full(error) and not folder.has_kept():
+                return False
+            raise
     return True
 
 
