@@ -101,9 +101,12 @@ def main(arguments: list[str] | None = None) -> None:
         check_address(given)
         given = with_address(given)
         build_app(only=given[0] if given else None)(args=given, prog_name="twinvec")
+    except KeyboardInterrupt:  # while the command is imported; while it runs, typer ends it with the exit code
+        _tell_interrupted()
+        raise SystemExit(_INTERRUPTED) from None
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
-            print("twinvec: interrupted; run the same command again", file=sys.stderr)  # noqa: T201
+            _tell_interrupted()
         raise
     except Exception as error:
         if debug:
@@ -113,6 +116,10 @@ def main(arguments: list[str] | None = None) -> None:
             message = f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows the traceback)"
         complain(*f"twinvec: {message}".split("\n"), *getattr(error, "__notes__", ()))
         raise SystemExit(1) from error
+
+
+def _tell_interrupted() -> None:
+    print("twinvec: interrupted; run the same command again", file=sys.stderr)  # noqa: T201
 
 
 def _collect_garbage_rarely() -> None:

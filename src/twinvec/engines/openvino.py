@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -31,13 +32,17 @@ class OpenVinoRunner(Runner):
     """A graph compiled for one output, with a request for each stream.
 
     A fork of a process that has computed with several streams lacks their threads, and OpenVINO would wait for these
-    for ever. ``infer`` raises EngineError in such a fork.
+    for ever. ``infer`` raises EngineError in such a fork. OpenVINO also gives the threads of a graph that is no longer
+    used to the next graph. If they are threads of the parent process, loading raises EngineError.
     """
 
     runtime = "openvino"
     _process: ClassVar[int | None] = None  # the first process that computes with several streams
+    _unused: ClassVar[set[int]] = set()  # processes whose threads OpenVINO gives to the next graph
 
     def __init__(self, path: Path, precision: str, output: str, streams: int, threads: int) -> None:
+        if self._unused - {os.getpid()}:
+            raise _lacks_threads(f"{self.runtime}, cpu, {precision}", "loaded a model")
         openvino, core = import_openvino(), shared_core()
         try:
             graph = core.read_model(path)
@@ -56,6 +61,7 @@ class OpenVinoRunner(Runner):
         except RuntimeError as error:
             raise ModelIntegrityError(f"{path}: cannot be read as an OpenVINO graph: {error}") from error
         self._inputs = [port.any_name for port in compiled.inputs]
+        weakref.finalize(self, self._unused.add, os.getpid()).atexit = False
         self._streams = streams
         self._free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):
@@ -78,11 +84,15 @@ class OpenVinoRunner(Runner):
     def _refuse_forks(name: str) -> None:
         process = os.getpid()
         if OpenVinoRunner._process not in (None, process):
-            raise EngineError(
-                f"engine {name}: this process is a fork of a process that has encoded texts, so OpenVINO would wait "
-                "for ever; start processes by 'spawn', or encode only after the fork"
-            )
+            raise _lacks_threads(name, "encoded texts")
         OpenVinoRunner._process = process
+
+
+def _lacks_threads(name: str, done: str) -> EngineError:
+    return EngineError(
+        f"engine {name}: this process is a fork of a process that has {done}, so OpenVINO would wait for ever; "
+        "start processes by 'spawn', or encode only after the fork"
+    )
 
 
 def has_bfloat16() -> bool:

@@ -56,6 +56,23 @@ def test_the_same_option_has_the_same_words_in_every_command():
     assert {flag: len(each) for flag, each in words.items()} == dict.fromkeys(words, 1), words
 
 
+def test_ctrl_c_while_a_command_is_imported_prints_one_line():
+    program = (
+        "import os, signal, sys\nfrom twinvec.cli.app import main\n"
+        "class CtrlC:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'twinvec.cli.encode': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, CtrlC())\n"
+        "main(['encode', 'texts.txt'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        130,
+        "",
+        "twinvec: interrupted; run the same command again\n",
+    )
+
+
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_long_lines_are_folded_between_words_on_a_terminal_only(is_terminal, monkeypatch):
     from io import StringIO

@@ -236,3 +236,32 @@ def test_a_fork_of_a_process_that_has_encoded_does_not_hang(tiny_model, engine):
     usual = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
     ended = subprocess.run(command, check=True, timeout=400, stdout=subprocess.PIPE, text=True, env=usual)
     assert int(ended.stdout) == (7 if engine == "openvino" else 0)
+
+
+@pytest.mark.parametrize("drops", ["parent", "child"])
+def test_a_fork_does_not_wait_for_the_threads_of_an_unused_graph(tiny_model, drops):
+    program = textwrap.dedent("""
+        import os, signal, sys
+        from twinvec import Encoder
+        from twinvec.errors import EngineError
+        encoder = Encoder(sys.argv[1], engine="openvino")
+        encoder.encode(["a fox"])
+        if sys.argv[2] == "parent":
+            del encoder
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # ends the process, which then has no exit code
+            encoder = None
+            try:
+                Encoder(sys.argv[1], engine="openvino").encode(["a fox"])
+            except EngineError as error:
+                os._exit(7 if "this process is a fork of a process that has loaded a model" in str(error) else 1)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        encoder = Encoder(sys.argv[1], engine="openvino")
+        print(len(encoder.encode(["a fox"])))
+    """)
+    command = [sys.executable, "-c", program, str(tiny_model("bert")), drops]
+    usual = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
+    ended = subprocess.run(command, check=True, timeout=120, stdout=subprocess.PIPE, text=True, env=usual)
+    assert ended.stdout.split() == ["7", "1"]
