@@ -33,7 +33,7 @@ QUESTIONS := \
 	"read a spreadsheet saved with commas between the values" \
 	"run a shell command and capture what it prints"
 
-.PHONY: help demo test test-all test-lowest coverage check lint types install screenshots docs dist benchmark-retrieval clean
+.PHONY: help demo test collect test-all test-lowest coverage check lint types install screenshots docs dist benchmark-retrieval clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -53,7 +53,10 @@ demo: $(STAMP)  ## Ingest the standard library's documentation, then answer five
 	$(BIN)/twinvec search $(QUESTIONS) --collection pydocs --mode hybrid --rerank maxsim --limit 5
 
 test: $(STAMP)  ## Run the quick tests: all but those marked slow
-	$(PYTEST) $(PARALLEL) -m "not slow"
+	$(PYTEST) $(PARALLEL) -m "$(or $(TESTS),not slow)"
+
+collect: $(CLIENTS_STAMP)  ## Import all tests in one process, which compiles what the processes of the tests import
+	$(PYTEST) --collect-only > /dev/null || true  # `make test` shows an error
 
 test-all: $(CLIENTS_STAMP)  ## Run all tests; those marked slow only: make test-all TESTS=slow
 	$(PYTEST) $(PARALLEL) $(if $(TESTS),-m "$(TESTS)")

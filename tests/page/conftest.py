@@ -77,8 +77,11 @@ COLLECTIONS = {"handbook": HANDBOOK, "recipes": RECIPES, "hostile": HOSTILE, "no
 @contextmanager
 def _serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run ``twinvec serve`` over a store; give its address and its process."""
+    from twinvec.engines.graph_cache import cache_folder
+
     command = [sys.executable, "-m", "twinvec", "serve", "--path", str(folder), "--port", "0", "--json", *options]
-    environment = {**os.environ, "HOME": str(folder.parent)}
+    # the graphs of this process' cache: no server converts the model again
+    environment = {**os.environ, "HOME": str(folder.parent), "TWINVEC_CACHE": str(cache_folder())}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder.parent, env=environment) as process:
         try:
             yield json.loads(process.stdout.readline())["address"], process

@@ -55,7 +55,7 @@ def zeroed(file: Path, rng: random.Random) -> None:
 
 def inverted(file: Path, rng: random.Random) -> None:
     del rng
-    file.write_bytes(bytes(255 - each for each in file.read_bytes()))
+    file.write_bytes(file.read_bytes().translate(bytes(reversed(range(256)))))
 
 
 def deleted(file: Path, rng: random.Random) -> None:

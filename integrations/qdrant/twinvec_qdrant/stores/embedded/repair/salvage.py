@@ -22,7 +22,7 @@ from pathlib import Path
 
 from twinvec.support.atomic import atomic_write, sync_files
 from twinvec_qdrant.stores.base import Damage
-from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder, copied_tree
 from twinvec_qdrant.stores.points import SPARSE
 
 logger = logging.getLogger(__name__)
@@ -67,15 +67,15 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
     segments = sorted(path.name for path in (folder.shard / "segments").glob("*") if path.is_dir())
     new = next((empty / "segments").iterdir())
     target = folder.path / "shard.copy-salvaged"
-    shutil.copytree(empty, target)
+    copied_tree(empty, target)
 
     def read(chosen: Sequence[str], without: Sequence[str] = (), *, with_log: bool = log_is_whole) -> bool:
         """Copy the points of these segments and of the log to the target; return whether the worker has succeeded."""
         shutil.rmtree(aside, ignore_errors=True)
-        shutil.copytree(empty, aside)
+        copied_tree(empty, aside)
         if with_log and (folder.shard / "wal").is_dir():
             shutil.rmtree(aside / "wal")
-            shutil.copytree(folder.shard / "wal", aside / "wal")
+            copied_tree(folder.shard / "wal", aside / "wal")
         if chosen:
             shutil.rmtree(aside / "segments")
         for name in chosen:
@@ -101,7 +101,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
 
 def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], damage: Damage) -> None:
     """Copy a segment without these parts; settings of a ``new`` segment replace damaged settings."""
-    shutil.copytree(segment, copy)
+    copied_tree(segment, copy)
     (copy / "payload_storage").mkdir(exist_ok=True)
 
     def is_damaged(name: str) -> bool:
