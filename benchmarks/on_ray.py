@@ -180,7 +180,10 @@ def run(texts: Path, side: str) -> dict[str, Any]:
 
 
 def measured(texts: str, side: str, folder: str) -> dict[str, Any]:
-    """Encode a folder of texts as the side does; return what was measured."""
+    """Encode a folder of texts with the workers or processes of a side of ``NAMES``.
+
+    Return the seconds, the largest memory of this process, the bytes that were spilled and, for Ray, the CPU seconds.
+    """
     if side not in (ONE, TWO):
         started = time.perf_counter()
         if side == ALL_CORES:

@@ -47,7 +47,7 @@ GIB, HOUR = 2**30, 3600.0
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures from the tables. Rates are those of one core, but for the GPU's.
+    """Figures from the tables. All rates are those of one core, except ``gpu``.
 
     Attributes:
         texts: Passages that one core encodes per second, by precision.
@@ -90,8 +90,8 @@ def plan(options: argparse.Namespace) -> str:
         "Computed by `python benchmarks/plan.py` from [RESULTS.md](RESULTS.md), [GPU.md](GPU.md) and "
         f"[QDRANT.md](QDRANT.md): vectors of {options.dim} dimensions, chunks of {options.text_bytes:,.0f} bytes, "
         f"{options.copies} copies of every shard. One core encodes {rates['float32']:.0f} passages a second in "
-        f"float32, and {rates['int8']:.0f} in int8. An H200, with 16 cores that tokenise, encodes {known.gpu:,.0f} in "
-        "float16."
+        f"float32, and {rates['int8']:.0f} in int8. One H200 encodes {known.gpu:,.0f} passages a second in float16, "
+        "while 16 cores of its machine tokenise."
     )
     sections = [
         "# Sizes",

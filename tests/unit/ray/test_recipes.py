@@ -1,4 +1,4 @@
-"""A worker computes with the arguments of the driver's encoder."""
+"""The encoder of a worker has the arguments of the driver's encoder."""
 
 from __future__ import annotations
 

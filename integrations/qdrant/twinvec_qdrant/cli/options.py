@@ -104,9 +104,10 @@ NoPayloadIndexes = Annotated[
 
 
 class CollectionPlace(NamedTuple):
-    """The collection and the store that a command's options name, the longest wait, and the port for gRPC.
+    """The options of a command that lead to a collection.
 
-    ``precision`` is the number format in which the collection's model computes.
+    They are its name, the folder or the address of its store, the longest wait in seconds, the port for gRPC, and the
+    number format in which its model computes.
     """
 
     name: str
@@ -122,13 +123,13 @@ class CollectionPlace(NamedTuple):
         return {"path": self.path, "url": self.url, "wait_seconds": self.wait, **reached}
 
     def served_by(self) -> ServingProcess | None:
-        """Return the process that serves the store, or None if it is this process or there is none."""
+        """Return the other process that serves the store; None if no other process does."""
         found = serving_process(self.path or DEFAULT_PATH) if self.url is None else None
         return None if found is None or found.is_this_process else found
 
 
 def refuse_served_precision(ctx: typer.Context, place: CollectionPlace) -> None:
-    """Refuse --precision if another process serves the store, because that process encodes."""
+    """Refuse --precision if another process serves the store, because that process encodes in its own precision."""
     if is_flag(ctx, "precision") and (serving := place.served_by()) is not None:
         raise ConfigurationError(
             f"--precision has no effect, because {place.path or DEFAULT_PATH} is served by {serving}, which encodes "

@@ -167,9 +167,9 @@ class CollectionFolder:
         return copy
 
     def put_copy_in_place(self, copy: Path) -> None:
-        """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill.
+        """Replace the engine's files by the copy, and remove all other copies. The files must be closed.
 
-        Remove all other copies.
+        If a kill interrupts this, ``settle`` completes it.
         """
         copy.rename(self._indexed)
         self.put_kept_in_place()

@@ -1,4 +1,4 @@
-"""Office archives: refuse an office file that unpacks to more than a converter can hold in memory; rewrite its parts.
+"""Office files are zip archives: check that a converter can hold their parts in memory, and rewrite parts.
 
 A zip archive may unpack to a thousand times its size, and converters hold much of it in memory at once, as trees. A
 tree takes up to 55 bytes for each byte of a .docx file, 30 bytes for a .pptx file or for styles, and 125 bytes for an
@@ -90,7 +90,7 @@ def check_parts(data: bytes, suffix: str) -> None:
 def rewritten(data: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
     """Return an archive whose parts are changed; ``change`` gets the name and the bytes of each part.
 
-    Raises one of ``BROKEN_ARCHIVE`` if a part is damaged.
+    Raises an error of the types in ``BROKEN_ARCHIVE`` if a part is damaged.
     """
     changed = BytesIO()
     with ZipFile(BytesIO(data)) as archive, ZipFile(changed, "w") as written:
