@@ -84,6 +84,24 @@ def test_small_blocks_become_one_file(cluster, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_damaged_file_is_named_with_the_reason(cluster, tmp_path):
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1 and no footer")
+    with pytest.raises(InputError, match=r"cut.parquet: cannot be read: .*Parquet magic bytes not found"):
+        read(str(tmp_path / "cut.parquet"))
+
+
+@pytest.mark.slow
+def test_parquet_is_read_without_actors_for_footers(cluster, tmp_path, capsys):
+    write(cluster.data.range(3), str(tmp_path / "rows.parquet"))
+    chosen = cluster.data.DataContext.get_current().use_datasource_v2
+    capsys.readouterr()
+    read(str(tmp_path / "rows.parquet")).explain()
+    assert "ReadParquet" in (plan := capsys.readouterr().out)
+    assert "ListFiles" not in plan
+    assert cluster.data.DataContext.get_current().use_datasource_v2 == chosen
+
+
+@pytest.mark.slow
 def test_a_write_that_fails_leaves_the_older_folder(cluster, tmp_path):
     target = tmp_path / "copy.parquet"
     write(cluster.data.from_items([{"text": "old"}]), str(target))
