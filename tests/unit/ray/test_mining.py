@@ -13,7 +13,7 @@ from twinvec.arrays import unit
 from twinvec.errors import ConfigurationError, InputError, ModelNotFoundError
 from twinvec.training.mining.dense_index import DenseIndex
 from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, ProbabilityScorer, mine_file
-from twinvec_ray import encode, mine_negatives
+from twinvec_ray import encode, mine_negatives, read
 from twinvec_ray.encoding import vector_array
 from vector_blocks import cut
 
@@ -117,7 +117,7 @@ def test_pairs_and_corpus_from_encode(cluster, exported_model, tmp_path):
     )
     found = mine_negatives(
         encode(cluster.data.from_items(pairs), exported_model, "anchor", prompt="query", **options),
-        cluster.data.read_parquet(str(tmp_path)),
+        read(str(tmp_path)),
         id="name",
         text="body",
     )

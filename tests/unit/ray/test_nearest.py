@@ -9,7 +9,7 @@ import pytest
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.similarity import semantic_search
-from twinvec_ray import nearest
+from twinvec_ray import nearest, read
 from twinvec_ray.encoding import vector_array
 from vector_blocks import answers, cut, in_order, small_numbers, table
 
@@ -34,7 +34,7 @@ def test_queries_have_columns_of_their_own_and_files_are_read(cluster, tmp_path)
     vectors, queries = small_numbers(90, seed=3), small_numbers(4, seed=4)
     asked = pa.table({"name": list("abcd"), "asked": vector_array(queries)})
     cluster.data.from_arrow(table(vectors, text=["t"] * 90)).repartition(6).write_parquet(str(tmp_path))
-    given = cluster.data.read_parquet(str(tmp_path))
+    given = read(str(tmp_path))
     found = nearest(cluster.data.from_arrow(asked), given, 200, query_id="name", query_column="asked", measure="dot")
     expected = in_order(queries, vectors, [f"v{row}" for row in range(90)], 200)
     assert answers(found.take_all()) == dict(zip("abcd", expected, strict=True))
