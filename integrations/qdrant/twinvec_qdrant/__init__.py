@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.ingest.lines import RootElsewhere as RootElsewhere
     from twinvec_qdrant.ingest.lines import read_line as read_line
     from twinvec_qdrant.ingest.lines import written_line as written_line
-    from twinvec_qdrant.ingest.reading.columns import RecordColumns as RecordColumns
+    from twinvec_qdrant.ingest.reading.records.columns import RecordColumns as RecordColumns
     from twinvec_qdrant.ingest.reading.results import Empty as Empty
     from twinvec_qdrant.ingest.reading.results import Failure as Failure
     from twinvec_qdrant.ingest.reading.results import HelperCall as HelperCall
@@ -106,7 +106,7 @@ _HOMES = {
     "ingest.cutting.chunking": "Chunk Chunker",
     "ingest.helped": "Helpers Part PartReport",
     "ingest.lines": "RootElsewhere read_line written_line",
-    "ingest.reading.columns": "RecordColumns",
+    "ingest.reading.records.columns": "RecordColumns",
     "ingest.reading.results": "Empty Failure HelperCall",
     "ingest.reading.root": "Root read_source",
     "list_and_drop": "CollectionEntry drop_collection list_collections",

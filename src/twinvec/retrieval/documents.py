@@ -173,7 +173,11 @@ def parse_json(
 
 def parse_record(text: str | bytes, decoder: type[json.JSONDecoder] = json.JSONDecoder) -> dict[str, Any]:
     """Parse a JSON object, such as a line of a JSON lines file, for ``as_document``, or raise DocumentError."""
-    value = parse_json(text, decoder=decoder)
+    return as_record(parse_json(text, decoder=decoder))
+
+
+def as_record(value: object) -> dict[str, Any]:
+    """Return a JSON value that is an object; raise DocumentError for any other value."""
     if not isinstance(value, dict):
         raise DocumentError(f'expected an object such as {{"id": ..., "text": ...}}, got {type(value).__name__}')
     return value

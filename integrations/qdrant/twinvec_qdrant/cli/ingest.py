@@ -107,7 +107,7 @@ def ingest_command(
     ] = False,
     id_column: Annotated[
         str | None,
-        _reading_option(metavar="COLUMN", help="Column (in .jsonl, field) with each document's id. Default: id."),
+        _reading_option(metavar="COLUMN", help="Column (in JSON, key) with each document's id. Default: id."),
     ] = None,
     text_column: Annotated[
         list[str] | None,
@@ -156,9 +156,10 @@ def ingest_command(
     "documents" also PDF, Office and HTML. The id is the path. Files in .gitignore are skipped, and hidden files that no
     --include names.
 
-    In a .jsonl or .ndjson file, each line is a document; in a .csv or .tsv file, each row. The keys are "id", "text"
-    and optionally "title"; all other keys are payload for filters. An interrupted ingest resumes at the next run. If
-    some documents fail, the others are ingested, and the exit code is 3; it is 1 if all fail.
+    Each line of a .jsonl or .ndjson file, row of a .csv or .tsv file, and e-mail of an .mbox file is a document, as is
+    each object of a .json file that has texts. The keys are "id", "text" and optionally "title"; all other keys are
+    payload for filters. An interrupted ingest resumes at the next run. If some documents fail, the others are ingested,
+    and the exit code is 3; it is 1 if all fail.
 
     A collection records its sources. Ids of documents begin with the name of their source, except in the first source.
     --prune deletes documents that the given sources no longer hold. "twinvec update" ingests all sources again.

@@ -12,7 +12,7 @@ import typer
 from twinvec.cli.terminal import complain
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.escaping import escaped
-from twinvec_qdrant.ingest.reading.columns import RecordColumns
+from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import printable
 from twinvec_qdrant.ingest.reading.root import RECORD_SUFFIXES, STANDARD_INPUT, Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW, source_name

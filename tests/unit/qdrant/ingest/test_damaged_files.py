@@ -14,11 +14,11 @@ import pytest
 
 import office_files
 from twinvec_qdrant import Failure, read_source
-from twinvec_qdrant.ingest.reading.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.files import FileBytes, _or_failure, parse_file
-from twinvec_qdrant.ingest.reading.records import read_lines
+from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
+from twinvec_qdrant.ingest.reading.records.json_lines import read_lines
+from twinvec_qdrant.ingest.reading.records.tables import read_table
 from twinvec_qdrant.ingest.reading.results import reason_of
-from twinvec_qdrant.ingest.reading.tables import read_table
 from twinvec_qdrant.settings import NEWEST_READING
 
 OFFICE = {
@@ -222,7 +222,7 @@ def test_an_odd_line_stops_no_others():
 def test_an_odd_row_stops_no_others(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     path.write_text("id,text\na,tea\nodd,x\nb,water\n")
-    from twinvec_qdrant.ingest.reading import tables
+    from twinvec_qdrant.ingest.reading.records import tables
 
     real = tables.as_document
     monkeypatch.setattr(tables, "as_document", lambda value, row: raising(KeyError()) if row == 2 else real(value, row))

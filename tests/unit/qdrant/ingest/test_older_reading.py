@@ -17,7 +17,7 @@ from twinvec_qdrant.stored_roots import StoredRoot
 from words import WordEncoder
 
 URI = f"data:image/png;base64,{'A' * 120}"
-NEW, FOURTH, THIRD, MIDDLE, OLD = 5, 4, 3, 2, 1
+NEW, FIFTH, FOURTH, THIRD, MIDDLE, OLD = 6, 5, 4, 3, 2, 1
 HUGO = '+++\ntitle = "Leaves"\ndate = 2024-03-01\n+++\nGreen leaves.'
 BOOK = "**Title:** All about tea\n**Language:** en\n\n# Tea\n\n"
 READ = {  # of each version: the texts by path, where they differ from those of the version before
@@ -59,7 +59,7 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "k.md": "Green leaves.",
     },
     FOURTH: {"l.epub": f"{BOOK}One.\n\nTwo."},
-    NEW: {
+    FIFTH: {
         "m.html": "* One\n* Two",
         "n.log": "started ✓ done ✓ ended ✓\n\ufffd",
         "o.eml": "tea – 5 €",
@@ -68,11 +68,12 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "r.xhtml": "Tea",
         "s.html": "Software",
     },
+    NEW: {},  # only files of records
 }
 NUMBER = len(READ[OLD])
 CHANGED = {  # documents that the newest version reads differently
     version: len({name for each in range(version + 1, NEW + 1) for name in READ[each]})
-    for version in (OLD, MIDDLE, THIRD, FOURTH)
+    for version in (OLD, MIDDLE, THIRD, FOURTH, FIFTH)
 }
 
 
@@ -117,7 +118,7 @@ def opened(tmp_path):
     return Collection.open("notes", tmp_path / "store", encoder=WordEncoder(), chunking=False)
 
 
-@pytest.fixture(params=[OLD, MIDDLE, THIRD, FOURTH])
+@pytest.fixture(params=[OLD, MIDDLE, THIRD, FOURTH, FIFTH])
 def old(folder, tmp_path, monkeypatch, request):
     """A collection as an older version made it, and the version of its reading, which the first one does not record."""
     recorded = {} if request.param == OLD else {"reading": request.param}
@@ -150,7 +151,7 @@ def counts(report):
     return report.new, report.updated, report.unchanged, report.deleted, report.encoded
 
 
-@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, FOURTH, NEW])
+@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, FOURTH, FIFTH, NEW])
 def test_a_version_reads_files_in_its_way(folder, version):
     for options in ((), (read_ahead,)):
         reading = Root(str(folder)).read(*options)
@@ -262,24 +263,33 @@ def test_a_new_collection_records_the_newest_reading_which_a_copy_keeps(folder, 
 
 
 ROWS = '{"id": "r1", "text": "green"}\n{"id": "r2", "text": "black"}\n'
+MAIL = "From a Thu Jan  1 00:00:00 2026\nFrom: a@example.org\nMessage-ID: <{}>\n\ntea\n\n"
+RECORDS = {  # files of records: name -> their text, and the first version that finds the records r1 and r2
+    "rows.ndjson": (ROWS, FOURTH),
+    "rows.json": (ROWS, NEW),
+    "array.json": (f"[{ROWS.strip().replace(chr(10), ',')}]", NEW),
+    "mail.mbox": (MAIL.format("r1") + MAIL.format("r2"), NEW),
+}
 
 
-@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, FOURTH, NEW])
-def test_json_lines_by_their_other_name_are_records_from_the_fourth_version_on(tmp_path, version, monkeypatch):
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("version", [OLD, MIDDLE, THIRD, FOURTH, FIFTH, NEW])
+def test_files_of_records_are_texts_in_older_collections(tmp_path, name, version, monkeypatch):
     """In an older collection, such a file is one document with all its text, alone and in a folder."""
-    path = tmp_path / "notes" / "rows.ndjson"
+    content, since = RECORDS[name]
+    path = tmp_path / "notes" / name
     path.parent.mkdir()
-    path.write_text(ROWS)
+    path.write_text(content)
     recorded = None if version == OLD else version
     log = {"path": "a.pdf", "format": "text"}  # a document by which a collection that records nothing is of version 1
     with monkeypatch.context() as patched, opened_by_older(patched, tmp_path, recorded) as collection:
         collection.ingest([Document("a.pdf", "tea", payload=log)])
-        for root, prefix in ((path, ""), (path.parent, "rows.ndjson/")):
+        for root, prefix in ((path, ""), (path.parent, f"{name}/")):
             collection.ingest(Root(str(root)), source=f"{root.name} alone")
             found = {each.partition(":")[2] or each for each in collection.find(source=f"{root.name} alone")} - {
                 "a.pdf"
             }
-            assert found == ({f"{prefix}r1", f"{prefix}r2"} if version >= FOURTH else {"rows.ndjson"})
+            assert found == ({f"{prefix}r1", f"{prefix}r2"} if version >= since else {name})
             assert collection.ingest(Root(str(root)), source=f"{root.name} alone", prune=root != path).encoded == 0
         assert collection.info()["reading"] == version
 

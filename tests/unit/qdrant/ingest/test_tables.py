@@ -11,7 +11,8 @@ import pytest
 from twinvec.errors import DocumentError
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Collection, Empty, Failure, RecordColumns, Root, read_source
-from twinvec_qdrant.ingest.reading import decoding, tables
+from twinvec_qdrant.ingest.reading import decoding
+from twinvec_qdrant.ingest.reading.records import tables
 from words import WordEncoder
 
 TABLE = 'id,title,text,year\nt1,Green,Green tea is steamed.,2020\nt2,,"Black tea, \nwhich is rolled.",2021\n'

@@ -24,7 +24,7 @@ from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
 from twinvec_qdrant.ingest.reading.converting import CONVERTED_SINCE, convert
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
-from twinvec_qdrant.ingest.reading.letters.mail import MAIL_SUFFIX, read_mail
+from twinvec_qdrant.ingest.reading.letters.mail import MAIL_SUFFIX, document_of_mail, read_mail
 from twinvec_qdrant.ingest.reading.older.pdf import read_pdf_of_version_1
 from twinvec_qdrant.ingest.reading.pdf_pages import read_pdf
 from twinvec_qdrant.ingest.reading.results import (
@@ -45,7 +45,6 @@ _WHY_EMPTY = {
     DRAWING: f"a drawing, which {NO_TEXT}",
 }
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
-_MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 _WITHOUT_TEXT = {  # kind of file -> endings. If such a file is not text, it counts as empty, not as damaged.
     "picture": ".avif .bmp .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp",
     "recording": ".aac .avi .flac .m4a .m4v .mkv .mov .mp3 .mp4 .mpeg .mpg .ogg .opus .wav .webm .wma .wmv",
@@ -61,6 +60,9 @@ VERSIONED_SUFFIXES = (*(each for each, since in CONVERTED_SINCE.items() if since
 
 NAMED_SUFFIXES = (".txt", *sorted({*SLOW_SUFFIXES, *MARKDOWN_SUFFIXES}))
 """Endings that people leave out when they name a document's file."""
+
+MAX_CONVERTED_BYTES = 256 * 1024 * 1024
+"""Largest size of a file whose format is slow to parse, and of a JSON file with records."""
 
 T = TypeVar("T")
 
@@ -100,7 +102,7 @@ def take_file(path: Path, identity: str, version: int) -> FileBytes | Failure:
     if identity != printable(identity):
         return Failure(printable(identity), NOT_UTF8)
     suffix = path.suffix.lower()
-    limit = _MAX_CONVERTED_BYTES if is_slow(suffix, version) else MAX_TEXT_BYTES
+    limit = MAX_CONVERTED_BYTES if is_slow(suffix, version) else MAX_TEXT_BYTES
     return _or_failure(identity, suffix, lambda: FileBytes(identity, suffix, read_bytes(path, limit), version))
 
 
@@ -162,9 +164,7 @@ def _document(file: FileBytes) -> Document:
         text = _without_data_uris(convert(data, suffix, version), version)
         return Document(identity, text, payload={"path": identity, "format": "markdown"})
     if suffix == MAIL_SUFFIX:
-        letter = read_mail(data, version)
-        own = {"path": identity, "format": "markdown" if letter.is_markdown else "text"}
-        return Document(identity, letter.body, letter.subject, letter.payload | own)
+        return document_of_mail(read_mail(data, version), identity, identity)
     if suffix == DRAWING and version > 4:
         return Document(identity, text_of_drawing(data), payload={"path": identity, "format": "text"})
     text, encoding = decode(data, version)

@@ -18,18 +18,20 @@ from twinvec.errors import DocumentError
 from twinvec.escaping import escaped
 from twinvec.retrieval.documents import Document
 from twinvec.support.checks import check_settings, path_text
-from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
 from twinvec_qdrant.ingest.reading.files import FileBytes, is_slow, parse_file, read_file, take_file
 from twinvec_qdrant.ingest.reading.patterns import Selection, pattern_list
-from twinvec_qdrant.ingest.reading.records import (
+from twinvec_qdrant.ingest.reading.records.columns import USUAL_COLUMNS, RecordColumns
+from twinvec_qdrant.ingest.reading.records.json_files import JSON_SUFFIX, count_objects, kind_of_json, read_json
+from twinvec_qdrant.ingest.reading.records.json_lines import (
     NEWER_RECORDS_SUFFIX,
     RECORDS_SUFFIX,
     count_lines,
     read_lines,
     read_records,
 )
+from twinvec_qdrant.ingest.reading.records.mailboxes import MAILBOX_SUFFIX, count_letters, is_mailbox, read_mailbox
+from twinvec_qdrant.ingest.reading.records.tables import TABLE_SUFFIXES, read_table
 from twinvec_qdrant.ingest.reading.results import NOT_UTF8, Failure, HelperCall, Read, WithResults, printable
-from twinvec_qdrant.ingest.reading.tables import TABLE_SUFFIXES, read_table
 from twinvec_qdrant.ingest.reading.walking import FoundFile, Walk
 from twinvec_qdrant.settings import NEWEST_READING, check_fields
 
@@ -40,6 +42,7 @@ RECORD_SUFFIXES = frozenset({RECORDS_SUFFIX, *TABLE_SUFFIXES})
 """Endings of files of records; each such file is a root of its own if the user names it."""
 
 _LINES = (RECORDS_SUFFIX, NEWER_RECORDS_SUFFIX)
+_LOOKED_INTO_SINCE = 6  # the first reading version that looks for records in .json and .mbox files
 _WILD = frozenset("*?[")
 _LOST = "every process that read the file died"
 
@@ -80,8 +83,8 @@ class Root:
             part that begins with a dot, such as ``.github/**``, also takes in the hidden files that it matches.
         exclude: Patterns of the files and folders to leave out; they win over ``include``.
         gitignore: Whether to skip files and folders that ``.gitignore`` files in the folder exclude.
-        records: Whether a table, and JSON lines inside a folder, give one document for each record. False reads such a
-            file as one text, as twinvec 0.2 did.
+        records: Whether a table, a JSON file or a mailbox, and JSON lines inside a folder, give one document for each
+            record. False reads such a file as one text, as twinvec 0.2 did.
         columns: Columns that hold the id, the text and the title of records.
 
     Raises:
@@ -214,6 +217,10 @@ class Root:
             yield from read_records(found.path, found.place, prefix, self.columns)
         elif kind in TABLE_SUFFIXES:
             yield from read_table(found.path, found.place, prefix, self.columns, version)
+        elif kind == JSON_SUFFIX:
+            yield from read_json(found.path, found.place, prefix, self.columns)
+        elif kind == MAILBOX_SUFFIX:
+            yield from read_mailbox(found.path, found.place, prefix, version)
         else:
             yield Read(read_file(found.path, found.place, version), found.size)
 
@@ -224,18 +231,26 @@ class Root:
     def _count(self, found: FoundFile) -> int:
         """Estimate how many documents a file holds."""
         kind = self._kind(found)
+        if kind == JSON_SUFFIX:
+            return count_objects(found.path)
+        if kind == MAILBOX_SUFFIX:
+            return count_letters(found.path)
         return max(count_lines(found.path) - (kind in TABLE_SUFFIXES), 0) if kind else 1
 
     def _kind(self, found: FoundFile, version: int = NEWEST_READING) -> str:
-        """Return the ending of the name of a file of records, or "" if the file is one document."""
+        """Return the kind of a file of records, as the usual ending of its name, or "" if the file is one document."""
         path, suffix = found.path, found.path.suffix.lower()
         is_lines = suffix in _LINES and (version > 3 or suffix == RECORDS_SUFFIX)
-        if not is_lines and suffix not in TABLE_SUFFIXES:
+        if not (self.records or (is_lines and not found.in_folder)):
             return ""
         # reading a pipe would wait for a writer; os.path, unlike Path, does not raise if the folder cannot be searched
-        if found.in_folder and os.path.exists(path) and not os.path.isfile(path):
+        if is_lines or suffix in TABLE_SUFFIXES:
+            return "" if found.in_folder and os.path.exists(path) and not os.path.isfile(path) else suffix
+        if suffix not in (JSON_SUFFIX, MAILBOX_SUFFIX) or version < _LOOKED_INTO_SINCE or not os.path.isfile(path):
             return ""
-        return suffix if self.records or (is_lines and not found.in_folder) else ""
+        if suffix == JSON_SUFFIX:
+            return kind_of_json(path, self.columns)
+        return suffix if is_mailbox(path) else ""
 
 
 def _with_call(found: FoundFile | Failure, version: int) -> FoundFile | Failure | Read | HelperCall:
@@ -265,8 +280,9 @@ def read_source(
     """Return the documents of a folder with its subfolders, of a file, or of "-" (standard input), in a fixed order.
 
     A ``.jsonl`` or ``.ndjson`` file, and standard input, hold one object per line with ``id``, ``text`` and perhaps
-    ``title``; all other keys are payload. A ``.csv`` or ``.tsv`` file holds one document per row, with the header's
-    names for keys. In a folder, the ids of such records begin with the path of their file: "notes.jsonl/ID".
+    ``title``; all other keys are payload. A ``.json`` file holds an array of such objects, or a single one. A ``.csv``
+    or ``.tsv`` file holds one document per row, with the header's names for keys, and an ``.mbox`` file one per e-mail.
+    In a folder, the ids of such records begin with the path of their file: "notes.jsonl/ID".
 
     Any other file is a document. Its id is the path within the folder, with "/", or a single file's name. Its payload
     is ``path``, ``format`` ("markdown" or "text") and the front matter of a Markdown file, whose ``title`` becomes the
@@ -283,8 +299,8 @@ def read_source(
             part that begins with a dot, such as ``.github/**``, also takes in the hidden files that it matches.
         exclude: Patterns of the files and folders to leave out; they win over ``include``.
         gitignore: Whether to skip files and folders that ``.gitignore`` files in the folder exclude.
-        records: Whether a table, and JSON lines inside a folder, give one document for each record; False reads such a
-            file as one text.
+        records: Whether a table, a JSON file or a mailbox, and JSON lines inside a folder, give one document for each
+            record; False reads such a file as one text.
         columns: Which columns hold the id, the text and the title of records.
 
     Raises:

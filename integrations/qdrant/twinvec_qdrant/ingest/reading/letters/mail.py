@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from twinvec.errors import DocumentError, TwinvecError
+from twinvec.retrieval.documents import Document
 from twinvec_qdrant.ingest.reading.converting import convert
 from twinvec_qdrant.ingest.reading.decoding import check_not_compressed
 from twinvec_qdrant.ingest.reading.letters.parts import (
@@ -27,12 +28,13 @@ MAIL_SUFFIX = ".eml"
 
 
 class Letter(NamedTuple):
-    """An e-mail: subject, body, whether the body is Markdown, and the payload."""
+    """An e-mail: subject, body, whether the body is Markdown, the payload, and the Message-ID without its brackets."""
 
     subject: str
     body: str
     is_markdown: bool
     payload: dict[str, Any]
+    id: str
 
 
 def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
@@ -61,7 +63,14 @@ def read_mail(data: bytes, version: int = NEWEST_READING) -> Letter:
         raise DocumentError(f"damaged e-mail: {one_line(error)}") from error
     payload = _payload(message) | ({"attachments": attachments} if attachments else {})
     is_markdown = any(each.is_html for each in texts)
-    return Letter(header(message, "subject"), _joined(texts, version), is_markdown, payload)
+    identity = header(message, "message-id").strip().strip("<>")
+    return Letter(header(message, "subject"), _joined(texts, version), is_markdown, payload, identity)
+
+
+def document_of_mail(letter: Letter, identity: str, path: str) -> Document:
+    """Return the document of an e-mail, whose payload also has the ``path`` of its file and its ``format``."""
+    own = {"path": path, "format": "markdown" if letter.is_markdown else "text"}
+    return Document(identity, letter.body, letter.subject, letter.payload | own)
 
 
 def _attachments(message: EmailMessage) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Columns: the columns of a table, or keys of JSON lines, that hold id, text and title of a document."""
+"""Columns: the columns of a table, or keys of JSON objects, that hold id, text and title of a document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinvec.errors import ConfigurationError, DocumentError
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """The columns of a table, or keys of JSON lines, that hold the parts of a document; all others are payload.
+    """The columns of a table, or keys of JSON objects, that hold the parts of a document; all others are payload.
 
     Attributes:
         id: Column of the id. Default: "id" or "_id". Without such a column, the id is the number of the row.
@@ -39,6 +39,11 @@ class RecordColumns:
         if unknown := [name for name in values if name not in known]:
             raise ConfigurationError(f"columns of records have no {unknown[0]!r}; they have {', '.join(known)}")
         return cls(**{**values, "text": tuple(values.get("text", ()))})
+
+    def are_in(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a record has an id and a text."""
+        has_id = self.id in record if self.id is not None else not {"id", "_id"}.isdisjoint(record)
+        return has_id and all(isinstance(record.get(name), str) for name in self.text or ("text",))
 
     def renamed(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a record with the names that ``as_document`` expects: "id", "title" and "text".

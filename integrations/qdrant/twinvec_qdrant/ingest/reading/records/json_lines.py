@@ -1,4 +1,4 @@
-"""Records: JSON lines -> documents, one for each line, with the number of bytes that were read for it."""
+"""JSON lines -> documents, one for each line, with the number of bytes that were read for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document, parse_record
 from twinvec.text import MAX_TEXT_BYTES
-from twinvec_qdrant.ingest.reading.columns import RecordColumns
+from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Read, hiding, printable, reason_of
 
 RECORDS_SUFFIX = ".jsonl"
@@ -38,13 +38,20 @@ def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -
                 raise DocumentError(f"the line has more than {_MAX_LINE_BYTES:,} bytes")
             text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode()
             if text.strip():
-                yield Read(_document(parse_record(text), number - 1, prefix, columns), len(line))
+                yield Read(document_of(parse_record(text), number - 1, prefix, columns), len(line))
         except UnicodeDecodeError as error:
             wrong = f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
             yield Read(hiding(where, wrong, prefix), len(line))
         except Exception as error:  # a bad line does not stop the others; the failure names the line
             reason = reason_of(error, where).removeprefix(f"document {number - 1}: ")
             yield Read(hiding(where, reason, prefix), len(line))
+
+
+def document_of(record: dict[str, Any], position: int, prefix: str, columns: RecordColumns) -> Document | Empty:
+    """Return the document of a JSON object; raise what ``as_document`` raises."""
+    value = as_document(columns.renamed(record), position)
+    document = Document(prefix + value.id, value.text, value.title, value.payload) if prefix else value
+    return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)
 
 
 def count_lines(path: Path) -> int:
@@ -58,12 +65,6 @@ def count_lines(path: Path) -> int:
     except OSError:
         return 0
     return lines + (last != b"\n")
-
-
-def _document(record: dict[str, Any], position: int, prefix: str, columns: RecordColumns) -> Document | Empty:
-    value = as_document(columns.renamed(record), position)
-    document = Document(prefix + value.id, value.text, value.title, value.payload) if prefix else value
-    return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

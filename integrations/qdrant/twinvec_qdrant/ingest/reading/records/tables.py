@@ -20,8 +20,8 @@ from typing import Any
 from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.lines import long_fields
-from twinvec_qdrant.ingest.reading.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.decoding import Encoding, find_encoding
+from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import (
     CHANGED,
     NO_TEXT,

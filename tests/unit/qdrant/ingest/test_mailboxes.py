@@ -1,0 +1,99 @@
+"""Mailboxes: each e-mail of an .mbox file is a document."""
+
+from __future__ import annotations
+
+import mailbox
+from email.message import EmailMessage
+from operator import length_hint
+
+import pytest
+
+from twinvec_qdrant import Failure, Root, read_source
+
+FIRST = b"From a@example.org Thu Jan  1 00:00:00 2026\n"
+
+
+def write(path, *mails):
+    """Write e-mails, each a pair of its Message-ID (or None) and its text."""
+    box = mailbox.mbox(path)
+    for number, (identity, text) in enumerate(mails):
+        message = EmailMessage()
+        message["From"], message["Subject"] = "Ann <a@example.org>", f"Tea {number}"
+        message["Date"] = "Thu, 01 Jan 2026 10:00:00 +0100"
+        if identity:
+            message["Message-ID"] = f"<{identity}>"
+        message.set_content(text)
+        box.add(message)
+    box.close()
+
+
+def test_each_mail_is_a_document(tmp_path):
+    path = tmp_path / "mail.mbox"
+    write(path, ("a@x", "Tea at four."), (None, "Milk?\n\nFrom here on, no milk."), ("a@x", "Sent twice."), ("b@x", ""))
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    read = list(read_source(tmp_path))
+    assert [each.id for each in read[:3]] == ["mail.mbox/a@x", "mail.mbox/2", "mail.mbox/a@x#2"]
+    assert [each.title for each in read[:3]] == ["Tea 0", "Tea 1", "Tea 2"]
+    assert read[1].text.strip() == "Milk?\n\nFrom here on, no milk."
+    payload = {
+        "from": "Ann <a@example.org>",
+        "date": "2026-01-01T10:00:00+01:00",
+        "path": "mail.mbox",
+        "format": "text",
+    }
+    assert read[0].payload == payload
+    assert read[3].id == "mail.mbox/b@x"  # the subject is its text
+    assert length_hint(read_source(path)) == 4
+    assert [each.id for each in read_source(path)][:2] == ["a@x", "mail.mbox/2"]
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    reading = Root(str(path)).read()
+    list(reading)
+    assert 0 < reading.done <= reading.size
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_line_of_a_text_does_not_begin_a_mail(end, tmp_path):
+    path = tmp_path / "mail.mbox"
+    lines = [FIRST.rstrip(), b"From: a@example.org", b"", b"From here on:", b"no quoting", b"", b"From there on, too."]
+    path.write_bytes(end.join([*lines, b"", FIRST.rstrip(), b"From: b@example.org", b"", b"Next", b""]))
+    read = list(read_source(path))
+    assert [each.text.split() for each in read] == [
+        ["From", "here", "on:", "no", "quoting", "From", "there", "on,", "too."],
+        ["Next"],
+    ]
+
+
+def test_a_damaged_mail_does_not_stop_the_others(tmp_path):
+    path = tmp_path / "mail.mbox"
+    path.write_bytes(FIRST + b"no headers\n\n" + FIRST + b"From: a@example.org\n\nTea\n")
+    failure, mail = read_source(path)
+    assert isinstance(failure, Failure)
+    assert (failure.source, failure.hides) == ("mail.mbox, e-mail 1", True)
+    assert failure.reason.startswith("not an e-mail")
+    assert mail.id == "mail.mbox/2"
+
+
+def test_a_file_of_another_format_is_a_text(tmp_path):
+    path = tmp_path / "notes.mbox"
+    path.write_text("Notes about mailboxes")
+    assert [(each.id, each.text) for each in read_source(path)] == [("notes.mbox", "Notes about mailboxes")]
+
+
+@pytest.mark.parametrize(("version", "records"), [(5, True), (6, False)])
+def test_older_collections_and_records_false_read_one_text(version, records, tmp_path):
+    write(tmp_path / "mail.mbox", ("a@x", "Tea at four."), ("b@x", "Milk"))
+    reading = Root(str(tmp_path), records=records).read()
+    reading.read_by(version)
+    assert [each.id for each in reading] == ["mail.mbox"]
+
+
+def test_a_mailbox_that_changes_meanwhile_hides_its_mails(tmp_path):
+    path = tmp_path / "mail.mbox"
+    write(path, ("a@x", "Tea at four."), ("b@x", "Milk"))
+    reading = iter(read_source(path))
+    assert next(reading).id == "a@x"
+    with path.open("ab") as file:
+        file.write(b"\n" + FIRST + b"From: c@example.org\n\nLate\n")
+    *_, failure = reading
+    assert failure.hides
+    assert failure.reason == "the file changed while it was read; ingest it again"
