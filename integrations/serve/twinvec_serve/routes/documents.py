@@ -40,12 +40,6 @@ router = APIRouter(
     route_class=JsonRoute, prefix="/v1/collections", tags=["documents"], dependencies=[Depends(known_query)]
 )
 
-_ANSWERS: dict[int | str, dict[str, Any]] = {
-    **ERRORS,
-    **PROGRESS,
-    408: SILENT,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -63,7 +57,7 @@ class Options:
 @router.post(
     "/{name}/documents",
     dependencies=[Depends(writes)],
-    responses=_ANSWERS,
+    responses={**ERRORS, **PROGRESS, 408: SILENT},
     response_model=Report,
     openapi_extra={"requestBody": BODY},
     summary="Ingest documents",
