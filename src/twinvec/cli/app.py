@@ -67,7 +67,7 @@ class _Command(_PlainFlags, TyperCommand):
         given = list(args)
         try:
             return super().parse_args(ctx, args)
-        except Exception as error:  # of either click: typer uses its own copy or the installed package
+        except typer.TyperException as error:
             if any(each.param_type_name == "argument" for each in self.params):
                 _explain_hyphen(error, given, ctx.command_path)
             raise
