@@ -47,9 +47,9 @@ def encode_command(
 ) -> None:
     """Encode the texts of a file into an array.
 
-    The array has one row for each line, in order. Memory stays bounded for a file of any length.
-    The array file appears when it is complete. With --ray, INPUT may also be Parquet or a URL such as s3://bucket/texts,
-    and the rows are written with their vectors to a folder of Parquet files.
+    The array has one row for each line, in order. Memory stays bounded for a file of any length. The array file appears
+    when it is complete. With --ray, INPUT may also be Parquet or a URL such as s3://bucket/texts, and the output is a
+    folder of Parquet files with the rows and their vectors.
 
     \b
     twinvec encode texts.txt -o vectors.npy
