@@ -106,8 +106,8 @@ class Pool(Generic[T]):
         ``submit`` takes an actor and an item, and returns the reference of the result. Items are read only when an
         actor has room for them.
 
-        Raise a TwinvecError of an actor (the error ``busy`` only if no other actor was at work), and EngineError if no
-        actor starts, or all of them die again and again.
+        Raise a TwinvecError of an actor; the error ``busy`` is raised only if no other actor was at work. Raise
+        EngineError if no actor starts, or if all of them die again and again.
         """
         exhausted, idle_since = False, time.monotonic()
         try:

@@ -1,7 +1,7 @@
 """Direct answers: frequent short requests bypass FastAPI, which only describes their route.
 
-For a short text, FastAPI and Starlette need more time for the route and its parameters than this server needs for the
-rest of the request, apart from the computation.
+For a short text, FastAPI and Starlette spend more time on the route and its parameters than the rest of the request
+takes without the computation.
 """
 
 from __future__ import annotations

@@ -43,9 +43,10 @@ logger = logging.getLogger(__name__)
 def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Callable[[], None]) -> None:
     """Serve until a signal stops the process.
 
-    ``ready`` is called with the server's address once it answers requests, ``stopping`` at the first signal. Raise
-    ConfigurationError if the server cannot listen at the address or would be unsafe there, and another TwinvecError if
-    the store's folder cannot be used, another process has the store, or a model cannot be loaded.
+    ``ready`` is called with the server's address once it answers requests, ``stopping`` at the first signal.
+
+    Raise ConfigurationError if the server cannot listen at the address or would be unsafe there. Raise another
+    TwinvecError if the store's folder cannot be used, another process has the store, or a model cannot be loaded.
     """
     check_exposure(settings)
     if settings.url is None:  # checked before the port, which may be taken by a server of the same store

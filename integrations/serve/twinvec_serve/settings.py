@@ -18,7 +18,7 @@ _MIB = 2**20
 
 
 class ServeSettings(BaseModel):
-    """The settings of one server; ``twinvec serve`` has an option for each.
+    """The settings of one server; ``twinvec serve`` has options for them, except ``queue_texts`` and ``address``.
 
     Attributes:
         path: Folder of the embedded store; default without ``url``: ``./.twinvec``.

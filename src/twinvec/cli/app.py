@@ -25,7 +25,7 @@ from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
 from twinvec.cli.terminal import complain, replace_unknown_characters
 from twinvec.errors import TwinvecError
 from twinvec.support.plain_values import convert_only_where_needed
-from twinvec.support.runners import check_address, with_address
+from twinvec.support.runners import with_address
 from twinvec.version import __version__
 
 _DEBUG = "--debug"
@@ -67,7 +67,7 @@ class _Command(_PlainFlags, TyperCommand):
         given = list(args)
         try:
             return super().parse_args(ctx, args)
-        except Exception as error:  # of either click: typer uses its own copy or the installed package
+        except typer.TyperException as error:
             if any(each.param_type_name == "argument" for each in self.params):
                 _explain_hyphen(error, given, ctx.command_path)
             raise
@@ -97,9 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
     print_own_messages(debug=debug)
     replace_unknown_characters()
     try:
-        given = [each for each in arguments if each != _DEBUG]
-        check_address(given)
-        given = with_address(given)
+        given = with_address([each for each in arguments if each != _DEBUG])
         build_app(only=given[0] if given else None)(args=given, prog_name="twinvec")
     except KeyboardInterrupt:  # while the command is imported; while it runs, typer ends it with the exit code
         _tell_interrupted()

@@ -47,9 +47,9 @@ def encode_command(
 ) -> None:
     """Encode the texts of a file into an array.
 
-    The array has one row for each line, in order. Memory stays bounded for a file of any length.
-    The array file appears when it is complete. With --ray, INPUT may also be Parquet or a URL such as s3://bucket/texts,
-    and the rows are written with their vectors to a folder of Parquet files.
+    The array has one row for each line, in order. Memory stays bounded for a file of any length. The array file appears
+    when it is complete. With --ray, INPUT may also be Parquet or a URL such as s3://bucket/texts, and the output is a
+    folder of Parquet files with the rows and their vectors.
 
     \b
     twinvec encode texts.txt -o vectors.npy
@@ -118,17 +118,17 @@ def similarity_command(
     \b
     twinvec similarity "a dog runs" "a puppy is running" "stocks fell"
     """
-    from twinvec.arrays import unit
     from twinvec.cli.terminal import show, show_json, table
     from twinvec.encoder import Encoder
 
-    vectors_ND = unit(Encoder(model).encode([first, *others]))
-    cosines = vectors_ND[1:] @ vectors_ND[0]
-    found = [{"text": text, "score": float(score)} for text, score in zip(others, cosines, strict=True)]
+    encoder = Encoder(model)
+    vectors_ND = encoder.encode([first, *others])
+    cosines = encoder.similarity(vectors_ND[0], vectors_ND[1:])[0].tolist()
+    scored = list(zip(others, cosines, strict=True))
     if as_json:
-        show_json({"text": first, "similarities": found})
+        show_json({"text": first, "similarities": [{"text": text, "score": score} for text, score in scored]})
         return
     lines = table(first, "cosine", "text", numbers=("cosine",))
-    for text, score in zip(others, cosines, strict=True):
+    for text, score in scored:
         lines.add_row(f"{score:.4f}", text)
     show(lines)

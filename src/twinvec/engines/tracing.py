@@ -1,9 +1,9 @@
 """Torch modules -> graphs, with dynamic batch and length, compared with the torch module on texts of all kinds.
 
-An encoder's graph has two outputs: the vectors, (B, D) before any truncation of dimensions, and the last layer's token
-states, (B, T, D), which an engine prunes if they are not used. If pooling leaves the prompt out, the number of prompt
-tokens is an input. A cross-encoder's graph has one output, the logits, (B, labels). The segments of a pair are an input
-if the backbone uses them.
+An encoder's graph has two outputs: the vectors before any truncation of dimensions, (B, D), and the last layer's token
+states, (B, T, D). An engine prunes token states that are not used. If pooling leaves the prompt out, the number of
+prompt tokens is an input. A cross-encoder's graph has one output, the logits, (B, labels). The segments of a pair are
+an input if the backbone uses them.
 """
 
 from __future__ import annotations

@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 NO_PROMPTS = {"query": "", "document": ""}
 """Prompts of every model, empty unless the model defines them. As in sentence-transformers, the default prompt does not
 replace them."""
-POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 _DENSE_ACTIVATIONS = {"Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"}
 
 _HOMES = {  # kind of module -> its package since sentence-transformers 6
@@ -60,6 +59,7 @@ _LEGACY_POOLING = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
+_POOLING_MODES = tuple(_LEGACY_POOLING.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +251,9 @@ def _read_head(modules: list[tuple[str, Path]]) -> tuple[tuple[str, ...], bool, 
     if modes is None:
         modes = [mode for key, mode in _LEGACY_POOLING.items() if config.get(key)] or ["mean"]
     pooling = tuple(modes) if isinstance(modes, list) else (modes,)
-    if not pooling or not all(mode in POOLING_MODES for mode in pooling):
+    if not pooling or not all(mode in _POOLING_MODES for mode in pooling):
         raise UnsupportedModelError(
-            f"{path}: pooling {modes!r} is not supported; supported are {describe(POOLING_MODES)}"
+            f"{path}: pooling {modes!r} is not supported; supported are {describe(_POOLING_MODES)}"
         )
     head = tuple(_read_step(kind, folder / "config.json") for kind, folder in rest)
     return pooling, bool(config.get("include_prompt", True)), head

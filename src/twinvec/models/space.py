@@ -1,7 +1,7 @@
 """The space digest: a hash of everything that decides a model's vectors.
 
-The digest covers tensors and canonical settings, not the bytes of files: it stays the same when a model is saved again
-under other file names, tensor prefixes or library versions. It leaves out everything that does not change the vectors:
+The digest covers tensors and canonical settings, not the bytes of files. It stays the same if a model is saved again
+with other file names, tensor prefixes or library versions. It leaves out everything that does not change the vectors:
 dropout, an unused pooler, the engine, the precision.
 """
 

@@ -154,9 +154,9 @@ def relevance(
 ) -> float | None:
     """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
 
-    The relevance is None without a calibration or a score, and for a cosine without landmarks. If the query, or the
-    texts of the collection, consist mostly of words that the model does not know, the dense scores say nothing, and
-    words decide. Codes in a query and a language that the model has hardly learnt let words decide in part. A query of
+    The relevance is None without a calibration or a score, and for a cosine without landmarks. Words decide if
+    the query or the collection consists mostly of words that the model does not know: the dense scores then say
+    nothing. Codes in a query and a language that the model has hardly learnt let words decide in part. A query of
     one term is a search for this word, so a cosine below landmark 0 then counts like landmark 0.
 
     Args:
@@ -204,7 +204,7 @@ def states_calibration(encoder: object, measured: Calibration | None = None) -> 
     """Return the landmarks of MaxSim for the encoder's model, or None if they are not known.
 
     ``measured`` is the calibration of a collection. In a language that the model has not learnt, all texts are near
-    each other by their token states as they are by their vectors: both landmarks lie higher there.
+    each other, by their vectors and by their token states. Both landmarks lie higher there.
     """
     model = _model_of(encoder)
     known, by_vectors = STATES.get(model), MODELS.get(model, Calibration()).unrelated

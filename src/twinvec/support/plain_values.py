@@ -24,7 +24,7 @@ class _NotPlainError(Exception):
 
 
 def convert_only_where_needed(parameter: Any) -> None:
-    """Let a parameter of typer convert only values that need it. An old typer without this method stays as it is."""
+    """Let a parameter of typer convert only values that need it; a later typer without the method converts all."""
     own = getattr(parameter, "get_runtime_param", None)
     if own is not None and not isinstance(own, _Conversion):
         parameter.get_runtime_param = _Conversion(own)

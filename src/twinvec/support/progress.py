@@ -1,7 +1,7 @@
 """Progress of long work, on stderr: on a terminal a bar; otherwise, as in a log file, a line a minute.
 
-A bar counts items, such as documents. If items differ in size, the bar and the time left follow the work done, in any
-measure that grows with the time that an item takes, such as bytes, tokens or pairs.
+A bar counts items, such as documents. If items differ in size, the bar and the time left follow the work done. The
+work is measured in a unit that grows with the time of an item, such as bytes, tokens or pairs.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ A distribution offers a runner by an entry point in the group ``twinvec.runners`
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +19,24 @@ _HOST = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 def with_address(arguments: list[str]) -> list[str]:
-    """Add an empty address after ``--ray`` without an address, in the arguments of a command line."""
+    """Add an empty address after ``--ray`` without an address, in the arguments of a command line.
+
+    Raise ConfigurationError for a host without a port after ``--ray``, which would be taken for a file to read.
+    """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     stated: list[str] = []
     for row, each in enumerate(arguments):
         following = arguments[row + 1] if row + 1 < end else ""
-        stated.append(f"{_OPTION}=" if each == _OPTION and row < end and not _ADDRESS.fullmatch(following) else each)
-    return stated
-
-
-def check_address(arguments: list[str]) -> None:
-    """Raise ConfigurationError for a host without a port after ``--ray``, which would be taken for a file to read."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    for option, each in pairwise(arguments[:end]):
-        if option == _OPTION and not _ADDRESS.fullmatch(each) and _HOST.fullmatch(each) and not Path(each).exists():
+        if each != _OPTION or row >= end or _ADDRESS.fullmatch(following):
+            stated.append(each)
+            continue
+        if _HOST.fullmatch(following) and not Path(following).exists():
             raise ConfigurationError(
-                f"{_OPTION} {each}: there is no file or folder {each!r}, and the address of a cluster has a port, such "
-                f"as {each}:6379"
+                f"{_OPTION} {following}: there is no file or folder {following!r}, and the address of a cluster has a "
+                f"port, such as {following}:6379"
             )
+        stated.append(f"{_OPTION}=")
+    return stated
 
 
 def place_of(path: Path) -> str:

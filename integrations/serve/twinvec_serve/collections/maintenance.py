@@ -29,8 +29,8 @@ class Maintenance:
     async def migrate(self, name: str, model: str, **options: Any) -> Migrating:
         """Begin a migration of a collection to a served model; ``options`` are those of ``Collection.migrate``.
 
-        Raise UnknownModel if no such model is served, CollectionNotFoundError if there is no such collection,
-        RequestError (409) while the collection is migrated or tuned, and TooManyMigrations if too many other
+        Raise UnknownModel if no such model is served, and CollectionNotFoundError if there is no such collection.
+        Raise RequestError (409) while the collection is migrated or tuned, and TooManyMigrations while too many other
         collections are.
         """
         served = self._models.served_name(model)

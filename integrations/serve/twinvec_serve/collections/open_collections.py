@@ -137,6 +137,10 @@ class OpenCollections:
         """
         return await self._called(self._threads, partial(function, opened, *given, **options), opened)
 
+    async def roots(self, opened: Collection) -> list[dict[str, Any]]:
+        """Return the sources of a collection, as JSON."""
+        return [root.as_fields() for root in await self.call(opened, Collection.roots)]
+
     async def entries(self) -> list[CollectionEntry]:
         """Return the collections that twinvec made in the store, sorted by name."""
         found = await self.run(list_collections, **self._place)
@@ -292,7 +296,7 @@ class OpenCollections:
             if name is not None:
                 opened = await self.open(name)
                 answers = await self._search(opened, queries, asked)
-                return Searched(answers, [name], roots={name: await self._roots(opened)})
+                return Searched(answers, [name], roots={name: await self.roots(opened)})
             return await self._search_several(await self._to_search(among), queries, asked)
 
     async def _to_search(self, among: Sequence[str] | None) -> list[str]:
@@ -315,7 +319,7 @@ class OpenCollections:
             try:
                 opened = await self.open(name)
                 answers = await self._search(opened, queries, whole)
-                roots[name] = await self._roots(opened)
+                roots[name] = await self.roots(opened)
                 found[name] = answers
             except TwinvecError as error:
                 failed[name] = error
@@ -335,9 +339,6 @@ class OpenCollections:
                 search = partial(search_as_asked, opened, [query], asked)
                 answers += await self._called(self._search_threads, search, opened)
         return answers
-
-    async def _roots(self, opened: Collection) -> list[dict[str, Any]]:
-        return [root.as_fields() for root in await self.call(opened, Collection.roots)]
 
     async def _called(
         self, threads: ThreadPoolExecutor, function: Callable[[], T], opened: Collection | None = None

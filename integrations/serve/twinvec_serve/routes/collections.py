@@ -174,10 +174,8 @@ async def _in_list(collections: OpenCollections, entry: CollectionEntry) -> dict
         opened = await collections.open(entry.name)
         info = await collections.call(opened, Collection.info)
     except (TwinvecError, RequestError) as error:
-        none = dict.fromkeys(("documents", "chunks"))
-        return {"name": entry.name, **none, "model": entry.model, "dim": entry.dim, "descriptions": {}} | {
-            "error": str(error)
-        }
+        unknown: dict[str, Any] = {"documents": None, "chunks": None, "descriptions": {}}
+        return {"name": entry.name, "model": entry.model, "dim": entry.dim, **unknown, "error": str(error)}
     described = {
         f"{root['name']}/{path}".rstrip("/"): text
         for root in info.get("roots", [])

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from twinvec.errors import CollectionNotFoundError
 from twinvec.support.checks import shown
-from twinvec_qdrant import Collection, delete_documents, stored_documents
+from twinvec_qdrant import delete_documents, stored_documents
 from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import json_answer, knows_secret
@@ -40,12 +40,6 @@ router = APIRouter(
     route_class=JsonRoute, prefix="/v1/collections", tags=["documents"], dependencies=[Depends(known_query)]
 )
 
-_ANSWERS: dict[int | str, dict[str, Any]] = {
-    **ERRORS,
-    **PROGRESS,
-    408: SILENT,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -63,7 +57,7 @@ class Options:
 @router.post(
     "/{name}/documents",
     dependencies=[Depends(writes)],
-    responses=_ANSWERS,
+    responses={**ERRORS, **PROGRESS, 408: SILENT},
     response_model=Report,
     openapi_extra={"requestBody": BODY},
     summary="Ingest documents",
@@ -103,7 +97,7 @@ async def get(name: str, wanted: Ids, request: Request, shared: Served) -> Respo
     opened = await shared.collections.open(name)
     found = await shared.collections.call(opened, stored_documents, wanted.ids, nearest=wanted.nearest)
     if knows_secret(request, shared):
-        found["roots"] = [root.as_fields() for root in await shared.collections.call(opened, Collection.roots)]
+        found["roots"] = await shared.collections.roots(opened)
     return json_answer(found)
 
 
@@ -115,7 +109,7 @@ async def roots(name: str, request: Request, shared: Served) -> Response:
             "roots are only for commands that can read the store's folder", code="not_permitted", status=403
         )
     opened = await shared.collections.open(name)
-    return json_answer({"data": [root.as_fields() for root in await shared.collections.call(opened, Collection.roots)]})
+    return json_answer({"data": await shared.collections.roots(opened)})
 
 
 @router.get(

@@ -1,8 +1,8 @@
 """The progress of work as server-sent events: any number of ``progress``, then one ``report`` or ``error``.
 
-``progress`` has ``waiting`` (true) while the work waits for other work on the same collection, if that takes long, and
-``received`` (true) once the whole body has been read: from then on, the work goes on without its client. For an ingest,
-the field ``report`` has the counts so far, for a client that loses the connection.
+``progress`` has ``waiting`` (true) if the work waits long for other work on the same collection. It has ``received``
+(true) once the whole body has been read; from then on, the work goes on without its client. For an ingest, the field
+``report`` has the counts so far, for a client that loses the connection.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class PairTexts:
     """The texts of a batch, given as int64 hashes; the candidates are the positives in order, then the hard negatives.
 
     Candidate j (j != i) is excluded for anchor i if its text equals anchor i, positive i, or the positive of another
-    anchor that has the text of anchor i.
+    anchor with the same text as anchor i.
     """
 
     def __init__(self, anchors_B: Tensor, candidates_N: Tensor) -> None:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, unit
+from twinvec.arrays import FloatArray, IntArray, unit
 from twinvec.encoder import Encoder
 from twinvec.errors import InputError
 from twinvec.retrieval.base import Hit, check_limit
@@ -80,7 +80,7 @@ class DenseIndex:
                 rows_QK = np.take_along_axis(rows_QK, best, 1)
         return [self._hits(scores, rows) for scores, rows in zip(scores_QK, rows_QK, strict=True)]
 
-    def _hits(self, scores: FloatArray, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Hit]:
+    def _hits(self, scores: FloatArray, rows: IntArray) -> list[Hit]:
         order = np.lexsort((rows, -scores))
         texts = self._texts(rows[order].tolist())
         return [

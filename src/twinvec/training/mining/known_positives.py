@@ -1,8 +1,8 @@
 """The known positives of each anchor, from the pairs of a file; memory holds hashes of the pairs.
 
-A text is a known positive of an anchor if it equals the anchor, equals or lies within a positive of the anchor (a
-chunk), or contains one (a document). Case, spacing and Unicode form are ignored. A short text must match whole words:
-"rain" does not match "train".
+A text is a known positive of an anchor if it equals the anchor or a positive of the anchor, lies within such a
+positive (a chunk), or contains one (a document). Case, spacing and Unicode form are ignored. A short text must match
+whole words: "rain" does not match "train".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Conversion between LlamaIndex's nodes and twinvec's documents and hits.
 
-A node is stored under its own id, with its embedded text and a payload in the layout of LlamaIndex's own vector stores
-(``_node_content``, ``_node_type``, ``ref_doc_id``, ...), which restores the node.
+A node is stored under its own id, with its embedded text and a payload from which it is restored. The payload has the
+layout of LlamaIndex's own vector stores (``_node_content``, ``_node_type``, ``ref_doc_id``, ...).
 """
 
 from __future__ import annotations
