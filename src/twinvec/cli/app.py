@@ -22,6 +22,7 @@ from twinvec.cli.commands import add_command, add_packages, load_commands
 from twinvec.cli.configuration import file_defaults
 from twinvec.cli.messages import print_own_messages
 from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
+from twinvec.cli.streams import prepare_streams
 from twinvec.cli.terminal import complain, replace_unknown_characters
 from twinvec.errors import TwinvecError
 from twinvec.support.plain_values import convert_only_where_needed
@@ -91,6 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
     interrupted.
     """
     if arguments is None:  # the process is the command's own
+        prepare_streams()
         _collect_garbage_rarely()
         arguments = sys.argv[1:]
     debug = _DEBUG in arguments  # at any position

@@ -416,3 +416,13 @@ def test_a_wrong_precision_of_the_environment_is_named(monkeypatch, settings):
     monkeypatch.setenv("TWINVEC_PRECISION", "int3")
     with pytest.raises(ConfigurationError, match="TWINVEC_PRECISION: 'int3' is not one of auto, float32"):
         settings()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no file that is always full")
+def test_a_log_that_cannot_be_written_costs_no_answer(tmp_path, tiny_model):
+    with open("/dev/full", "w") as full, serving(tmp_path, tiny_model("bert"), errors=full) as server:
+        for _ in range(2):
+            answer = httpx.post(f"{server.address}/v1/embeddings", json={"input": "a dog and " * 500}, timeout=60)
+            assert answer.status_code == 200
+            assert answer.headers["Twinvec-Truncated"] == "1", "which the log tells as well"
+        assert server.stop(signal.SIGTERM) == 0

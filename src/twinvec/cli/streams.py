@@ -1,0 +1,47 @@
+"""The standard streams of a command's process: none is closed, and one that takes no messages ends no command."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+_STANDARD = 3  # file descriptors: 0, 1 and 2
+
+
+def prepare_streams() -> None:
+    """Open the standard streams that the caller has closed, and let standard error drop what it cannot write."""
+    _open_closed()
+    if isinstance(sys.stderr, io.TextIOWrapper) and _is_file(sys.stderr.buffer):
+        messages = io.BufferedWriter(_BestEffort(sys.stderr.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(messages, sys.stderr.encoding, "backslashreplace", line_buffering=True)
+
+
+def _is_file(stream: Any) -> bool:
+    """Return whether a binary stream writes bytes to a file, and not characters to a console of Windows."""
+    return isinstance(getattr(stream, "raw", stream), io.FileIO)  # python -u leaves out the buffer
+
+
+def _open_closed() -> None:
+    """Let the null device replace the closed streams.
+
+    Otherwise, the next file that is opened, such as one of a store, gets the number of a standard stream, and with it
+    the messages of libraries.
+    """
+    while (null := os.open(os.devnull, os.O_RDWR)) < _STANDARD:
+        os.set_inheritable(null, True)
+    os.close(null)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # open until the process ends
+
+
+class _BestEffort(io.FileIO):
+    """A file that drops what it cannot write: its disk is full, or the reader of its pipe is gone."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data) or len(data)
+        except OSError:
+            return len(data)
