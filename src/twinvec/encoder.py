@@ -6,7 +6,6 @@ an engine, and returns the vectors in input order. The vector of a text does not
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
@@ -29,6 +28,7 @@ from twinvec.models.finding import ModelFolder, find_model
 from twinvec.similarity import cosines
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.support.checks import check_choice, integer, refuse_unknown, string
+from twinvec.support.locks import ThreadLock
 from twinvec.support.progress import Advance
 from twinvec.text import MAX_TEXT_BYTES, check_list, check_text, check_texts
 from twinvec.tokens.batching import Batch
@@ -133,7 +133,7 @@ class Encoder(TruncationCounter):
         self.name = found.name
         self.space = self._model.space
         self._engine: Engine | None = None
-        self._loading = threading.Lock()
+        self._loading = ThreadLock(f"model {self.name}", "loaded it")
         self._token_budget = token_budget
         self._cache_folder = cache_folder
 
@@ -143,7 +143,7 @@ class Encoder(TruncationCounter):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._loading = threading.Lock()
+        self._loading = ThreadLock(f"model {self.name}", "loaded it")
 
     if not TYPE_CHECKING:  # type checkers would otherwise accept any attribute
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, unit
 from twinvec.support.cpu import available_cores
+from twinvec.support.locks import ThreadLock
 from twinvec.tokens.batching import Batch
 
 
@@ -62,7 +63,7 @@ class GraphEngine:
         self._dim = dim
         self._normalizes = normalizes
         self._runners: dict[tuple[str, bool], Runner] = {}
-        self._loading = threading.Lock()
+        self._loading = ThreadLock(f"engine {self.name}", "loaded a model")
         self._alone = threading.Lock()
         # loads the graph, so that a damaged file fails here
         self._runner(output, alone=output == "vectors" and self.workers > 1)

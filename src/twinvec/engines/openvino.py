@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -17,6 +18,7 @@ from twinvec.engines.graph import Runner
 from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
+from twinvec.support.locks import ThreadLock
 from twinvec.tokens.batching import Batch
 
 _FIRST_TENSOR = threading.Lock()
@@ -63,6 +65,8 @@ class OpenVinoRunner(Runner):
         self._inputs = [port.any_name for port in compiled.inputs]
         weakref.finalize(self, self._unused.add, os.getpid()).atexit = False
         self._streams = streams
+        lock = ThreadLock(f"engine {self.runtime}, cpu, {precision}", "encoded texts")
+        self._turn: AbstractContextManager[None] = lock if streams == 1 else nullcontext()
         self._free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):
             self._free.put(compiled.create_infer_request())
@@ -71,13 +75,14 @@ class OpenVinoRunner(Runner):
         if self._streams > 1:
             self._refuse_forks(name)
         arrays = batch.inputs
-        request = self._free.get()
-        try:
-            result: FloatArray = request.infer({key: arrays[key] for key in self._inputs}, share_inputs=True)[0]
-        except RuntimeError as error:
-            raise EngineError(f"engine {name}: {error}") from error
-        finally:
-            self._free.put(request)
+        with self._turn:
+            request = self._free.get()
+            try:
+                result: FloatArray = request.infer({key: arrays[key] for key in self._inputs}, share_inputs=True)[0]
+            except RuntimeError as error:
+                raise EngineError(f"engine {name}: {error}") from error
+            finally:
+                self._free.put(request)
         return result
 
     @staticmethod

@@ -1,4 +1,7 @@
-"""Locks of a file and of a temporary folder. The system releases them when the process that holds them dies."""
+"""Locks of an engine's threads, of a file and of a temporary folder.
+
+The system releases the locks of a file and of a folder when the process that holds them dies.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, EngineError
 
 try:
     import fcntl
@@ -19,6 +23,31 @@ except ImportError:  # without flock, nobody knows whether a folder is still use
     fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
 _HELD = "held"
+
+
+class ThreadLock:
+    """A lock that one thread holds during a ``with`` block, while it does ``activity``.
+
+    A fork lacks the other threads of its parent process. If one of them held the lock at the fork, the runtime's own
+    locks may be held as well, so the ``with`` block raises EngineError instead of waiting for ever.
+    """
+
+    def __init__(self, name: str, activity: str) -> None:
+        self._name = name
+        self._activity = activity
+        self._locks: dict[int, threading.Lock] = {}  # by process, because a fork cannot release those of its parent
+
+    def __enter__(self) -> None:
+        process = os.getpid()
+        if any(lock.locked() for owner, lock in list(self._locks.items()) if owner != process):
+            raise EngineError(
+                f"{self._name}: this process was forked while another thread {self._activity}, so it would wait for "
+                "ever; start processes by 'spawn', or fork before the first thread encodes"
+            )
+        self._locks.setdefault(process, threading.Lock()).acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._locks[os.getpid()].release()
 
 
 @contextmanager

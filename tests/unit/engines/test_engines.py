@@ -238,6 +238,42 @@ def test_a_fork_of_a_process_that_has_encoded_does_not_hang(tiny_model, engine):
     assert int(ended.stdout) == (7 if engine == "openvino" else 0)
 
 
+@pytest.mark.parametrize(
+    ("lock", "activity"),
+    [
+        ("encoder._loading", "loaded it"),
+        ("encoder.engine._loading", "loaded a model"),
+        ("encoder.engine._runners['vectors', False]._turn", "encoded texts"),
+    ],
+)
+def test_a_fork_does_not_wait_for_another_thread_of_its_parent(tiny_model, lock, activity):
+    program = textwrap.dedent("""
+        import os, signal, sys
+        from twinvec.engines import graph
+        graph.available_cores = lambda: 1
+        from twinvec import Encoder
+        from twinvec.errors import EngineError
+        encoder = Encoder(sys.argv[1], engine="openvino")
+        encoder.encode(["a fox"])
+        if sys.argv[2] == "loaded a model":
+            encoder.engine._runners.clear()
+        with eval(sys.argv[3]):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)  # ends the process, which then has no exit code
+                try:
+                    encoder.encode(["a dog"])
+                except EngineError as error:
+                    os._exit(7 if f"was forked while another thread {sys.argv[2]}" in str(error) else 1)
+                os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        print(len(encoder.encode(["a fox"])))
+    """)
+    command = [sys.executable, "-c", program, str(tiny_model("bert")), activity, lock]
+    ended = subprocess.run(command, check=True, timeout=120, stdout=subprocess.PIPE, text=True)
+    assert ended.stdout.split() == ["7", "1"]
+
+
 @pytest.mark.parametrize("drops", ["parent", "child"])
 def test_a_fork_does_not_wait_for_the_threads_of_an_unused_graph(tiny_model, drops):
     program = textwrap.dedent("""
