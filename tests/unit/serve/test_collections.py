@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import threading
 from contextlib import asynccontextmanager
 
@@ -427,3 +428,28 @@ async def test_the_model_of_a_collection_that_is_not_served_is_loaded(tiny_model
         assert first is second
         assert first.loaded_encoder is not None
         assert first.loaded_encoder.name == other
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_collection_whose_folder_is_removed_or_replaced_is_opened_anew(tiny, tmp_path, is_replaced):
+    store, other = tmp_path / "store", tmp_path / "other"
+    documents = {"documents": [{"id": "tea", "text": "green tea"}]}
+    with Collection.open("notes", other, encoder=Encoder(tiny)) as collection:
+        collection.ingest([("ink", "blue ink")])
+    app = create_app(ServeSettings(path=store, models={"tiny": str(tiny)}))
+    with TestClient(app, base_url="http://127.0.0.1:6380") as client:
+        assert client.post("/v1/collections", json={"name": "notes"}).status_code == 201
+        assert client.post("/v1/collections/notes/documents", json=documents).json()["new"] == 1
+        shutil.rmtree(store / "notes")
+        if is_replaced:
+            shutil.copytree(other / "notes", store / "notes")
+        query = {"query": "a drink", "limit": 1}
+        first, second = (client.post("/v1/collections/notes/search", json=query) for _ in range(2))
+        assert (first.status_code, first.json()["error"]["code"]) == (503, "store_unavailable")
+        assert "removed or replaced; send the request again" in first.json()["error"]["message"]
+        if is_replaced:
+            assert [hit["id"] for hit in second.json()["results"][0]["hits"]] == ["ink"]
+        else:
+            assert (second.status_code, second.json()["error"]["code"]) == (404, "collection_not_found")
+            assert client.post("/v1/collections", json={"name": "notes"}).status_code == 201
+        assert client.post("/v1/collections/notes/documents", json=documents).json()["new"] == 1

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from twinvec.errors import ConfigurationError, StoreError
+from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import DEFAULT_CLUSTER, DEFAULT_INDEX, ClusterSettings, IndexSettings, ReadConsistency
 from twinvec_qdrant.stores.candidates import Along, Candidates, Search, find_candidates
@@ -268,6 +268,13 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Release the store; a second call does nothing."""
+
+
+class CollectionGoneError(StoreUnavailableError):
+    """The folder of an open collection has been removed, or replaced by another one."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(f"{location}: the collection's folder has been removed or replaced; open the collection again")
 
 
 def closed_error(location: str) -> StoreError:

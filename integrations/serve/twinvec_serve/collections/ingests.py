@@ -18,8 +18,8 @@ from weakref import WeakSet
 
 from anyio import CapacityLimiter, to_thread
 
-from twinvec.errors import CollectionNotFoundError, StoreBusyError, StoreError
-from twinvec_qdrant import Collection, RootElsewhere
+from twinvec.errors import CollectionNotFoundError, StoreBusyError, StoreError, StoreUnavailableError
+from twinvec_qdrant import Collection, CollectionGoneError, RootElsewhere
 from twinvec_serve.collections.work import Ingest, Stepped, Work
 from twinvec_serve.errors import Overloaded, ServerStopsError, TooManyMigrations
 
@@ -37,11 +37,13 @@ class Ingests:
     Attributes:
         dropped: Open collections that a drop has closed; kept as long as calls refer to them.
         repaired: The same for repairs.
+        gone: Open collections whose folder has been removed or replaced; the next request opens them again.
     """
 
     def __init__(self) -> None:
         self.dropped: WeakSet[Collection] = WeakSet()
         self.repaired: WeakSet[Collection] = WeakSet()
+        self.gone: WeakSet[Collection] = WeakSet()
         self._turns: dict[str, asyncio.Lock] = {}
         self._waiting: Counter[str] = Counter()
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -144,7 +146,8 @@ class Ingests:
         """Translate the error of a call whose collection, ``opened``, was closed while the call ran.
 
         Raise CollectionNotFoundError if the collection is dropped, StoreBusyError if it is repaired, and
-        ServerStopsError if the server ends.
+        ServerStopsError if the server ends. Note in
+        ``gone`` a collection whose folder is gone, and raise StoreUnavailableError.
         """
         try:
             yield
@@ -155,6 +158,11 @@ class Ingests:
                 raise ServerStopsError from error
             if isinstance(error, StoreError) and opened is not None and opened in self.repaired:
                 raise being_repaired(opened.name) from error
+            if isinstance(error, CollectionGoneError) and opened is not None:
+                self.gone.add(opened)
+                raise StoreUnavailableError(
+                    f"the folder of the collection {opened.name!r} has been removed or replaced; send the request again"
+                ) from error
             raise
 
     async def finish(self) -> None:

@@ -156,7 +156,7 @@ class OpenCollections:
         Raise CollectionNotFoundError, which lists all names, if the collection does not exist. Raise StoreBusyError
         while the collection is being repaired.
         """
-        if (opened := self._open.get(name)) is not None:
+        if (opened := self._open.get(name)) is not None and opened not in self.ingests.gone:
             return opened
         if name in self._repairing:
             raise being_repaired(name)
@@ -164,12 +164,19 @@ class OpenCollections:
 
     async def _open_first(self, name: str) -> Collection:
         async with self._lock(name):
+            self._forget_if_gone(name)
             if name not in self._open:
                 try:
                     self._open[name] = await self.run(self._opened, name)
                 except CollectionNotFoundError:
                     raise await self._not_found(name) from None
             return self._open[name]
+
+    def _forget_if_gone(self, name: str) -> None:
+        """Close and forget an open collection whose folder has been removed or replaced."""
+        if (opened := self._open.get(name)) is not None and opened in self.ingests.gone:
+            del self._open[name]
+            self.ingests.start(self.run(_close, opened))
 
     async def _not_found(self, name: str) -> CollectionNotFoundError:
         others = ", ".join(await self.names()) or "none"
@@ -195,6 +202,7 @@ class OpenCollections:
 
     async def check_free(self, name: str, advice: str = "drop it first") -> None:
         """Raise RequestError (409) if the name is taken; ``advice`` is the first thing that the client may do."""
+        self._forget_if_gone(name)
         if name in self._open or name in await self.names():
             raise RequestError(
                 f"there is a collection {name!r} already; {advice}, or choose another name",

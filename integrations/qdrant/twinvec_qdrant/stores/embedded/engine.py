@@ -19,7 +19,7 @@ import qdrant_edge as edge
 
 from twinvec.errors import StoreCorruptError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec.support.atomic import is_disk_full
-from twinvec_qdrant.stores.base import Damage, closed_error
+from twinvec_qdrant.stores.base import CollectionGoneError, Damage, closed_error
 from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, times_tell
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
@@ -204,9 +204,7 @@ class SharedEngine:
     def _check_there(self) -> None:
         if self.is_gone():
             self.abandon()
-            raise StoreUnavailableError(
-                f"{self.location}: the collection's folder has been removed or replaced; open the collection again"
-            )
+            raise CollectionGoneError(self.location)
 
     def _check_open(self) -> None:
         self._check_there()
