@@ -16,7 +16,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import FrameType
 
@@ -32,6 +32,11 @@ from twinvec_serve.memory import limit_memory, trim_regularly
 from twinvec_serve.safety.exposure import check_exposure
 from twinvec_serve.services import Services
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS, ServeSettings
+
+try:
+    import resource
+except ImportError:  # Windows has no such limit
+    resource = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
 _TERMINAL = "/dev/tty"
 _KEEP_ALIVE_SECONDS = 75  # longer than the 60 s of most proxies, so that they never use a closed connection
@@ -52,12 +57,24 @@ def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Call
     if settings.url is None:  # checked before the port, which may be taken by a server of the same store
         Announcement.check_place(settings.path or DEFAULT_PATH)
     limit_memory()
+    _permit_open_files()
     with hidden_folders(), listening(settings.host, settings.port) as sockets:
         port = sockets[0].getsockname()[1]
         settings = settings.model_copy(update={"port": port})
         settings = settings.model_copy(update={"address": address_of(settings)})
         with asyncio.Runner(loop_factory=_event_loop) as runner:
             runner.run(_serve(settings, sockets, lambda: ready(address_of(settings)), stopping))
+
+
+def _permit_open_files() -> None:
+    """Raise the number of files that the process may open to the most that the system permits.
+
+    Each client and each collection takes some of them, and the usual number is 1,024.
+    """
+    if resource is not None:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with suppress(OSError, ValueError):  # the number stays; macOS refuses a number without a limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def address_of(settings: ServeSettings) -> str:

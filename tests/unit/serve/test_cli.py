@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import ssl
@@ -426,3 +427,14 @@ def test_a_log_that_cannot_be_written_costs_no_answer(tmp_path, tiny_model):
             assert answer.status_code == 200
             assert answer.headers["Twinvec-Truncated"] == "1", "which the log tells as well"
         assert server.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the limit of another process")
+def test_the_server_may_open_as_many_files_as_the_system_permits(tmp_path, tiny_model):
+    before = soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, most - 1), most))
+    try:
+        with serving(tmp_path, tiny_model("bert")) as server:
+            assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE) == (most, most)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
