@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -18,6 +19,8 @@ from http_servers import serving
 from small_disks import on_small_disk, without_rights
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError, StoreUnavailableError
 from twinvec_qdrant import Announcement, Collection, drop_collection, restore_collection, serving_process
+from twinvec_qdrant.cli.options import CollectionPlace
+from twinvec_qdrant.cli.served.connecting import client_of
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import SERVING_FILE
@@ -142,6 +145,22 @@ def test_a_client_refuses_an_address_where_nobody_or_somebody_else_answers(tmp_p
         other = serving_process(tmp_path)
         with pytest.raises(StoreBusyError, match="another process answers"):
             ServerClient(other, 1.0)
+
+
+def test_a_command_waits_for_the_end_of_a_process_that_is_stopping(tmp_path, monkeypatch):
+    with announced(tmp_path) as process:  # which refuses connections, like a server that closes its collections
+        with pytest.raises(StoreBusyError, match=r"the connection was refused; if that process is stopping.*--wait"):
+            client_of(CollectionPlace("notes", tmp_path, None, wait=0))
+        pauses = []
+
+        def end(seconds):
+            pauses.append(seconds)
+            process.kill()
+            process.wait()
+
+        monkeypatch.setattr(time, "sleep", end)
+        assert client_of(CollectionPlace("notes", tmp_path, None, wait=60)) is None
+        assert len(pauses) == 1
 
 
 def test_a_server_that_hangs_is_not_waited_for(tmp_path, monkeypatch):

@@ -62,13 +62,24 @@ Events = Callable[[str, dict[str, Any]], None]
 """Function that gets each event of an answer: its name and its data."""
 
 
+class ServerRefusesError(StoreBusyError):
+    """The process has the store, and refuses connections, as a process does that is stopping."""
+
+    def __init__(self, process: ServingProcess) -> None:
+        super().__init__(
+            f"{process} has the store, but does not answer: the connection was refused; if that process is stopping, "
+            "run the same command again later, or wait longer with --wait"
+        )
+
+
 class ServerClient:
     """Client of a process that serves a store, over one connection; a context manager.
 
     A request is repeated for ``wait_seconds`` while the process is too busy.
 
     Raises:
-        StoreBusyError: the process has the store, and does not answer at its address.
+        StoreBusyError: the process has the store, and does not answer at its address; ServerRefusesError if it
+            refuses the connection.
         ConfigurationError: the environment names a file of keys that cannot be read.
     """
 
@@ -83,6 +94,8 @@ class ServerClient:
         try:
             found = self._asked("GET", "/healthz", None, {})
         except StoreUnavailableError as error:
+            if isinstance(error.__cause__, ConnectionRefusedError):
+                raise ServerRefusesError(process) from error
             raise StoreBusyError(f"{process} has the store, but does not answer: {error.__cause__}") from error
         if found.get("instance") != process.instance:
             raise StoreBusyError(f"{process} has the store, but another process answers at its address")

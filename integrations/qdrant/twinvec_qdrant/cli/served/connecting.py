@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from twinvec.cli.options import check_store
 from twinvec.support.progress import Advance, unseen
 from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
-from twinvec_qdrant.serving.client import ServerClient
+from twinvec_qdrant.serving.client import ServerClient, ServerRefusesError
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
+
+_PAUSE_SECONDS = 0.1
 
 logger = logging.getLogger(__name__)
 
@@ -24,12 +27,21 @@ Served = TypeVar("Served")
 def client_of(place: CollectionPlace) -> ServerClient | None:
     """Return a client of the process that serves the store; None if no process does.
 
+    If the process refuses connections, because it is stopping, wait for its end, for at most the seconds of --wait.
+
     Raises:
         StoreBusyError: a process serves the store, and does not answer.
     """
     check_store(place.path, place.url)
-    found = place.served_by()
-    return None if found is None else ServerClient(found, place.wait)
+    deadline = time.monotonic() + place.wait
+    while (found := place.served_by()) is not None:
+        try:
+            return ServerClient(found, place.wait)
+        except ServerRefusesError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+    return None
 
 
 @contextmanager
