@@ -201,17 +201,19 @@ def test_mine_searches_a_collection(twinvec, folder, tiny_model):
     assert "4 negatives for 1 rows; 0 rows have none; 1 of their positives not found" in said
 
 
+TOPICS = ("files", "dogs", "rain", "money", "music")
+
+
 @pytest.fixture
 def chunked(tmp_path, tiny_model):
     """Documents in chunks in ``store``, and pairs of a question with a whole document."""
     qdrant = pytest.importorskip("twinvec_qdrant")
     from twinvec import Encoder
 
-    topics = ("files", "dogs", "rain", "money", "music")
-    texts = {each: " ".join(f"Part {n} is about {each} and what is in it." for n in range(12)) for each in topics}
+    texts = {each: " ".join(f"Part {n} is about {each} and what is in it." for n in range(12)) for each in TOPICS}
     with qdrant.Collection.open("docs", path=tmp_path / "store", encoder=Encoder(tiny_model("bert"))) as collection:
         collection.ingest([{"id": each, "title": f"All of {each}", "text": text} for each, text in texts.items()])
-        assert collection.count() > 3 * len(topics)
+        assert collection.count() > 3 * len(TOPICS)
     rows = [{"id": n, "anchor": f"what is in {each}", "positive": text} for n, (each, text) in enumerate(texts.items())]
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
@@ -229,6 +231,26 @@ def test_mine_judges_chunks_by_the_documents_they_are_of(twinvec, chunked, margi
         assert not any("All of" in body for body in bodies), "the positives have no heading"
         assert len({body.split()[4] for body in bodies}) == 4
         assert not any(body in row["positive"] for body in bodies)
+
+
+def test_mine_finds_a_positive_that_is_not_the_best_chunk_of_its_document(twinvec, chunked, caplog):
+    from twinvec_qdrant import Collection
+
+    rows = chunked / "rows.jsonl"
+    with Collection.open("docs", path=chunked / "store") as collection:
+        pairs = [
+            (f"what is in {each}", collection.search(each, group=False, filter={"source": each})) for each in TOPICS
+        ]
+    asked = [{"anchor": anchor, "positive": hit.text} for anchor, hits in pairs for hit in hits]
+    assert len(asked) > 3 * len(TOPICS)
+    (chunked / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    options = ("--collection", "docs", "--path", chunked / "store", "--json")
+    report = json.loads(twinvec("mine", chunked / "questions.jsonl", "-o", rows, *options))
+    assert report == {"rows": len(asked), "negatives": 4 * len(asked), "without": 0, "unfound": 0}
+    assert "not found" not in caplog.text
+    for row in map(json.loads, rows.read_text().splitlines()):
+        assert all(text.startswith("All of ") for text in (row["positive"], *row["negatives"]))
+        assert len({text.split()[2] for text in (row["positive"], *row["negatives"])}) == 5
 
 
 @pytest.mark.slow

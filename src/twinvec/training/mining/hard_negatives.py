@@ -2,9 +2,10 @@
 
 Negatives come from a range of ranks, without the known positives of the anchor. A collection may split documents in
 another way, so that a row's positive is not among the hits. Hits that share most words with the positive are then left
-out too. Two options leave out more: a margin by which negatives must score below the positive (Moreira et al. 2024),
-and a cross-encoder that must reject negatives (RocketQA, Qu et al. 2021). Memory holds hashes of the pairs and one
-window of anchors.
+out too. If hits are the best chunks of documents, the positive may be another chunk of such a document: a second search
+then looks for it among all chunks. Two options leave out more: a margin by which negatives must score below the
+positive (Moreira et al. 2024), and a cross-encoder that must reject negatives (RocketQA, Qu et al. 2021). Memory holds
+hashes of the pairs and one window of anchors.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError
@@ -25,7 +26,7 @@ from twinvec.models.finding import find_model
 from twinvec.models.space import classifier_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.retrieval.base import Hit, Retriever, body_start
-from twinvec.retrieval.retrieve_rerank import search_many
+from twinvec.retrieval.retrieve_rerank import search_many, without_passages
 from twinvec.support.checks import integer
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import normalised
@@ -140,25 +141,31 @@ def mine_negatives(
     options: MiningOptions | None = None,
     *,
     scorer: PairScorer | None = None,
+    chunks: Retriever | None = None,
 ) -> Iterator[Mined]:
     """Yield the negatives of each pair (anchor, positive), in order.
 
     An anchor is searched once in each window of pairs. ``known`` has the positives of all pairs; ``scorer`` denoises
-    the negatives.
+    the negatives. If ``retriever`` finds only the best chunk of each document, ``chunks`` finds all: a positive that
+    ``retriever`` does not find is looked up among these.
     """
     chosen = options or MiningOptions()
     stream = iter(pairs)
     while window := list(islice(stream, _WINDOW)):
         anchors = list(dict.fromkeys(anchor for anchor, _ in window))
         depth = chosen.last_rank + max(known.count(anchor) for anchor in anchors) + 1
-        hits_lists = search_many(retriever, anchors, depth)
-        found = {a: _Candidates(a, hits, known) for a, hits in zip(anchors, hits_lists, strict=True)}
-        scores = [found[anchor].of_positive(positive) for anchor, positive in window]
-        rows = [found[a].chosen(positive, score, chosen) for (a, positive), score in zip(window, scores, strict=True)]
+        found = _candidates(retriever, anchors, depth, known)
+        positives = [found[anchor].positive(text) for anchor, text in window]
+        missing = dict.fromkeys(anchor for (anchor, _), at in zip(window, positives, strict=True) if at is None)
+        if chunks is not None and missing:
+            among = _candidates(chunks, list(missing), depth, known)
+            pairs_found = zip(window, positives, strict=True)
+            positives = [among[anchor].positive(text) if at is None else at for (anchor, text), at in pairs_found]
+        rows = [found[a].chosen(text, at, chosen) for (a, text), at in zip(window, positives, strict=True)]
         if scorer is not None:
             rows = _denoised([anchor for anchor, _ in window], rows, scorer, chosen.denoise_above)
-        for texts, score in zip(rows, scores, strict=True):
-            yield Mined(texts[: chosen.negatives], score is not None)
+        for texts, at in zip(rows, positives, strict=True):
+            yield Mined(texts[: chosen.negatives], at is not None)
 
 
 def reserve_output(job: MiningJob) -> None:
@@ -172,8 +179,12 @@ def reserve_output(job: MiningJob) -> None:
         file.resume(_WINDOW)
 
 
-def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -> MiningReport:
+def mine_file(
+    job: MiningJob, retriever: Retriever, *, chunks: Retriever | None = None, progress: bool = False
+) -> MiningReport:
     """Write the rows of ``job.source`` to ``job.output``, with ``negatives`` added to their other fields.
+
+    ``chunks`` is that of ``mine_negatives``.
 
     A partial file next to ``output`` becomes ``output`` at the end. A second call continues a partial file of the same
     pairs, options and ``identity``; its output equals the output of an uninterrupted run.
@@ -191,8 +202,9 @@ def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -
             advance(done)
             rows, again = tee(pairs.rows(done))
             asked = ((row["anchor"], row["positive"]) for row in again)
-            mined = zip(rows, mine_negatives(asked, retriever, known, job.options, scorer=job.scorer), strict=True)
-            for _ in file.write((row | {"negatives": each.negatives}, each.found) for row, each in mined):
+            mined = mine_negatives(asked, retriever, known, job.options, scorer=job.scorer, chunks=chunks)
+            both = zip(rows, mined, strict=True)
+            for _ in file.write((row | {"negatives": each.negatives}, each.found) for row, each in both):
                 advance(1)
         counts = [(len(row["negatives"]), found) for row, found in file.finish()]
     numbers = [number for number, _ in counts]
@@ -200,6 +212,13 @@ def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -
     report = MiningReport(len(counts), sum(numbers), numbers.count(0), unfound)
     _warn(report, job, searched_positives=isinstance(retriever, DenseIndex))
     return report
+
+
+class _Positive(NamedTuple):
+    """A row's positive among the hits: its score, and whether it is a chunk with its heading."""
+
+    score: float
+    headed: bool
 
 
 class _Candidates:
@@ -213,35 +232,47 @@ class _Candidates:
         dense = all("dense" in hit.scores for hit in hits)
         self._scores = [hit.scores["dense"] if dense else hit.score for hit in hits]
 
-    def of_positive(self, positive: str) -> float | None:
-        """Return the score of the positive, else of the best hit that lies within it or contains it, else None."""
-        wanted = normalised(positive)
+    def positive(self, text: str) -> _Positive | None:
+        """Return the positive ``text``, with the score of the best hit that equals it, lies within it or contains it.
+
+        A hit that equals the positive is preferred. None: there is no such hit.
+        """
+        wanted = normalised(text)
         found = list(zip(self._variants, self._scores, strict=True))
         same = [score for texts, score in found if wanted in texts]
-        return max(same or (score for texts, score in found if contains_either_way(texts, wanted)), default=None)
+        score = max(same or (score for texts, score in found if contains_either_way(texts, wanted)), default=None)
+        headed = any(len(variants) > 1 and wanted == variants[0] for variants in self._variants)
+        return None if score is None else _Positive(score, headed)
 
-    def chosen(self, own: str, of_positive: float | None, options: MiningOptions) -> list[str]:
+    def chosen(self, own: str, positive: _Positive | None, options: MiningOptions) -> list[str]:
         """Return the texts that may be negatives, hardest first.
 
         Chunks keep their headings only if ``own``, the row's positive, is a chunk with a heading. Otherwise a model
         could recognise negatives by their headings.
         """
-        wanted = normalised(own)
-        headed = any(len(variants) > 1 and wanted == variants[0] for variants in self._variants)
         limit = math.inf
         if options.margin is not None:
-            if of_positive is None:
+            if positive is None:
                 return []
-            limit = of_positive - options.margin
+            limit = positive.score - options.margin
+        headed = positive is not None and positive.headed
         texts = [hit.text if headed else hit.text[body_start(hit) :] for hit in self._hits]
-        positives = self._positive
-        if of_positive is None:
+        left_out = self._positive
+        if positive is None:
+            wanted = normalised(own)
             alike = (overlaps(each, wanted) for each in self._variants)
-            positives = [known or mostly for known, mostly in zip(positives, alike, strict=True)]
-        found = zip(texts, positives, self._scores, strict=True)
-        others = [(text, score) for text, positive, score in found if not positive]
+            left_out = [known or mostly for known, mostly in zip(left_out, alike, strict=True)]
+        found = zip(texts, left_out, self._scores, strict=True)
+        others = [(text, score) for text, out, score in found if not out]
         ranked = others[options.first_rank - 1 : options.last_rank]
         return list(dict.fromkeys(text for text, score in ranked if score <= limit))
+
+
+def _candidates(
+    retriever: Retriever, anchors: Sequence[str], depth: int, known: KnownPositives
+) -> dict[str, _Candidates]:
+    hits_lists = search_many(retriever, anchors, depth, **without_passages(retriever))
+    return {each: _Candidates(each, hits, known) for each, hits in zip(anchors, hits_lists, strict=True)}
 
 
 def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, above: float) -> list[list[str]]:
