@@ -237,9 +237,9 @@ def _reranker(wanted: str | Reranker, collection: Collection) -> Reranker | None
         return None
     if wanted == "maxsim":
         return collection.maxsim()
-    from twinvec.rerankers.cross_encoder import CrossEncoderReranker
+    from twinvec.rerankers.open import open_reranker
 
-    return CrossEncoderReranker(wanted)
+    return open_reranker(wanted)
 
 
 def _all_relevant(opened: Collection, query: str, least: float, options: dict[str, Any]) -> list[Hit]:

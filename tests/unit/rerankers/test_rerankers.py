@@ -18,11 +18,13 @@ from twinvec.errors import (
     ConfigurationError,
     InputError,
     ModelIntegrityError,
+    ModelNotFoundError,
     TextError,
     UnsupportedModelError,
 )
 from twinvec.models.cross_encoder_spec import ACTIVATIONS
 from twinvec.rerankers.maxsim import maxsim, mixed_scores
+from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.base import Passage
 
 QUERIES = ["a fox in the sun", "two men on the moon", "compare two files"]
@@ -369,3 +371,9 @@ def test_what_has_no_token_states_is_refused_at_once(wrong):
 
 def test_a_reranker_shows_its_encoder(tiny):
     assert repr(MaxSimReranker(tiny, mix=0.5)) == f"MaxSimReranker({tiny!r}, mix=0.5)"
+
+
+@pytest.mark.parametrize("name", ["maxsin", "default", "x" * 5000])
+def test_an_unknown_name_tells_what_a_reranker_may_be(name):
+    with pytest.raises(ModelNotFoundError, match=f"no reranker '{name[:50]}.*: expected 'maxsim', or a cross-encoder"):
+        open_reranker(name)

@@ -5,6 +5,7 @@ The prompt has examples of real questions, as in Promptagator (Dai et al. 2022).
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ _COPIED = 90.0  # least similarity, in percent, of a copied question and a part 
 _SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_SPACELESS}]|[^\W{_SPACELESS}]+")  # a letter of a script without spaces counts as a word
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
+_FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 _MARK = re.compile(
     r"^[*_]*(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|q(?:uestion)?\s*:|[-*\u2022\u2013\u2014>#]+)[*_]*\s+", re.I
 )
@@ -75,13 +77,24 @@ def questions_of(answer: str, most: int) -> list[str]:
     """Return the first ``most`` questions of an answer, without thoughts, introductions, numbers, bullets and quotes.
 
     If ``most`` lines end with a question mark, only these lines count. Otherwise all lines count, since people also
-    search by key words.
+    search by key words. Some models answer with a JSON array: its texts are the lines.
     """
-    text = _THOUGHT.sub("", answer).rpartition("</think>")[2].encode(errors="replace").decode()
+    text = _THOUGHT.sub("", answer).rpartition("</think>")[2]
+    text = ("\n".join(_texts_of_array(text)) or text).encode(errors="replace").decode()
     lines = (_unquoted(_MARK.sub("", line.strip())) for line in text.splitlines())
     found = [line for line in lines if line and not line.endswith((":", "\uff1a"))]
     asking = [line for line in found if line.endswith(("?", "\uff1f", "\u061f"))]
     return (asking if len(asking) >= most else found)[:most]
+
+
+def _texts_of_array(text: str) -> list[str]:
+    """Return the texts of a JSON array, which may be in a fenced block; [] if the text is not such an array."""
+    fenced = _FENCED.fullmatch(text.strip())
+    try:
+        found = json.loads(fenced[1] if fenced else text)
+    except (ValueError, RecursionError):
+        return []
+    return found if isinstance(found, list) and all(isinstance(each, str) for each in found) else []
 
 
 def is_malformed(question: str) -> bool:

@@ -56,13 +56,16 @@ class JobFile:
         return exclusive_lock(self.partial.with_suffix(".lock"), busy)
 
     def resume(self, window: int = 1) -> int:
-        """Truncate the partial file after its complete windows of pieces; return how many pieces they hold."""
+        """Truncate the partial file after its complete windows of pieces; return how many pieces they hold.
+
+        A line that is half written or damaged, for example by a power failure, ends the last window.
+        """
         if not self.partial.is_file():
             self.partial.write_bytes(b"")
         done = kept = size = 0
         with self.partial.open("rb") as file:
             for number, line in enumerate(file):
-                if not line.endswith(b"\n"):
+                if not line.endswith(b"\n") or not _is_object(line):
                     break
                 size += len(line)
                 if number % window == 0:
@@ -81,7 +84,7 @@ class JobFile:
                 yield piece
 
     def pieces(self) -> Iterator[dict[str, Any]]:
-        """Yield the pieces of the partial file. Call ``resume`` first: it removes a half-written last line."""
+        """Yield the pieces of the partial file. Call ``resume`` first: it removes a damaged line."""
         with self.partial.open("rb") as lines:
             next(lines)
             yield from map(json.loads, lines)
@@ -176,6 +179,14 @@ def line_of(value: dict[str, Any]) -> bytes:
         return (json.dumps(value, ensure_ascii=False) + "\n").encode()
     except UnicodeEncodeError:  # a lone surrogate in a field that is passed through
         return (json.dumps(value) + "\n").encode()
+
+
+def _is_object(line: bytes) -> bool:
+    """Return whether a line holds a JSON object."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 def _first_line(path: Path) -> bytes:

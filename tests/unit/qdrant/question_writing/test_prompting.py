@@ -34,6 +34,10 @@ def chunk(text=BODY, heading="", title="", identity="a"):
         ('What is "the aquarium" to you?', ['What is "the aquarium" to you?']),
         ('"A" vs "B"\n“What’s up?”', ['"A" vs "B"', "What’s up?"]),
         ('"' + " " * 20_000 + "x", ['"' + " " * 20_000 + "x"]),  # a looping model; once half an hour's work
+        ('["How?", "1. When?"]', ["How?", "When?"]),
+        ('<think>hm</think>\n```json\n[\n  "How?",\n  "When \\ud800?"\n]\n```\n', ["How?", "When ??"]),
+        ('["How?", 5]', ['["How?", 5]']),
+        ("[" * 100_000, ["[" * 100_000]),
         ("<think>1. No?\nhm</think>\nHow?", ["How?"]),
         ("thought without a beginning</think>How?", ["How?"]),
         ("<think>cut off\n1. How?", []),

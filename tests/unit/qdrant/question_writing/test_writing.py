@@ -286,6 +286,18 @@ def test_a_truncated_line_of_the_partial_file_is_asked_for_again(filled, tmp_pat
     assert write_questions(filled, Model(), tmp_path / "pairs.jsonl").asked == 20
 
 
+def test_answers_from_a_damaged_line_on_are_asked_for_again(filled, tmp_path):
+    output = tmp_path / "pairs.jsonl"
+    assert write_questions(filled, Model(), output, model="small", parallel=1).asked == 24
+    whole = output.read_bytes()
+    [answers] = tmp_path.glob("*.answers")
+    lines = answers.read_bytes().splitlines(keepends=True)
+    answers.write_bytes(b"".join([*lines[:15], b"\0" * 40 + b"\n", *lines[16:]]))
+    output.unlink()
+    assert write_questions(filled, Model(), output, model="small", parallel=1).asked == 24 - 14
+    assert output.read_bytes() == whole
+
+
 def test_what_decides_no_answer_may_change_between_runs(filled, tmp_path):
     """The answers are paid for: another number of passages, rank or share makes something else of them."""
     with pytest.raises(KeyboardInterrupt):
