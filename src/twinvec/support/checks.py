@@ -115,6 +115,8 @@ def path_text(value: str | os.PathLike[str], name: str) -> str:
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(text, str):
         raise ConfigurationError(f"{name} must be a path, got {value!r}")
+    if not text:
+        raise ConfigurationError(f"{name} is an empty text; '.' names the current folder")
     try:
         if b"\0" in os.fsencode(text):
             raise ConfigurationError(f"{name} has a NUL character: {text!r}")

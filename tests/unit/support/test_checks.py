@@ -87,7 +87,7 @@ def test_strings_that_nothing_can_store_are_refused():
 
 def test_paths_that_no_file_can_have_are_refused(tmp_path):
     assert file_path(str(tmp_path), "path") == file_path(tmp_path, "path") == tmp_path
-    wrong = {b"x": "must be a path", 5: "must be a path", "a\0b": "has a NUL", "\ud800": "cannot be"}
+    wrong = {b"x": "must be a path", 5: "must be a path", "": "is an empty", "a\0b": "has a NUL", "\ud800": "cannot be"}
     for value, said in wrong.items():
         with pytest.raises(ConfigurationError, match=f"^path {said}"):
             file_path(value, "path")

@@ -56,6 +56,13 @@ def found(root: Root):
     return [each.id for each in root.read()]
 
 
+def test_an_empty_argument_is_not_the_current_folder(twinvec, tree, place, tiny):
+    """As a script gives it whose variable is not set."""
+    done = twinvec("ingest", "guides", "", *place, *tiny)
+    assert (done.code, "source is an empty text" in done.err) == (1, True)
+    assert twinvec("info", *place).code == 1, "nothing was ingested"
+
+
 def test_files_of_one_folder_are_one_source(tree):
     roots = roots_of(["a.md", "guides", "b [1].md", "notes.jsonl", ".hidden.md", "a.md"], USUAL)
     assert {name: found(root) for name, root in roots.items()} == {

@@ -107,7 +107,7 @@ class Root:
 
         A pattern selects the matching files below its fixed part (``docs``). ``options`` are fields of the root.
         """
-        text = str(name)
+        text = path_text(name, "source")
         if text == STANDARD_INPUT or _WILD.isdisjoint(text) or os.path.exists(text):
             return cls(text, **options)
         parts = Path(text).parts
