@@ -146,8 +146,8 @@ class Ingests:
         """Translate the error of a call whose collection, ``opened``, was closed while the call ran.
 
         Raise CollectionNotFoundError if the collection is dropped, StoreBusyError if it is repaired, and
-        ServerStopsError if the server ends. Note in
-        ``gone`` a collection whose folder is gone, and raise StoreUnavailableError.
+        ServerStopsError if the server ends. Note in ``gone`` a collection whose folder is gone, and raise
+        StoreUnavailableError.
         """
         try:
             yield
