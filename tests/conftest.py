@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,6 +28,8 @@ if _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on the hub
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tiny models on a busy machine: threads that wait must not spin
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt the commands that they start
 # a slow example is no failure where other work runs beside
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")

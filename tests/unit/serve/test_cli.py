@@ -166,16 +166,15 @@ def test_an_address_of_another_machine_is_an_error(host):
 
 
 @pytest.fixture
-def as_on_a_terminal():
-    """SIGINT and SIGHUP end what is started, also if the tests run in the background or under nohup and ignore them."""
-    before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGINT, signal.SIGHUP)}
+def not_under_nohup():
+    """SIGHUP ends what is started, also if the tests run under nohup and ignore it."""
+    before = signal.signal(signal.SIGHUP, signal.default_int_handler)
     yield
-    for each, handler in before.items():
-        signal.signal(each, handler)
+    signal.signal(signal.SIGHUP, before)
 
 
 @SLOW
-def test_a_server_starts_answers_and_ends_with_a_signal(as_on_a_terminal, tmp_path, tiny):
+def test_a_server_starts_answers_and_ends_with_a_signal(not_under_nohup, tmp_path, tiny):
     ours, terminal = os.openpty()
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         with serving(tmp_path, tiny, errors=subprocess.PIPE, terminal=terminal) as server:
@@ -190,7 +189,7 @@ def test_a_server_starts_answers_and_ends_with_a_signal(as_on_a_terminal, tmp_pa
 
 
 @SLOW
-def test_without_a_terminal_sighup_says_what_to_do_and_stops_nothing(as_on_a_terminal, tmp_path, tiny):
+def test_without_a_terminal_sighup_says_what_to_do_and_stops_nothing(not_under_nohup, tmp_path, tiny):
     with serving(tmp_path, tiny, errors=subprocess.PIPE) as server:
         server.process.send_signal(signal.SIGHUP)
         assert any("restart the server" in line for line in server.process.stderr)

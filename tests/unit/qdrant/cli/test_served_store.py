@@ -346,10 +346,8 @@ def test_files_are_read_as_the_collection_asks(tmp_path, info, is_new):
 
 @contextmanager
 def interruptible(folder, *arguments):
-    """Start a command that SIGINT interrupts, also if the tests themselves run in the background and ignore it."""
-    reset = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = f"{reset}; from twinvec.cli.app import main; main()"
-    command = [sys.executable, "-c", program, *arguments]
+    """Start a command that the test may interrupt."""
+    command = [sys.executable, "-m", "twinvec", *arguments]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, cwd=folder, text=True, **pipes) as process:
         try:

@@ -33,8 +33,7 @@ WATCHER = """
     def opened(name, encoder):
         return Collection.open(name, sys.argv[1], encoder=encoder or WordEncoder(), create=False, wait_seconds=1)
 
-    for ending in (signal.SIGTERM, signal.SIGINT):  # a shell lets what it runs in the background ignore SIGINT
-        signal.signal(ending, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         watch(["notes"], opened, told)
     except KeyboardInterrupt:
