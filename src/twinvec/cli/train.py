@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,8 +24,6 @@ from twinvec.cli.terminal import show_json
 from twinvec.errors import ConfigurationError, ModelError
 
 if TYPE_CHECKING:
-    from twinvec.retrieval.base import Hit
-    from twinvec.retrieval.filters import Filter
     from twinvec.training.mining.hard_negatives import MiningJob, MiningReport
     from twinvec.training.run.config import TrainConfig
     from twinvec.training.run.model_card import TrainReport
@@ -180,21 +178,8 @@ def _mine_collection(
         job = _identified(job, identity)
         reserve_output(job)
         remove_other_vectors(job.output)
-        return mine_file(job, opened, chunks=_Chunks(opened), progress=progress)
-
-
-class _Chunks:
-    """A retriever of all chunks of a collection; the collection itself finds the best chunk of each document."""
-
-    def __init__(self, collection: Any) -> None:
-        self._collection = collection
-
-    def search(self, query: str, limit: int = 10, *, filter: Filter | None = None) -> list[Hit]:
-        return self.search_many([query], limit, filter=filter)[0]
-
-    def search_many(self, queries: Sequence[str], limit: int = 10, *, filter: Filter | None = None) -> list[list[Hit]]:
-        hits: list[list[Hit]] = self._collection.search_many(queries, limit, filter=filter, group=False, passages=False)
-        return hits
+        find_chunks = partial(opened.search_many, group=False, passages=False)
+        return mine_file(job, opened, find_chunks=find_chunks, progress=progress)
 
 
 def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningReport:

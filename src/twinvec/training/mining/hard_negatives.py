@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, tee
 from pathlib import Path
@@ -39,6 +39,10 @@ _WINDOW = 256
 _FEW = 0.05  # share of the rows whose positive may be missing without a warning
 
 logger = logging.getLogger(__name__)
+
+
+FindChunks = Callable[[Sequence[str], int], list[list[Hit]]]
+"""Function that returns, for each query, this number of chunks of a collection, best first."""
 
 
 class PairScorer(Protocol):
@@ -141,24 +145,25 @@ def mine_negatives(
     options: MiningOptions | None = None,
     *,
     scorer: PairScorer | None = None,
-    chunks: Retriever | None = None,
+    find_chunks: FindChunks | None = None,
 ) -> Iterator[Mined]:
     """Yield the negatives of each pair (anchor, positive), in order.
 
     An anchor is searched once in each window of pairs. ``known`` has the positives of all pairs; ``scorer`` denoises
-    the negatives. If ``retriever`` finds only the best chunk of each document, ``chunks`` finds all: a positive that
-    ``retriever`` does not find is looked up among these.
+    the negatives. If ``retriever`` finds only the best chunk of each document, ``find_chunks`` finds all: a positive
+    that ``retriever`` does not find is looked up among these.
     """
     chosen = options or MiningOptions()
     stream = iter(pairs)
     while window := list(islice(stream, _WINDOW)):
         anchors = list(dict.fromkeys(anchor for anchor, _ in window))
         depth = chosen.last_rank + max(known.count(anchor) for anchor in anchors) + 1
-        found = _candidates(retriever, anchors, depth, known)
+        hits_lists = search_many(retriever, anchors, depth, **without_passages(retriever))
+        found = _candidates(anchors, hits_lists, known)
         positives = [found[anchor].positive(text) for anchor, text in window]
-        missing = dict.fromkeys(anchor for (anchor, _), at in zip(window, positives, strict=True) if at is None)
-        if chunks is not None and missing:
-            among = _candidates(chunks, list(missing), depth, known)
+        missing = list(dict.fromkeys(anchor for (anchor, _), at in zip(window, positives, strict=True) if at is None))
+        if find_chunks is not None and missing:
+            among = _candidates(missing, find_chunks(missing, depth), known)
             pairs_found = zip(window, positives, strict=True)
             positives = [among[anchor].positive(text) if at is None else at for (anchor, text), at in pairs_found]
         rows = [found[a].chosen(text, at, chosen) for (a, text), at in zip(window, positives, strict=True)]
@@ -180,11 +185,11 @@ def reserve_output(job: MiningJob) -> None:
 
 
 def mine_file(
-    job: MiningJob, retriever: Retriever, *, chunks: Retriever | None = None, progress: bool = False
+    job: MiningJob, retriever: Retriever, *, find_chunks: FindChunks | None = None, progress: bool = False
 ) -> MiningReport:
     """Write the rows of ``job.source`` to ``job.output``, with ``negatives`` added to their other fields.
 
-    ``chunks`` is that of ``mine_negatives``.
+    ``find_chunks`` is that of ``mine_negatives``.
 
     A partial file next to ``output`` becomes ``output`` at the end. A second call continues a partial file of the same
     pairs, options and ``identity``; its output equals the output of an uninterrupted run.
@@ -202,7 +207,7 @@ def mine_file(
             advance(done)
             rows, again = tee(pairs.rows(done))
             asked = ((row["anchor"], row["positive"]) for row in again)
-            mined = mine_negatives(asked, retriever, known, job.options, scorer=job.scorer, chunks=chunks)
+            mined = mine_negatives(asked, retriever, known, job.options, scorer=job.scorer, find_chunks=find_chunks)
             both = zip(rows, mined, strict=True)
             for _ in file.write((row | {"negatives": each.negatives}, each.found) for row, each in both):
                 advance(1)
@@ -269,9 +274,8 @@ class _Candidates:
 
 
 def _candidates(
-    retriever: Retriever, anchors: Sequence[str], depth: int, known: KnownPositives
+    anchors: Sequence[str], hits_lists: Sequence[Sequence[Hit]], known: KnownPositives
 ) -> dict[str, _Candidates]:
-    hits_lists = search_many(retriever, anchors, depth, **without_passages(retriever))
     return {each: _Candidates(each, hits, known) for each, hits in zip(anchors, hits_lists, strict=True)}
 
 
