@@ -1,4 +1,4 @@
-"""The standard streams of a command's process: none is closed, and one that takes no messages ends no command."""
+"""Prepare the standard streams of a command: a closed or full stream does not end the command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _open_closed() -> None:
 
 
 class _BestEffort(io.FileIO):
-    """A file that drops what it cannot write: its disk is full, or the reader of its pipe is gone."""
+    """A file that drops what cannot be written, because the disk is full or the reader of the pipe is gone."""
 
     def write(self, data: Any, /) -> int:
         try:

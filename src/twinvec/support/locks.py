@@ -26,10 +26,14 @@ _HELD = "held"
 
 
 class ThreadLock:
-    """A lock that one thread holds during a ``with`` block, while it does ``activity``.
+    """A lock that one thread holds during a ``with`` block.
 
     A fork lacks the other threads of its parent process. If one of them held the lock at the fork, the runtime's own
     locks may be held as well, so the ``with`` block raises EngineError instead of waiting for ever.
+
+    Args:
+        name: What the lock protects, for the error.
+        activity: What a thread did while it held the lock, for the error, such as "encoded texts".
     """
 
     def __init__(self, name: str, activity: str) -> None:

@@ -57,7 +57,7 @@ def found(root: Root):
 
 
 def test_an_empty_argument_is_not_the_current_folder(twinvec, tree, place, tiny):
-    """As a script gives it whose variable is not set."""
+    """A script gives an empty source if its variable is not set."""
     done = twinvec("ingest", "guides", "", *place, *tiny)
     assert (done.code, "source is an empty text" in done.err) == (1, True)
     assert twinvec("info", *place).code == 1, "nothing was ingested"

@@ -95,6 +95,11 @@ def hiding(source: str, reason: str, below: str) -> Failure:
     return Failure(source, reason, hides=True, below=printable(below))
 
 
+def unreadable(name: str, error: OSError, below: str) -> Failure:
+    """Return the failure of the file ``name`` of records, which hides all documents whose ids begin with ``below``."""
+    return hiding(printable(name), f"cannot be read: {error.strerror or error}", below)
+
+
 def reason_of(error: Exception, source: str) -> str:
     """Return an error of any type as the reason of a failure; log the traceback of an unexpected error (debug).
 

@@ -281,8 +281,8 @@ def read_source(
 
     A ``.jsonl`` or ``.ndjson`` file, and standard input, hold one object per line with ``id``, ``text`` and perhaps
     ``title``; all other keys are payload. A ``.json`` file holds an array of such objects, or a single one. A ``.csv``
-    or ``.tsv`` file holds one document per row, with the header's names for keys, and an ``.mbox`` file one per e-mail.
-    In a folder, the ids of such records begin with the path of their file: "notes.jsonl/ID".
+    or ``.tsv`` file holds a document in each row, with the header's names for keys. An ``.mbox`` file holds e-mails. In
+    a folder, the ids of all these documents begin with the path of their file: "notes.jsonl/ID".
 
     Any other file is a document. Its id is the path within the folder, with "/", or a single file's name. Its payload
     is ``path``, ``format`` ("markdown" or "text") and the front matter of a Markdown file, whose ``title`` becomes the

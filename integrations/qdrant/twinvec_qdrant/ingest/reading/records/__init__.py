@@ -1,1 +1,1 @@
-"""Records: files that hold several documents: lines and arrays of JSON, rows of tables, e-mails of a mailbox."""
+"""Files that hold several documents: lines or arrays of JSON, rows of a table, or the e-mails of a mailbox."""

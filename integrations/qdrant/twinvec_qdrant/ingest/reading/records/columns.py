@@ -1,4 +1,4 @@
-"""Columns: the columns of a table, or keys of JSON objects, that hold id, text and title of a document."""
+"""The columns of a table, or the keys of JSON objects, that hold the id, the text and the title of a document."""
 
 from __future__ import annotations
 

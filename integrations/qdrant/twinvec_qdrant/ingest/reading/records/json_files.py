@@ -15,7 +15,7 @@ from twinvec.retrieval.documents import as_record, parse_json
 from twinvec_qdrant.ingest.reading.files import MAX_CONVERTED_BYTES, read_bytes
 from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.records.json_lines import RECORDS_SUFFIX, document_of
-from twinvec_qdrant.ingest.reading.results import Read, hiding, printable, reason_of
+from twinvec_qdrant.ingest.reading.results import Read, hiding, printable, reason_of, unreadable
 
 JSON_SUFFIX = ".json"
 
@@ -44,7 +44,7 @@ def read_json(path: Path, name: str, prefix: str, columns: RecordColumns) -> Ite
         data = read_bytes(path, MAX_CONVERTED_BYTES)
         values = _values(data)
     except OSError as error:
-        yield Read(hiding(shown, f"cannot be read: {error.strerror or error}", prefix), 0)
+        yield Read(unreadable(name, error, prefix), 0)
         return
     except Exception as error:  # a damaged file does not stop the others
         yield Read(hiding(shown, reason_of(error, shown), prefix), 0)

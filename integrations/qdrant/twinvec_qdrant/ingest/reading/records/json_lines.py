@@ -11,7 +11,7 @@ from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document, parse_record
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
-from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Read, hiding, printable, reason_of
+from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Read, hiding, printable, reason_of, unreadable
 
 RECORDS_SUFFIX = ".jsonl"
 NEWER_RECORDS_SUFFIX = ".ndjson"
@@ -26,7 +26,7 @@ def read_records(path: Path, name: str, prefix: str, columns: RecordColumns) -> 
         with path.open("rb") as file:
             yield from read_lines(file, name, prefix, columns)
     except OSError as error:
-        yield Read(hiding(printable(name), f"cannot be read: {error.strerror or error}", prefix), 0)
+        yield Read(unreadable(name, error, prefix), 0)
 
 
 def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:

@@ -1,4 +1,4 @@
-"""Mailboxes (.mbox, RFC 4155): a file of e-mails -> documents, one for each e-mail."""
+"""Mailboxes: a file of e-mails (.mbox, RFC 4155) -> documents, one for each e-mail."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from twinvec_qdrant.ingest.reading.results import (
     is_unchanged,
     printable,
     reason_of,
+    unreadable,
 )
 
 MAILBOX_SUFFIX = ".mbox"
@@ -54,7 +55,7 @@ def read_mailbox(path: Path, name: str, prefix: str, version: int) -> Iterator[R
         if not is_unchanged(before, path.stat()):
             yield Read(hiding(shown, CHANGED, prefix), 0)
     except OSError as error:
-        yield Read(hiding(shown, f"cannot be read: {error.strerror or error}", prefix), 0)
+        yield Read(unreadable(name, error, prefix), 0)
     except mailbox.Error:
         yield Read(hiding(shown, CHANGED, prefix), 0)
 

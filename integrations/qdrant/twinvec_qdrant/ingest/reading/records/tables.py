@@ -32,6 +32,7 @@ from twinvec_qdrant.ingest.reading.results import (
     is_unchanged,
     printable,
     reason_of,
+    unreadable,
 )
 from twinvec_qdrant.settings import NEWEST_READING
 
@@ -69,7 +70,7 @@ def read_table(
         if _has_changed(path, before):
             raise DocumentError(CHANGED)
     except OSError as error:
-        yield Read(hiding(printable(name), f"cannot be read: {error.strerror or error}", prefix), 0)
+        yield Read(unreadable(name, error, prefix), 0)
     except Exception as error:  # the file may have changed since its layout was read
         reason = str(error) if isinstance(error, (csv.Error, ValueError)) else reason_of(error, printable(name))
         yield Read(hiding(printable(name), CHANGED if _has_changed(path, before) else reason, prefix), 0)
