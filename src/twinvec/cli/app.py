@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import inspect
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -111,11 +112,24 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
-        message = str(error)
-        if not isinstance(error, TwinvecError):
-            message = f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows the traceback)"
-        complain(*f"twinvec: {message}".split("\n"), *getattr(error, "__notes__", ()))
+        complain(*f"twinvec: {_described(error)}".split("\n"), *getattr(error, "__notes__", ()))
         raise SystemExit(1) from error
+
+
+def _described(error: Exception) -> str:
+    if isinstance(error, TwinvecError):
+        return str(error)
+    if isinstance(error, FileNotFoundError) and not _has_current_folder():
+        return "the current folder was removed; change to a folder that exists"
+    return f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows the traceback)"
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _tell_interrupted() -> None:

@@ -1,21 +1,36 @@
-"""Prepare the standard streams of a command: a closed or full stream does not end the command."""
+"""Prepare the standard streams of a command: a closed stream or full standard error does not end the command."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 from typing import Any
 
+from twinvec.errors import TwinvecError
+
 _STANDARD = 3  # file descriptors: 0, 1 and 2
 
 
 def prepare_streams() -> None:
-    """Open the standard streams that the caller has closed, and let standard error drop what it cannot write."""
-    _open_closed()
+    """Open the standard streams that the caller has closed. If an open one cannot be written, change what happens.
+
+    Standard error drops what it cannot write. The error of standard output names standard output.
+    """
     if isinstance(sys.stderr, io.TextIOWrapper) and _is_file(sys.stderr.buffer):
         messages = io.BufferedWriter(_BestEffort(sys.stderr.fileno(), "w", closefd=False))
         sys.stderr = io.TextIOWrapper(messages, sys.stderr.encoding, "backslashreplace", line_buffering=True)
+    if isinstance(sys.stdout, io.TextIOWrapper) and _is_file(sys.stdout.buffer):
+        given, results = sys.stdout, _Results(sys.stdout.fileno(), "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(results) if hasattr(given.buffer, "raw") else results,  # type: ignore[arg-type]
+            given.encoding,
+            given.errors,
+            line_buffering=given.line_buffering,
+            write_through=given.write_through,
+        )
+    _open_closed()
 
 
 def _is_file(stream: Any) -> bool:
@@ -45,3 +60,15 @@ class _BestEffort(io.FileIO):
             return super().write(data) or len(data)
         except OSError:
             return len(data)
+
+
+class _Results(io.FileIO):
+    """A file whose error names standard output. If the reader of the pipe is gone, typer ends the command."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            raise TwinvecError(f"standard output cannot be written: {error.strerror}") from error

@@ -14,8 +14,13 @@ LONG = "a dog and " * 500
 
 def run(command: str, *arguments: object) -> int:
     """Run twinvec with the arguments and the shell's redirections in ``command``, and return the exit code."""
-    shell = ["sh", "-c", f'"$0" -m twinvec "$@" {command}', sys.executable, *map(str, arguments)]
-    return subprocess.run(shell, timeout=120).returncode
+    return started(f'"$0" -m twinvec "$@" {command}', *arguments).returncode
+
+
+def started(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a shell script; its ``$0`` is Python, and ``$@`` are the arguments."""
+    shell = ["sh", "-c", script, sys.executable, *map(str, arguments)]
+    return subprocess.run(shell, stderr=subprocess.PIPE, text=True, timeout=120)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell closes the streams")
@@ -45,3 +50,25 @@ def test_messages_that_cannot_be_written_end_no_command(tiny_model, tmp_path):
     made.unlink()
     assert run(f"2>{FULL}", *arguments) == 0
     assert made.exists()
+
+
+@pytest.mark.skipif(not os.path.exists(FULL), reason="this system has no file that is always full")
+@pytest.mark.parametrize("flag", ["", "-u"])
+def test_the_error_names_standard_output_that_cannot_be_written(flag, tiny_model):
+    done = started(f'"$0" {flag} -m twinvec "$@" >{FULL}', "similarity", "a", "b", "--model", tiny_model("bert"))
+    assert done.returncode == 1
+    assert done.stderr == "twinvec: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell closes the pipe")
+def test_a_reader_that_has_read_enough_gets_no_error(tiny_model):
+    script = '{ "$0" -m twinvec "$@"; } | true'
+    assert started(script, "similarity", "a", "b", "--model", tiny_model("bert")).stderr == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems do not remove the current folder of a process")
+def test_the_error_names_a_removed_current_folder(tmp_path):
+    script = 'mkdir "$1" && cd "$1" && rmdir "$1" && exec "$0" -m twinvec similarity a b'
+    done = started(script, tmp_path / "gone")
+    assert done.returncode == 1
+    assert done.stderr == "twinvec: the current folder was removed; change to a folder that exists\n"
