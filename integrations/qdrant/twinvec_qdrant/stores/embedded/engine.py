@@ -22,7 +22,7 @@ from twinvec.support.atomic import is_disk_full
 from twinvec_qdrant.stores.base import CollectionGoneError, Damage, closed_error
 from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, times_tell
-from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
+from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder, too_many_files
 from twinvec_qdrant.stores.embedded.index_build import LastBuild
 from twinvec_qdrant.stores.embedded.reading_copy import ReadingCopy
 from twinvec_qdrant.stores.embedded.repair.contents import Contents, loss_after_kill, read_contents
@@ -472,6 +472,6 @@ def engine_errors(location: str, action: str, otherwise: type[StoreError] = Stor
     except OSError as error:
         raise StoreUnavailableError(f"{location}: could not {action}: {error.strerror or error}") from error
     except BaseException as error:  # a panic of the engine is not an Exception
-        kind = StoreUnavailableError if is_disk_full(error) else otherwise
+        kind = StoreUnavailableError if is_disk_full(error) or too_many_files(error) else otherwise
         remedy = f"; {REMEDY}" if kind is StoreCorruptError else ""
         raise kind(f"{location}: the engine could not {action}: {error}{remedy}") from error

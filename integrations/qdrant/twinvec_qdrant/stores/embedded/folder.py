@@ -17,6 +17,7 @@ before any file changes.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -88,6 +89,8 @@ class CollectionFolder:
         try:
             return parsed(self._newest_description())
         except (OSError, ValueError) as error:
+            if too_many_files(error):
+                raise StoreUnavailableError(f"{self._description}: cannot be read: {os.strerror(errno.EMFILE)}") from error
             message = f"{self._description}: the collection's description: {error}; {REMEDY}"
             raise StoreCorruptError(message) from error
 
@@ -293,6 +296,11 @@ def os_errors(place: Path, action: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailableError(f"{place}: cannot be {action}: {error.strerror or error}") from error
+
+
+def too_many_files(error: BaseException) -> bool:
+    """Return whether an error of the system or of the engine says that too many files are open."""
+    return os.strerror(errno.EMFILE) in str(error)
 
 
 def copied_file(source: str, target: str) -> None:

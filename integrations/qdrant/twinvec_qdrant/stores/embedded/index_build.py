@@ -21,6 +21,7 @@ from pathlib import Path
 from twinvec.errors import StoreError
 from twinvec.support.atomic import atomic_write, sync_file, sync_files
 from twinvec_qdrant.settings import IndexSettings
+from twinvec_qdrant.stores.embedded.folder import os_errors
 from twinvec_qdrant.stores.embedded.index_worker import BUILT
 
 WORTHWHILE = 20_000
@@ -64,16 +65,21 @@ def build_index_of(copy: Path, settings: IndexSettings, location: str, *, with_i
     """Index a copy of the engine's files, or only remove outdated points; nobody may write the originals meanwhile.
 
     With ``erase``, no deleted or replaced data are left. An error names ``location``, and the copy is removed.
+    ``StoreUnavailableError`` is raised if the process lacks what a child process needs, such as file descriptors.
     """
     given = json.dumps({**settings.as_dict(), "with_index": with_index, "erase": erase})
     # -P: the worker must not import the modules in its folder
     command = [sys.executable, "-P", str(_WORKER), str(copy), given, str(os.getpid())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    try:
+        with os_errors(Path(location), "indexed"):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+                raise StoreError(f"{location}: the engine could not build the index: {last_line}")
+            sync_files(copy)  # the copy will replace the original, and must survive a power cut
+    except StoreError:
         # removes only this copy: after a close, another process may build another copy
         shutil.rmtree(copy, ignore_errors=True)
-        last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise StoreError(f"{location}: the engine could not build the index: {last_line}")
-    sync_files(copy)  # the copy will replace the original, and must survive a power cut
+        raise
     with suppress(OSError):  # some systems cannot open a folder
         sync_file(copy / "wal")  # after a power cut, no file of the former log may reappear

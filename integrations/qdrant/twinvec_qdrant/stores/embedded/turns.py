@@ -247,8 +247,12 @@ class Turns:
             self._turn.release()
 
     def wanted(self) -> bool:
-        """Return whether another process waits for the turn."""
-        return any(map(self._waits, self._tickets()))
+        """Return whether another process is known to wait for the turn."""
+        try:
+            tickets = self._tickets()
+        except OSError:  # for example, too many files are open
+            return False
+        return any(map(self._waits, tickets))
 
     def _tickets(self) -> list[Path]:
         return sorted(self._folder.glob(f"{_TICKET}*"))
