@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -66,6 +66,8 @@ def answering(instance, status=200):
             error = {"message": "no such thing", "code": "collection_not_found"}
             self.wfile.write(json.dumps({"instance": instance()} if healthy else {"error": error}).encode())
             self.close_connection = True
+
+        do_POST = do_GET
 
         def log_message(self, *_):
             pass
@@ -161,6 +163,29 @@ def test_a_command_waits_for_the_end_of_a_process_that_is_stopping(tmp_path, mon
         monkeypatch.setattr(time, "sleep", end)
         assert client_of(CollectionPlace("notes", tmp_path, None, wait=60)) is None
         assert len(pauses) == 1
+
+
+@pytest.mark.parametrize("command", [["info"], ["get", "tea"], ["search", "tea"], ["ingest", "notes.txt"]])
+def test_a_command_asks_a_process_that_takes_the_store_before_the_command_opens_it(
+    command, twinvec, tmp_path, monkeypatch
+):
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as opened:
+        opened.ingest([("tea", "green tea")])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("black tea")
+    found = CollectionPlace.served_by
+    with ExitStack() as running:
+
+        def look(place):
+            seen = found(place)
+            if seen is None:
+                address = running.enter_context(answering(lambda: found(place).instance, 404))
+                running.enter_context(announced(tmp_path, address))
+            return seen
+
+        monkeypatch.setattr(CollectionPlace, "served_by", look)
+        done = twinvec(*command, "--collection", "notes", "--path", tmp_path)
+    assert (done.code, done.err) == (1, "twinvec: no such thing\n"), "the answer of the process"
 
 
 def test_a_server_that_hangs_is_not_waited_for(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import typer
 from twinvec.cli.options import AsJson, CollectionName, StorePath, wrong_usage
 from twinvec.cli.terminal import show_json, tell
 from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait
-from twinvec_qdrant.cli.served.connecting import client_of
+from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.names import check_new_name
 
@@ -42,6 +42,7 @@ def backup_command(
         tell(f"{to}: {points.get('record', 0):,} documents of {collection}, {points.get('chunk', 0):,} chunks")
 
 
+@looks_again
 def _made(place: CollectionPlace, to: Path, *, overwrite: bool) -> Backup:
     """Make a backup; if a process serves the store, let that process make it."""
     if (client := client_of(place)) is not None:
@@ -91,6 +92,7 @@ def restore_command(
         tell(f"restored {name} as of {made.time}: {points.get('record', 0):,} documents")
 
 
+@looks_again
 def _restored(place: CollectionPlace, source: Path, *, overwrite: bool) -> Backup:
     """Restore a backup; if a process serves the store, let that process restore it."""
     if (client := client_of(place)) is not None:

@@ -19,7 +19,7 @@ from twinvec_qdrant.cli.options import (
     check_confirmed,
     open_from_options,
 )
-from twinvec_qdrant.cli.served.connecting import client_of
+from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import DEFAULT_PATH
 
@@ -57,6 +57,7 @@ def info_command(
     show(title, properties({name.replace("_", " "): as_text(value) for name, value in rows.items()}))
 
 
+@looks_again
 def collection_info(place: CollectionPlace) -> dict[str, Any]:
     """Return ``Collection.info``; if a process serves the store, ask that process."""
     if (client := client_of(place)) is not None:
@@ -157,6 +158,7 @@ def drop_command(
         tell(f"dropped {dropped}")
 
 
+@looks_again
 def _drop(place: CollectionPlace) -> None:
     """Drop a collection; if a process serves the store, let that process drop it."""
     if (client := client_of(place)) is not None:

@@ -44,6 +44,7 @@ from twinvec_qdrant.cli.options import (
     refuse_served_precision,
     show_not_ingested,
 )
+from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 from twinvec_qdrant.cli.sources import complain_of_empty, descriptions, reading_options, roots_of
 from twinvec_qdrant.serving.process import DEFAULT_PATH
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
@@ -245,6 +246,7 @@ def _new_chunking(
     return ChunkSettings(max_tokens=max_tokens, overlap=overlap or 0, surroundings=surroundings or 0) if given else None
 
 
+@looks_again
 def _opened(
     place: CollectionPlace,
     model: str | None,
@@ -258,8 +260,6 @@ def _opened(
 
     If the collection does not exist and ``create`` is False, return an empty collection in memory.
     """
-    from twinvec_qdrant.cli.served.connecting import client_of
-
     if (client := client_of(place)) is None:
         return open_from_options(place, model, keep_model=keep_model, create=True, dry_run=not create, **settings)
     if helpers:  # the process was started after the check in ``helpers_on``

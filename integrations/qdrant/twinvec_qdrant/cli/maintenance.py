@@ -34,7 +34,7 @@ from twinvec_qdrant.cli.options import (
     payload_indexes,
     refuse_served_precision,
 )
-from twinvec_qdrant.cli.served.connecting import client_of
+from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 from twinvec_qdrant.cli.served.maintaining import ServedMaintenance, maintenance_of
 from twinvec_qdrant.opening_store import GRPC_PORT
 from twinvec_qdrant.report import IndexReport, RepairReport, VerifyReport
@@ -99,6 +99,7 @@ def verify_command(
         raise typer.Exit(1)
 
 
+@looks_again
 def _verified(place: CollectionPlace, *, repair: bool) -> VerifyReport:
     """Verify a collection; if a process serves the store, let that process verify it."""
     if (client := client_of(place)) is not None:

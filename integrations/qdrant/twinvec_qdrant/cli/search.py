@@ -27,6 +27,7 @@ from twinvec_qdrant.cli.options import (
     Wait,
     open_from_options,
 )
+from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
@@ -193,11 +194,11 @@ def _hint(place: CollectionPlace, asked: Asked, answers: Sequence[Answer]) -> No
         complain(f"twinvec: {'' if place.name else f'{name}: '}{'; '.join(hints)}")
 
 
+@looks_again
 def _search(
     place: CollectionPlace, model: str | None, queries: Sequence[str], asked: Asked
 ) -> tuple[list[Answer], RootsOf, dict[str, str]]:
     """Search the named collection, or all of the store; return answers, roots, and errors by collection."""
-    from twinvec_qdrant.cli.served.connecting import client_of
     from twinvec_qdrant.cli.served.searching import search_served
 
     if (client := client_of(place)) is not None:

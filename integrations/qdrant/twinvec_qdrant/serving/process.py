@@ -80,6 +80,10 @@ class ServingProcess:
         return f"process {self.pid} at {self.address} (twinvec serve, since {self.started})"
 
 
+class ServedError(StoreBusyError):
+    """Another process serves the store."""
+
+
 class Announcement:
     """The note, in the folder of a store, that this process serves the store; it is valid until ``close``.
 
@@ -189,7 +193,7 @@ def check_not_served(path: str | Path) -> None:
     """Raise ``StoreBusyError`` if another process serves the store, and say how to reach it."""
     found = serving_process(path)
     if found is not None and not found.is_this_process:
-        raise StoreBusyError(
+        raise ServedError(
             f"{Path(path)}: served by {found}; use its HTTP API ({found.address}/docs), or twinvec search, ingest, "
             "update (without --watch), verify, migrate (without --ir), reindex, tune, get, show, delete, backup, "
             "restore, drop, info or collections, which ask that process; for all else, stop that process first"

@@ -6,12 +6,14 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from twinvec.cli.options import check_store
 from twinvec.support.progress import Advance, unseen
 from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
 from twinvec_qdrant.serving.client import ServerClient, ServerRefusesError
+from twinvec_qdrant.serving.process import ServedError
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
@@ -20,6 +22,8 @@ _PAUSE_SECONDS = 0.1
 
 logger = logging.getLogger(__name__)
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 Own = TypeVar("Own")
 Served = TypeVar("Served")
 
@@ -44,6 +48,21 @@ def client_of(place: CollectionPlace) -> ServerClient | None:
     return None
 
 
+def looks_again(
+    work: Callable[Concatenate[CollectionPlace, Given], Result],
+) -> Callable[Concatenate[CollectionPlace, Given], Result]:
+    """Let a function that calls ``client_of`` begin anew if a process takes the store before the function opens it."""
+
+    @wraps(work)
+    def run(place: CollectionPlace, *arguments: Given.args, **options: Given.kwargs) -> Result:
+        try:
+            return work(place, *arguments, **options)
+        except ServedError:
+            return work(place, *arguments, **options)
+
+    return run
+
+
 @contextmanager
 def opened_or_served(
     place: CollectionPlace, own: Callable[[Collection], Own], served: Callable[[ServerClient, str], Served]
@@ -55,12 +74,13 @@ def opened_or_served(
     Raises:
         TwinvecError: see ``Collection.open``; or the process does not answer.
     """
-    if (client := client_of(place)) is not None:
-        with client:
-            yield served(client, place.name)
-    else:
-        with open_from_options(place) as opened:
-            yield own(opened)
+    with _opened_or_client(place) as found:
+        yield served(found, place.name) if isinstance(found, ServerClient) else own(found)
+
+
+@looks_again
+def _opened_or_client(place: CollectionPlace) -> Collection | ServerClient:
+    return client_of(place) or open_from_options(place)
 
 
 class Told:
