@@ -347,6 +347,34 @@ with Collection.open("towns", {path!r}, encoder=WordEncoder(dim=64), chunking=Fa
 """
 
 
+ENDING = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+sys.path.insert(0, {tests!r})
+from words import WordEncoder
+from twinvec_qdrant import Collection
+class Encoder(WordEncoder):
+    def encode_query(self, texts):
+        with ThreadPoolExecutor(1) as pool:
+            while True:  # until the process ends
+                pool.submit(measuring.set)
+measuring = threading.Event()
+texts = [f"The harbour of town{{number}} was built. Visitors{{number}} like its old wall." for number in range({count})]
+collection = Collection.open("towns", {path!r}, encoder=Encoder(dim=64), chunking=False)
+threading.Thread(target=collection.ingest, args=[[(str(number), text) for number, text in enumerate(texts)]]).start()
+measuring.wait()
+"""
+
+
+def test_a_calibration_at_the_end_of_the_process_says_when_the_collection_will_be_calibrated(tmp_path):
+    tests = str(Path(__file__).parents[2])
+    code = ENDING.format(tests=tests, count=LEAST_MEASURED, path=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=500, capture_output=True, text=True)
+    assert done.stderr.endswith(
+        "was not calibrated: the process is ending; the next ingest that changes documents calibrates the collection\n"
+    )
+
+
 def test_a_kill_before_the_calibration_leaves_a_whole_collection_which_the_next_ingest_calibrates(tmp_path):
     tests = str(Path(__file__).parents[2])
     code = KILLED.format(tests=tests, count=LEAST_MEASURED, path=str(tmp_path))

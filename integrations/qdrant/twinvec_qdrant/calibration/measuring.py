@@ -51,6 +51,7 @@ _IDENTIFIED = 24  # chunks whose language is identified
 _PRIOR = 20  # a known landmark counts like this number of questions or excerpts
 _NEAR_SHARE = 0.53  # landmark 1 without excerpts: this share of the way from landmark 0 to a cosine of 1
 _FAR_SHARE = 0.9  # landmark 1 is at least this quantile of the cosines of unrelated texts
+_ENDING = "the process is ending; the next ingest that changes documents calibrates the collection"
 _QUERIES = 16  # queries of each stage in one request
 
 
@@ -76,7 +77,9 @@ def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, o
                 if stored_description(backend).vector == now.vector:  # if not, the collection was migrated meanwhile
                     backend.write_metadata({"calibration": _as_stored(found)})
     except Exception as error:  # an encoder may raise any error; the caller's own work is already done
-        logger.warning("%s: was not calibrated: %s", backend.location, error)
+        is_ending = isinstance(error, RuntimeError) and "shutdown" in str(error)  # of Python's pools of threads
+        reason = _ENDING if is_ending else error
+        logger.warning("%s: was not calibrated: %s", backend.location, reason)
 
 
 def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calibration | None:
