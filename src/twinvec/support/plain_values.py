@@ -1,7 +1,8 @@
-"""Skip typer's conversion of command-line values that already have the right type.
+"""Skip typer's conversion of command-line values that already have the right type, and refuse empty paths.
 
 typer converts values with pydantic, and importing pydantic is slow. A command whose values are strings, paths and
-defaults starts without it. Pydantic's messages about wrong values are put in plain words.
+defaults starts without it. Pydantic's messages about wrong values are put in plain words. An empty text would become
+the path of the current folder.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ class _Conversion:
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the value in the parameter's type; if it has another type, typer's own conversion takes over."""
+        given = value if isinstance(value, (list, tuple)) else [value]
+        if "" in given and _takes_paths(param):
+            raise typer.BadParameter("a path cannot be an empty text; '.' names the current folder", ctx, param)
         try:
             return _plain(value, param)
         except (AttributeError, _NotPlainError):  # a later typer may describe its parameters in another way
@@ -50,6 +54,11 @@ class _Conversion:
         except typer.BadParameter as error:
             error.message = _in_plain_words(error.message, value)
             raise
+
+
+def _takes_paths(param: Any) -> bool:
+    kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    return Path in (kind, *get_args(kind))
 
 
 def _in_plain_words(message: str, value: Any) -> str:

@@ -70,6 +70,23 @@ def test_an_address_is_no_folder(refused, command, other):
     assert f"expected a folder; the address of a server is given with {other}" in said
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("search", "tea", "-c", "docs", "--path"),
+        ("ingest", "rows.jsonl", "-c", "docs", "--path"),
+        ("push", "-c", "docs", "--to-path"),
+        ("tune", "-c", "docs", "--ir"),
+        ("encode", "rows.jsonl", "-o"),
+        ("restore",),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_text_is_no_path(refused, command):
+    """Without the check, a script whose variable is not set used the current folder."""
+    assert "a path cannot be an empty text; '.' names the current folder" in refused(*command, "")
+
+
 def test_a_folder_named_like_an_address_is_a_store_if_it_is_there(twinvec, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "http:" / "localhost:6333").mkdir(parents=True)
