@@ -561,7 +561,8 @@ class Collection:
         The text of a document is the embedded text: its chunks, joined by blank lines.
 
         Raises:
-            TextError: ``ids`` is a single string, or an id is not a string or holds a lone surrogate.
+            TextError: ``ids`` is a single string, or an id is not a string, a whole number or a UUID, or holds a lone
+                surrogate.
         """
         return self._run(stored_documents(self._backend, check_ids(ids)))
 

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from twinvec.errors import DocumentError
 from twinvec.support.checks import is_integer, plain_scalar, shown
-from twinvec.text import MAX_TEXT_BYTES, check_list, check_text, check_texts, is_list, is_table
+from twinvec.text import MAX_TEXT_BYTES, check_list, check_text, is_list, is_table
 
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Largest payload of a document, as JSON."""
@@ -126,7 +126,7 @@ def as_id(value: Any) -> Any:
 def check_ids(ids: Iterable[object]) -> list[str]:
     """Convert ids to texts by ``as_id``; raise TextError for other types of ids, and for a single text."""
     check_list(ids)
-    return check_texts(map(as_id, ids), name="id")
+    return [check_text(as_id(each), f"id {shown(each)}") for each in ids]
 
 
 def check_documents(values: Iterable[object]) -> Iterable[object]:

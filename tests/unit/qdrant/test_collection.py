@@ -267,6 +267,12 @@ def test_ids_that_are_none_find_and_remove_nothing(collection):
     assert [each.id for each in collection.get(("2", "1"))] == ["2", "1"]
 
 
+def test_a_wrong_id_is_named(collection):
+    for wrong, named in (("tea\udce9", r"id 'tea\\udce9': lone surrogate U\+DCE9"), (5.5, "id 5.5: expected a string")):
+        with pytest.raises(TextError, match=named):
+            collection.get(["tea", wrong])
+
+
 def test_whole_numbers_and_uuids_are_ids_everywhere(collection):
     key = UUID(int=7)
     documents = [{"id": 5, "text": "five"}, {"id": np.int64(6), "text": "six"}, (key, "seven"), ("a", "letter")]

@@ -19,6 +19,10 @@ IDS = ["guides/install.md", "guides/upgrade.md", "tax/2023/report.pdf", "tax/202
         ("report.pdf", ["tax/2023/report.pdf", "tax/2024/report.pdf"]),
         ("tax/2024/reprot.pdf", ["tax/2024/report.pdf", "tax/2023/report.pdf"]),
         ("march.md", ["minutes:2024/march.md"]),
+        ("up", []),
+        ("upg", ["guides/upgrade.md"]),
+        ("2024", ["tax/2024/report.pdf", "minutes:2024/march.md"]),
+        ("guides", ["guides/install.md", "guides/upgrade.md"]),
         ("zebra", []),
     ],
 )
