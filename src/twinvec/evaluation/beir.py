@@ -174,7 +174,7 @@ def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int =
 
 def _read_documents(path: Path) -> dict[str, Document]:
     documents: dict[str, Document] = {}
-    _check_there(path, "; with a collection (--collection) that holds the documents, this file may be missing")
+    _check_there(path, "; twinvec evaluate --collection reads the documents from a collection instead")
     for place, row in read_jsonl(path):
         try:
             document = as_document(row, len(documents))

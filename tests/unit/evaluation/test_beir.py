@@ -34,10 +34,14 @@ def test_a_judged_query_without_a_text_is_refused(beir):
         load_beir(beir)
 
 
-@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
-def test_a_missing_file_is_named_with_the_layout(beir, name):
+HINT = "; twinvec evaluate --collection reads the documents from a collection instead"
+
+
+@pytest.mark.parametrize(("name", "hint"), [("corpus.jsonl", HINT), ("queries.jsonl", "")])
+def test_a_missing_file_is_named_with_the_layout(beir, name, hint):
     (beir / name).unlink()
-    with pytest.raises(InputError, match=rf"{name}: missing; the BEIR layout is a folder with corpus.jsonl, queries"):
+    layout = "the BEIR layout is a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv"
+    with pytest.raises(InputError, match=f"{name}: missing; {layout}{hint}$"):
         load_beir(beir, corpus_optional=name == "queries.jsonl")
 
 
