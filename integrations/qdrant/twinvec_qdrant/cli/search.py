@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionModel, SearchMode, StorePath, StoreUrl
+from twinvec.cli.options import AsJson, CollectionModel, PrecisionOption, SearchMode, StorePath, StoreUrl
 from twinvec.cli.terminal import complain, show, show_json
 from twinvec_qdrant.cli.filters import filter_hints, parse_filter_options
 from twinvec_qdrant.cli.options import (
@@ -26,6 +26,7 @@ from twinvec_qdrant.cli.options import (
     GrpcPort,
     Wait,
     open_from_options,
+    refuse_served_precision,
 )
 from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 
@@ -41,11 +42,13 @@ _NEAREST = 3  # number of hits shown if none is relevant, and of collections wit
 
 
 def search_command(
+    ctx: typer.Context,
     queries: Annotated[list[str], typer.Argument(metavar="QUERY", help="One or more queries.", show_default=False)],
     collection: AnyCollection = None,
     path: StorePath = None,
     url: StoreUrl = None,
     model: CollectionModel = None,
+    precision: PrecisionOption = "auto",
     mode: SearchMode = None,
     rerank: Annotated[
         str | None,
@@ -129,7 +132,8 @@ def search_command(
     )
     if not all(queries := [query.strip() for query in queries]):
         raise typer.BadParameter("the query is empty")
-    place = CollectionPlace(collection or "", path, url, wait, grpc_port)
+    place = CollectionPlace(collection or "", path, url, wait, grpc_port, precision)
+    refuse_served_precision(ctx, place)
     answers, roots, failed = _search(place, model, queries, asked)
     _complain_of_unknown(answers)
     _tell_corrected(answers)

@@ -86,6 +86,8 @@ def test_models_compute_in_the_given_precision(twinvec, folder, place, tiny, tin
         ("ingest", folder, *place, *tiny, "--precision", "float16"),
         ("ingest", folder, *place, *tiny, "--precision", "bfloat16"),
         ("update", *store, "--precision", "float16"),
+        ("search", "tax", *place, "--precision", "bfloat16"),
+        ("search", "tax", *store, "--precision", "float16"),
         ("migrate", *place, "--to", tiny_model("roberta"), "--precision", "bfloat16"),
     )
     for row, command in enumerate(commands):
