@@ -12,6 +12,7 @@ import markitdown
 import pytest
 
 import office_files
+from twinvec.errors import DocumentError
 from twinvec_qdrant.cli.results import places
 from twinvec_qdrant.ingest.reading import by_markitdown
 from twinvec_qdrant.ingest.reading.converting import convert
@@ -46,6 +47,21 @@ def test_no_format_is_guessed(suffix, tmp_path, monkeypatch):
     by_markitdown._guessing.cache_clear()
     monkeypatch.setattr(markitdown, "MarkItDown", None)  # it loads a neural network, and runs it on each file
     assert "Tea" in convert(path.read_bytes(), suffix)
+
+
+def test_a_notebook_of_an_older_format_has_cells():
+    code = {"cell_type": "code", "input": ["brew(1)\n", "pour()"], "outputs": [], "language": "python"}
+    heading = {"cell_type": "heading", "level": 2, "source": "Tea"}
+    sheets = [{"cells": [heading, code]}, {"cells": [{"cell_type": "markdown", "source": ["Green *", "leaves*."]}]}]
+    notebook = json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {"name": ""}, "worksheets": sheets}).encode()
+    assert convert(notebook, ".ipynb") == "## Tea\n\n```python\nbrew(1)\npour()\n```\n\nGreen *leaves*."
+    assert convert(notebook, ".ipynb", 5) == ""
+
+
+@pytest.mark.parametrize("worksheets", ["null", "5", "[5]", '[{"cells": [{"cell_type": "code"}]}]'])
+def test_a_malformed_notebook_of_an_older_format_is_refused(worksheets):
+    with pytest.raises(DocumentError, match="cannot be converted"):
+        convert(f'{{"nbformat": 3, "worksheets": {worksheets}}}'.encode(), ".ipynb")
 
 
 @pytest.mark.parametrize(("suffix", "version"), [(".html", 1), (".ipynb", 4)])

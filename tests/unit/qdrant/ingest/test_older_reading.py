@@ -18,6 +18,7 @@ from words import WordEncoder
 
 URI = f"data:image/png;base64,{'A' * 120}"
 NEW, FIFTH, FOURTH, THIRD, MIDDLE, OLD = 6, 5, 4, 3, 2, 1
+SUBRIP = "1\n00:00:01,000 --> 00:00:04,000\nTea is green.\n\n2\n00:00:05,000 --> 00:00:06,000\nMilk is white."
 HUGO = '+++\ntitle = "Leaves"\ndate = 2024-03-01\n+++\nGreen leaves.'
 BOOK = "**Title:** All about tea\n**Language:** en\n\n# Tea\n\n"
 READ = {  # of each version: the texts by path, where they differ from those of the version before
@@ -42,6 +43,7 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "q.rtf": r"{\rtf1 Tea\par}",
         "r.xhtml": "<p>Tea</p>",
         "s.html": "Tea\n\nSoft\xadware",
+        "t.srt": SUBRIP,
     },
     MIDDLE: {
         "a.pdf": "tea is brewed with boiling water\n\nmilk is cold",
@@ -68,7 +70,7 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "r.xhtml": "Tea",
         "s.html": "Software",
     },
-    NEW: {},  # only files of records
+    NEW: {"t.srt": "Tea is green.\nMilk is white."},
 }
 NUMBER = len(READ[OLD])
 CHANGED = {  # documents that the newest version reads differently
@@ -111,6 +113,7 @@ def folder(tmp_path):
     (folder / "r.xhtml").write_text("<p>Tea</p>")
     (folder / "s.html").write_text("<p hidden>Tea</p><p>Soft\xadware</p>")
     (folder / "p.txt").write_bytes("20 °C".encode("cp1252"))
+    (folder / "t.srt").write_text(SUBRIP)
     return folder
 
 

@@ -15,6 +15,7 @@ from zipfile import is_zipfile
 
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.reading.by_markitdown import by_markitdown, first_reason, load_markitdown
+from twinvec_qdrant.ingest.reading.notebooks import NOTEBOOK, in_newest_format
 from twinvec_qdrant.ingest.reading.office.compound_files import check_message
 from twinvec_qdrant.ingest.reading.office.office_archives import check_archive, check_parts
 from twinvec_qdrant.ingest.reading.office.open_documents import TEXTS, WORKBOOK, html_of
@@ -44,7 +45,7 @@ _ZIP, _OLE = b"PK", b"\xd0\xcf\x11\xe0"
 _BEGINNINGS = {
     **dict.fromkeys((".docx", ".epub", ".pptx", ".xlsx", *TEXTS, WORKBOOK), _ZIP),
     **dict.fromkeys((".msg", ".xls"), _OLE),
-    ".ipynb": b"{",
+    NOTEBOOK: b"{",
     RICH_TEXT: BEGINNING,
 }
 _SLIDES, _WORD = ".pptx", ".docx"
@@ -96,6 +97,8 @@ def _markdown(data: bytes, suffix: str, version: int) -> str:
         data = cleaned_book(data, version)
     if suffix == _WORD and version > 4:
         data = with_all_text(data)
+    if suffix == NOTEBOOK and version > 5:
+        data = in_newest_format(data)
     return by_markitdown(data, suffix, version)
 
 
@@ -121,7 +124,7 @@ def _check_format(data: bytes, suffix: str) -> None:
         check_archive(data, suffix)
     if suffix == ".msg":
         check_message(data)
-    if suffix == ".ipynb":
+    if suffix == NOTEBOOK:
         _check_notebook(data)
 
 

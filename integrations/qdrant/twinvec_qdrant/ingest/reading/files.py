@@ -1,8 +1,8 @@
 """Files: one file -> its bytes -> one document.
 
 Text files are decoded here, PDFium reads PDFs (``pdf_pages``), libraries convert other formats (``converting``),
-``letters`` reads e-mails, and ``web.drawings`` reads drawings. A file without text, such as a picture, a recording or a
-font, becomes ``Empty``.
+``letters`` reads e-mails, ``subtitles`` subtitles, and ``web.drawings`` drawings. A file without text, such as a
+picture, a recording or a font, becomes ``Empty``.
 
 The document depends only on the bytes, the file's name and the reading version. A process on another machine, which
 does not have the file, can therefore parse the bytes. ``older`` holds the code that only version 1 uses.
@@ -38,6 +38,7 @@ from twinvec_qdrant.ingest.reading.results import (
     printable,
     reason_of,
 )
+from twinvec_qdrant.ingest.reading.subtitles import SUBTITLES, text_of_subtitles
 from twinvec_qdrant.ingest.reading.web.drawings import DRAWING, text_of_drawing
 
 _WHY_EMPTY = {
@@ -170,6 +171,8 @@ def _document(file: FileBytes) -> Document:
     text, encoding = decode(data, version)
     if version > 2:
         text = without_escapes(text)
+    if suffix in SUBTITLES and version > 5:
+        text = text_of_subtitles(text)
     is_markdown = suffix in MARKDOWN_SUFFIXES
     payload: dict[str, Any] = {}
     if is_markdown:
