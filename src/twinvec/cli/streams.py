@@ -24,7 +24,7 @@ def prepare_streams() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper) and _is_file(sys.stdout.buffer):
         given, results = sys.stdout, _Results(sys.stdout.fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(results) if hasattr(given.buffer, "raw") else results,  # type: ignore[arg-type]
+            io.BufferedWriter(results) if hasattr(given.buffer, "raw") else results,
             given.encoding,
             given.errors,
             line_buffering=given.line_buffering,

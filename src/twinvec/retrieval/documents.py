@@ -78,9 +78,10 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     """Convert ``value`` to a checked document.
 
     A mapping has ``text``, an id under ``id`` or ``_id`` (the BEIR layout), and optionally ``title`` and ``payload``;
-    its other keys join the payload. An id that is a whole number or a UUID becomes text. A text gets its ``position``
-    as id. Documents of LangChain, and documents and nodes of LlamaIndex, are converted too. A LangChain document
-    without an id gets a digest of its text and metadata as id.
+    its other keys join the payload. If ``payload`` has such a key too, the value in ``payload`` counts. An id that is a
+    whole number or a UUID becomes text. A text gets its ``position`` as id. Documents of LangChain, and documents and
+    nodes of LlamaIndex, are converted too. A LangChain document without an id gets a digest of its text and metadata as
+    id.
 
     Raises:
         DocumentError: the text or the id is missing, or a text, id, title or payload has the wrong type.

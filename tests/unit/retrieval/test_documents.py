@@ -51,6 +51,11 @@ def test_dates_are_stored_as_text_and_scalars_of_numpy_as_values(value, stored):
     assert type(found) is type(stored)
 
 
+def test_a_key_of_the_payload_counts_more_than_a_key_beside_it():
+    found = as_document({"id": "a", "text": "tea", "lang": "en", "year": 1, "payload": {"lang": "de", "x": 2}}, 0)
+    assert found.payload == {"lang": "de", "year": 1, "x": 2}
+
+
 def test_rows_of_a_table_are_documents():
     pandas = pytest.importorskip("pandas")
     day = pandas.Timestamp("2024-05-01T10:30")

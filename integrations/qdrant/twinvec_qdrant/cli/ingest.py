@@ -249,6 +249,7 @@ def _new_chunking(
 @looks_again
 def _opened(
     place: CollectionPlace,
+    /,
     model: str | None,
     *,
     helpers: Mapping[str, Any],

@@ -9,10 +9,11 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
+from datetime import date, time
 from typing import Any
 
 from twinvec.errors import DocumentError
-from twinvec.retrieval.documents import is_deeper
+from twinvec.retrieval.documents import is_deeper, parse_json
 
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 """Endings of the names of Markdown files."""
@@ -33,14 +34,15 @@ _TOML_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 
 
 def split_front_matter(
-    text: str, tell: Callable[[str], None] | None = None, *, toml: bool = False
+    text: str, tell: Callable[[str], None] | None = None, *, toml: bool = False, iso: bool = False
 ) -> tuple[dict[str, Any], str]:
     """Return the front matter's values as plain JSON (dates as strings, sets as lists), and the text below it.
 
-    A block stays part of the text if it is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, or has aliases:
-    a few lines of aliases can expand to gigabytes. With ``toml``, a block between lines of "+++" is read as TOML, with
-    the same limits. If a block stays, ``tell`` is called with the line and the reason. ``tell`` is not called for prose
-    between two horizontal rules, which begins with a blank line or is valid YAML of another kind.
+    A block stays part of the text if it is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, has NaN or an
+    infinity, or has aliases: a few lines of aliases can expand to gigabytes. With ``toml``, a block between lines of
+    "+++" is read as TOML, with the same limits. With ``iso``, a "T" stands between date and time, and else a blank. If
+    a block stays, ``tell`` is called with the line and the reason. ``tell`` is not called for prose between two
+    horizontal rules, which begins with a blank line or is valid YAML of another kind.
     """
     is_toml = toml and _TOML_RULE.match(text) is not None
     if not is_toml and not text.startswith("---"):
@@ -52,7 +54,7 @@ def split_front_matter(
     except ValueError:  # the block has no closing line
         return {}, text
     try:
-        values = (_toml_values if is_toml else _yaml_values)(block)
+        values = (_toml_values if is_toml else _yaml_values)(block, _as_iso if iso else _as_json)
     except Exception as error:  # bad values make YAML's constructors raise AttributeError, OverflowError and others
         if tell is not None and text.split("\n", 2)[1].strip():
             tell((_toml_reason if is_toml else _yaml_reason)(error, block, text.count("\n", 0, text.index(block)) + 1))
@@ -60,8 +62,8 @@ def split_front_matter(
     return ({}, text) if values is None else (values, body.lstrip("\r\n"))
 
 
-def _toml_values(block: str) -> dict[str, Any]:
-    """Return the values of a block of TOML."""
+def _toml_values(block: str, as_json: Callable[[object], object]) -> dict[str, Any]:
+    """Return the values of a block of TOML; ``as_json`` converts those that JSON lacks."""
     if len(block.encode()) > MAX_BYTES:
         raise DocumentError(_TOO_LARGE)
     if any(line.count(".") > _MOST_DOTS for line in block.splitlines()):
@@ -72,7 +74,7 @@ def _toml_values(block: str) -> dict[str, Any]:
         raise DocumentError(_TOO_DEEP) from error
     if is_deeper(values, MAX_DEPTH - 1):  # the block itself is one level
         raise DocumentError(_TOO_DEEP)
-    plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    plain: dict[str, Any] = parse_json(json.dumps(values, default=as_json))
     return plain
 
 
@@ -82,8 +84,8 @@ def _toml_reason(error: Exception, _block: str, first: int) -> str:
     return f"line {first - 1 + int(found[2])}: {found[1]}" if found else str(error)
 
 
-def _yaml_values(block: str) -> dict[str, Any] | None:
-    """Return the values of a block of YAML; None if it is not a mapping."""
+def _yaml_values(block: str, as_json: Callable[[object], object]) -> dict[str, Any] | None:
+    """Return the values of a block of YAML; None if it is not a mapping. See ``_toml_values`` for ``as_json``."""
     import yaml
 
     if len(block.encode()) > MAX_BYTES:
@@ -92,7 +94,7 @@ def _yaml_values(block: str) -> dict[str, Any] | None:
     values = yaml.load(block, Loader=_loader()) or {}
     if not isinstance(values, dict):
         return None
-    plain: dict[str, Any] = json.loads(json.dumps(values, default=_as_json, skipkeys=True))
+    plain: dict[str, Any] = parse_json(json.dumps(values, default=as_json, skipkeys=True))
     return plain
 
 
@@ -105,6 +107,10 @@ def _loader() -> Any:
 def _as_json(value: object) -> object:
     """Return the JSON form of a value: a sorted list for a set (the same in every process), a string otherwise."""
     return sorted(map(str, value)) if isinstance(value, set) else str(value)
+
+
+def _as_iso(value: object) -> object:
+    return value.isoformat() if isinstance(value, (date, time)) else _as_json(value)
 
 
 def _check_plain(block: str) -> None:

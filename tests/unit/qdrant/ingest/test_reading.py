@@ -18,6 +18,7 @@ import pytest
 from twinvec.errors import DocumentError
 from twinvec_qdrant import Collection, Failure, Root, read_source
 from twinvec_qdrant.ingest.front_matter import MAX_BYTES, MAX_DEPTH, split_front_matter
+from twinvec_qdrant.settings import NEWEST_READING
 from words import WordEncoder
 
 
@@ -310,6 +311,8 @@ def test_front_matter_that_means_nothing_is_text(block):
         ("tags: a\ndate: 2024-02-30", "line 3: day is out of range"),
         ("a: {b: [2024-02-30]}", "line 2: day is out of range"),
         ("a: &a [1]\nb: *a", "line 3: aliases"),
+        ("a: [.nan]", "not JSON: NaN is not a JSON value; give null"),
+        ("a: -.inf", "not JSON: -Infinity is not a JSON value; give null"),
         ("x:\n  " + "[" * 40 + "]" * 40, "line 3: more than 20 levels"),
         ("x: \x07", "unacceptable character #x0007"),
         (f"x: {'y' * MAX_BYTES}", "more than the limit of 65,536 bytes"),
@@ -329,6 +332,17 @@ def test_prose_between_two_rules_is_no_broken_front_matter(block, folder, caplog
     (folder / "b.md").write_text(text)
     assert read(folder)["b.md"] == text
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(("version", "between"), [(NEWEST_READING, "T"), (5, " ")])
+def test_a_date_with_a_time_in_a_front_matter_is_in_iso_8601(version, between, folder):
+    block = "when: 2024-03-01 10:00:00\nday: 2024-03-01\nat: [2024-03-01T10:00:00+02:00]"
+    (folder / "a.md").write_text(f"---\n{block}\n---\ntext")
+    reading = read_source(folder)
+    reading.read_by(version)
+    found = {each.id: each.payload for each in reading}["a.md"]
+    assert (found["when"], found["day"]) == (f"2024-03-01{between}10:00:00", "2024-03-01")
+    assert found["at"] == [f"2024-03-01{between}10:00:00+02:00"]
 
 
 def test_a_set_in_a_front_matter_is_the_same_in_every_process():
@@ -367,7 +381,7 @@ def test_a_front_matter_of_toml_is_payload_and_not_text(folder):
     payload = {
         "tags": ["hot", "green"],
         "date": "2024-03-01",
-        "published": "2024-03-01 10:00:00+00:00",
+        "published": "2024-03-01T10:00:00+00:00",
         "params": {"weight": 3},
         "format": "markdown",
     }
@@ -395,6 +409,7 @@ def test_a_front_matter_of_toml_is_payload_and_not_text(folder):
         ("x = " + "{a = " * 10_000, "more than 20 levels"),
         (f"x = '{'y' * MAX_BYTES}'", "more than the limit of 65,536 bytes"),
         (f"x = 0x{'f' * 6000}", "Exceeds the limit"),
+        ("x = nan", "not JSON: NaN is not a JSON value; give null"),
     ],
 )
 def test_why_a_front_matter_of_toml_is_text_is_told_with_the_line(block, reason, folder, caplog):

@@ -54,7 +54,7 @@ def looks_again(
     """Let a function that calls ``client_of`` begin anew if a process takes the store before the function opens it."""
 
     @wraps(work)
-    def run(place: CollectionPlace, *arguments: Given.args, **options: Given.kwargs) -> Result:
+    def run(place: CollectionPlace, /, *arguments: Given.args, **options: Given.kwargs) -> Result:
         try:
             return work(place, *arguments, **options)
         except ServedError:

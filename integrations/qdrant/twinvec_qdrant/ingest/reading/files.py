@@ -177,7 +177,8 @@ def _document(file: FileBytes) -> Document:
     payload: dict[str, Any] = {}
     if is_markdown:
         tell = partial(logger.warning, _UNREAD_FRONT_MATTER, printable(identity))
-        payload, text = split_front_matter(_without_data_uris(text, version), tell, toml=version > 2)
+        markdown = _without_data_uris(text, version)
+        payload, text = split_front_matter(markdown, tell, toml=version > 2, iso=version > 5)
     payload |= {"path": identity, "format": "markdown" if is_markdown else "text"}
     if encoding:
         payload["encoding"] = encoding

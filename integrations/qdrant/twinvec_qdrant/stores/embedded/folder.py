@@ -90,7 +90,9 @@ class CollectionFolder:
             return parsed(self._newest_description())
         except (OSError, ValueError) as error:
             if too_many_files(error):
-                raise StoreUnavailableError(f"{self._description}: cannot be read: {os.strerror(errno.EMFILE)}") from error
+                raise StoreUnavailableError(
+                    f"{self._description}: cannot be read: {os.strerror(errno.EMFILE)}"
+                ) from error
             message = f"{self._description}: the collection's description: {error}; {REMEDY}"
             raise StoreCorruptError(message) from error
 

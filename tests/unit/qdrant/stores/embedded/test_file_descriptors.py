@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -23,7 +23,7 @@ def free_descriptors(count: int):
     held = [os.open(os.devnull, os.O_RDONLY)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (held[0] + 50, before[1]))
     try:
-        with pytest.raises(OSError, match=TOO_MANY):
+        with suppress(OSError):
             while True:
                 held.append(os.open(os.devnull, os.O_RDONLY))
         for _ in range(count):
@@ -51,10 +51,10 @@ def test_reindexing_raises_an_error_of_the_store_and_changes_nothing(collection,
                 collection.reindex()
             break
         except StoreUnavailableError as error:
-            assert TOO_MANY in str(error)
             seen.add(str(error).partition(": ")[2])
         assert collection.search("note 3")[0].id == "3"
-    assert "cannot be indexed: Too many open files" in seen, seen
+    assert f"cannot be indexed: {TOO_MANY}" in seen
+    assert all(TOO_MANY in each for each in seen), seen
     assert not list(tmp_path.glob("notes/shard.copy-*"))
     assert collection.verify().sound
 
@@ -73,9 +73,9 @@ def test_files_that_the_engine_cannot_open_are_not_called_damaged(collection, tm
             with free_descriptors(free), Collection.open("notes", tmp_path, encoder=WordEncoder()):
                 break
         except StoreUnavailableError as error:
-            assert TOO_MANY in str(error)
-            seen.add(str(error).partition(": ")[2][:30])
-    assert any("the engine could not" in each for each in seen), seen
+            seen.add(str(error).partition(": ")[2])
+    assert any(each.startswith("the engine could not") for each in seen), seen
+    assert all(TOO_MANY in each for each in seen), seen
 
 
 def test_a_process_goes_on_to_look_whether_others_wait(tmp_path):
