@@ -35,6 +35,7 @@ _FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 _MARK = re.compile(
     r"^[*_]*(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|q(?:uestion)?\s*:|[-*\u2022\u2013\u2014>#]+)[*_]*\s+", re.I
 )
+_STATED = (".", "!", "\u3002", "\uff01", "\u0964", "\u06d4")  # ends of sentences that do not ask
 _APOSTROPHES = "'\u2019"
 _QUOTES = "\"'`*\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d"
 
@@ -77,12 +78,15 @@ def questions_of(answer: str, most: int) -> list[str]:
     """Return the first ``most`` questions of an answer, without thoughts, introductions, numbers, bullets and quotes.
 
     If ``most`` lines end with a question mark, only these lines count. Otherwise all lines count, since people also
-    search by key words. Some models answer with a JSON array: its texts are the lines.
+    search by key words. Some models answer with a JSON array: its texts are the lines. If ``most`` is more than 1, a
+    single statement is no question: so a model refuses.
     """
     text = _THOUGHT.sub("", answer).rpartition("</think>")[2]
     text = ("\n".join(_texts_of_array(text)) or text).encode(errors="replace").decode()
     lines = (_unquoted(_MARK.sub("", line.strip())) for line in text.splitlines())
     found = [line for line in lines if line and not line.endswith((":", "\uff1a"))]
+    if len(found) == 1 < most and found[0].endswith(_STATED):
+        return []
     asking = [line for line in found if line.endswith(("?", "\uff1f", "\u061f"))]
     return (asking if len(asking) >= most else found)[:most]
 

@@ -52,6 +52,16 @@ def test_questions_are_read_out_of_an_answer(answer, expected):
     assert questions_of(answer, 9) == (answer.splitlines() if expected is None else expected)
 
 
+@pytest.mark.parametrize(
+    "answer", ["I'm sorry, but I cannot help with that.", "Ich kann dazu keine Fragen schreiben!", "申し訳ありません。"]
+)
+def test_a_single_statement_is_a_refusal_if_several_questions_were_asked_for(answer):
+    assert questions_of(f"<think>hm</think>\n{answer}\n", 2) == []
+    assert questions_of(answer, 1) == [answer]
+    assert questions_of(f"{answer}\nWhen?", 2) == [answer, "When?"]
+    assert questions_of(answer.rstrip(".!。"), 2) == [answer.rstrip(".!。")], "key words"
+
+
 def test_no_more_questions_are_read_than_were_asked_for():
     assert questions_of("1. a?\n2. b?\n3. c?", 2) == ["a?", "b?"]
     assert questions_of("Sure, here they are!\n1. a?\n2. b?\nAnything else", 2) == ["a?", "b?"]
