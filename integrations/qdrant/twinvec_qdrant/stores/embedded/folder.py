@@ -89,10 +89,6 @@ class CollectionFolder:
         try:
             return parsed(self._newest_description())
         except (OSError, ValueError) as error:
-            if too_many_files(error):
-                raise StoreUnavailableError(
-                    f"{self._description}: cannot be read: {os.strerror(errno.EMFILE)}"
-                ) from error
             message = f"{self._description}: the collection's description: {error}; {REMEDY}"
             raise StoreCorruptError(message) from error
 
@@ -382,8 +378,18 @@ def _owner(folder: Path) -> bytes:
 
 
 def parsed(path: Path) -> dict[str, Any]:
-    """Return the mapping in a JSON file; raise ``OSError`` or ``ValueError``."""
-    values = json.loads(path.read_text(encoding="utf-8"))
+    """Return the mapping in a JSON file.
+
+    Raises:
+        StoreUnavailableError: too many files are open, which tells nothing about the file.
+        OSError, ValueError: the file is missing or damaged.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        if too_many_files(error):
+            raise StoreUnavailableError(f"{path}: cannot be read: {error.strerror}") from error
+        raise
     if not isinstance(values, dict):
         raise ValueError("expected a mapping")
     return values

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from twinvec.errors import StoreUnavailableError
-from twinvec_qdrant import Collection
+from twinvec_qdrant import Collection, backup_collection, restore_collection
 from twinvec_qdrant.stores.embedded.turns import Turns
 from words import WordEncoder
 
@@ -63,6 +63,10 @@ def test_a_description_that_cannot_be_opened_is_not_called_damaged(collection, t
     with free_descriptors(0), pytest.raises(StoreUnavailableError, match=f"cannot be read: {TOO_MANY}"):
         collection.info()
     assert collection.info()["points"] == 20
+    backup_collection("notes", tmp_path / "backups" / "notes", tmp_path)
+    with free_descriptors(0), pytest.raises(StoreUnavailableError, match=f"cannot be read: {TOO_MANY}"):
+        restore_collection(tmp_path / "backups" / "notes", tmp_path, name="other")
+    assert restore_collection(tmp_path / "backups" / "notes", tmp_path / "store", name="other").points["record"] == 20
 
 
 def test_files_that_the_engine_cannot_open_are_not_called_damaged(collection, tmp_path):
