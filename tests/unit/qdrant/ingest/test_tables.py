@@ -63,6 +63,15 @@ def test_delimiter_and_encoding_are_found(mark, encoding, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("texts", [['"fine" is a word'], ['"open'], ['"open', '"again']])
+def test_a_tsv_file_that_quoting_does_not_fit_is_read_without(texts, tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("id\ttext\n" + "".join(f"{row}\t{text}\n" for row, text in enumerate(texts)))
+    assert rows(path) == [(str(row), "", text, {}) for row, text in enumerate(texts)]
+    path.write_text('id\ttext\n1\t"two\nlines with ""quotes"""\n')
+    assert rows(path) == [("1", "", 'two\nlines with "quotes"', {})]
+
+
 def test_columns_can_be_named(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("isbn,Name,blurb,review,id\n7,Tea,Hot.,Good.,x\n8,Milk,,Fine.,y\n")

@@ -1,6 +1,8 @@
 """Tables: a CSV or TSV file -> documents, one for each row below the header.
 
 The file is read twice: first for its encoding, its delimiter and the columns that hold only numbers, then for its rows.
+Cells may be quoted. In a TSV file, a quotation mark can also be part of a text, as the format has no quoting of its own
+(text/tab-separated-values). So if such a file is malformed with quoting, it is read without.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TextIO, TypedDict
 
 from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document
@@ -44,12 +46,20 @@ _DELIMITERS = ",;\t|"
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # text that stays the same if it is stored as a number
 
 
+class _Dialect(TypedDict):
+    """How cells are divided; these are options of ``csv.reader``."""
+
+    delimiter: str
+    quoting: Literal[0, 3]  # QUOTE_MINIMAL or QUOTE_NONE
+    strict: bool
+
+
 @dataclass(frozen=True, slots=True)
 class _Layout:
     """The structure of a table; a column is named by its index in the header."""
 
     encoding: Encoding
-    delimiter: str
+    dialect: _Dialect
     header: tuple[str, ...]  # all names are different
     id: int | None  # None if rows are numbered
     title: int | None
@@ -86,12 +96,25 @@ def _has_changed(path: Path, before: os.stat_result) -> bool:
 def _layout(path: Path, columns: RecordColumns, version: int) -> tuple[_Layout, int]:
     encoding = find_encoding(lambda: _blocks(path), version)
     with path.open(encoding=encoding.name, errors=encoding.errors, newline="") as file:
-        delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(list(islice(file, _SAMPLE_LINES)))
-        file.seek(0)
-        rows = _well_formed(csv.reader(file, delimiter=delimiter, strict=True))
-        header = _header(next(rows, []))
-        numeric, count = _numeric(rows, len(header))
-    return _Layout(encoding, delimiter, header, *_places(header, columns), numeric), count
+        is_tsv = path.suffix.lower() == ".tsv"
+        delimiter = "\t" if is_tsv else _delimiter(list(islice(file, _SAMPLE_LINES)))
+        dialect = _Dialect(delimiter=delimiter, quoting=csv.QUOTE_MINIMAL, strict=True)
+        try:
+            header, numeric, count = _surveyed(file, dialect)
+        except DocumentError:
+            if not is_tsv:
+                raise
+            dialect["quoting"] = csv.QUOTE_NONE
+            header, numeric, count = _surveyed(file, dialect)
+    return _Layout(encoding, dialect, header, *_places(header, columns), numeric), count
+
+
+def _surveyed(file: TextIO, dialect: _Dialect) -> tuple[tuple[str, ...], frozenset[int], int]:
+    """Return the header, the columns that hold only numbers, and the number of rows."""
+    file.seek(0)
+    rows = _well_formed(csv.reader(file, **dialect))
+    header = _header(next(rows, []))
+    return header, *_numeric(rows, len(header))
 
 
 def _well_formed(rows: Any) -> Iterator[list[str]]:
@@ -172,7 +195,7 @@ def _places(header: Sequence[str], columns: RecordColumns) -> tuple[int | None, 
 def _rows(path: Path, layout: _Layout) -> Iterator[tuple[int, int, list[str]]]:
     """Yield the rows that are not blank, each with its first line and its number; the row below the header is 1."""
     with path.open(encoding=layout.encoding.name, errors=layout.encoding.errors, newline="") as file:
-        rows = csv.reader(file, delimiter=layout.delimiter, strict=True)
+        rows = csv.reader(file, **layout.dialect)
         next(rows, None)
         line = rows.line_num + 1
         for number, row in enumerate(iter(partial(_next, rows), None), 1):
