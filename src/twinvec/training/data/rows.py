@@ -141,13 +141,15 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     parts = (numbers[start : start + _AT_ONCE] for start in numbers[::_AT_ONCE])
     own: list[int] = []
     for number, row in enumerate((row for part in parts for row in reader.rows(table, part)), start=1):
-        hashes.extend(text_hash(row[role]) for role in texts)
-        negatives.append(len(row.get("negatives", ())))
+        hashed = {role: text_hash(row[role]) for role in texts}
+        others = [text_hash(text) for text in row.get("negatives", ())]
+        hashes.extend(hashed.values())
+        negatives.append(len(others))
         if objective == "binary":
-            negative_hashes.extend(map(text_hash, row.get("negatives", ())))
+            negative_hashes.extend(others)
         if objective == "softmax":
             classes[row["label"]] += 1
-        if "positive" in row and row["positive"] in (row.get("negative"), *row.get("negatives", ())):
+        if "positive" in hashed and hashed["positive"] in (hashed.get("negative"), *others):
             own.append(number)
     if not hashes:
         raise DocumentError(f"{source.path}: has no rows")
@@ -206,8 +208,9 @@ class _Reader:
             wanted = [named] if isinstance(named, str) else named or [role]
             missing = [column for column in wanted if column not in columns]
             if missing and (named or role in roles.needed):
+                purpose = f" for {role!r}" if named else ""
                 raise ConfigurationError(
-                    f"{source.path}: has no column {missing[0]!r} for {role!r}; its columns are {', '.join(columns)} "
+                    f"{source.path}: has no column {missing[0]!r}{purpose}; its columns are {', '.join(columns)} "
                     "(columns: {role: column} maps them)"
                 )
             if len(wanted) > 1 and role != "negatives":

@@ -314,8 +314,9 @@ def _warn(report: MiningReport, job: MiningJob, *, searched_positives: bool) -> 
         )
     elif not report.negatives:
         logger.warning(
-            "%s: no row has a negative: ranks %d to %d hold only positives, or the margin or the cross-encoder rejects "
-            "all other hits. Raise the last rank (--last-rank), or mine with a smaller margin",
+            "%s: no row has a negative: ranks %d to %d hold only positives or nothing, or the margin or the "
+            "cross-encoder rejects all other hits. Lower the first rank (--first-rank), raise the last rank "
+            "(--last-rank), or mine with a smaller margin",
             job.output,
             options.first_rank,
             options.last_rank,

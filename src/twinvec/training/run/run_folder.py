@@ -162,6 +162,15 @@ class RunFolder:
             entry.replace(target)
         unfinished.rmdir()
         write_manifest(self.path, manifest)
+        self._drop_checkpoints()
+
+    def tidy(self) -> None:
+        """Remove the checkpoints of a finished run that was killed before it removed them."""
+        if self.checkpoints.is_dir():
+            with self.locked():
+                self._drop_checkpoints()
+
+    def _drop_checkpoints(self) -> None:
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
 

@@ -55,6 +55,8 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     run = RunFolder(folder, config, files)
     if run.finished:
         logger.warning("%s: this run has finished already", folder)
+        if is_main_process():
+            run.tidy()
         return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # the folder may have been moved
     with run.with_room(), run.locked() if is_main_process() else nullcontext():
         sources = _open(config, run.checkpoints / "data")

@@ -314,6 +314,12 @@ def test_a_missing_column_is_named(tmp_path, columns, message):
         read(write(tmp_path / "rows.jsonl", PAIRS), columns=columns)
 
 
+def test_a_missing_column_of_the_name_of_its_role_is_named_once(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [{"anchor": "a"}])
+    with pytest.raises(ConfigurationError, match=r"rows\.jsonl: has no column 'positive'; its columns are anchor \("):
+        read(path)
+
+
 @pytest.mark.parametrize("objective", ["info_nce", "binary"])
 @pytest.mark.parametrize(
     ("names", "uses"),
@@ -348,7 +354,7 @@ def test_no_column_for_negatives_leaves_all_out(tmp_path):
 @pytest.mark.parametrize("objective", ["triplet", "info_nce", "binary"])
 def test_a_negative_that_is_the_positive_of_its_row_is_told(tmp_path, caplog, objective):
     one = "negative" if objective == "triplet" else "negatives"
-    texts = ["n", "b", "n", "b"]
+    texts = ["n", "b", "n", " B"]
     rows = [{**PAIR, one: text if objective == "triplet" else ["m", text]} for text in texts]
     path = write(tmp_path / "rows.jsonl", rows)
     assert read(path, objective) == rows

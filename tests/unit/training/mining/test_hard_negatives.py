@@ -347,7 +347,8 @@ def test_positives_that_are_not_found_in_a_collection_are_told(source, tmp_path,
 def test_ranks_beyond_all_candidates_are_told(source, tmp_path, caplog):
     report = mine_file(MiningJob(source, tmp_path / "rows.jsonl", MiningOptions(first_rank=3)), Fixed("x", "y"))
     assert (report.negatives, report.without) == (0, 7)
-    assert "no row has a negative: ranks 3 to 50 hold only positives" in caplog.text
+    assert "no row has a negative: ranks 3 to 50 hold only positives or nothing" in caplog.text
+    assert "Lower the first rank (--first-rank), raise the last rank" in caplog.text
 
 
 def test_a_file_without_pairs_is_refused(tmp_path):

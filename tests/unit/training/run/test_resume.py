@@ -190,6 +190,17 @@ def test_a_checkpoint_of_an_earlier_version_has_no_time(run, interrupt, tmp_path
     assert (report.steps, report.rows_drawn) == (4, None)
 
 
+def test_a_run_killed_after_its_end_leaves_no_checkpoints(run, tmp_path):
+    run(tmp_path / "model", {"steps": 2})
+    left = tmp_path / "model" / "checkpoints"
+    (left / "checkpoint-2").mkdir(parents=True)
+    (left / "checkpoint-2" / "tensors.safetensors").write_bytes(b"weights")
+    (tmp_path / "model" / "training.lock").touch()
+    assert run(tmp_path / "model", {"steps": 2}).steps == 2
+    assert not left.exists()
+    assert not (tmp_path / "model" / "training.lock").exists()
+
+
 def test_a_folder_whose_run_is_not_finished_is_no_damaged_model(run, interrupt, tmp_path):
     interrupt(trainers, "mark_complete", 1)
     with pytest.raises(KeyboardInterrupt):
