@@ -17,10 +17,13 @@ from twinvec.support.extras import import_extra
 from twinvec.training import settings
 from twinvec.training.data.row_files import FORMATS
 
-_EXAMPLES = {
+_EXAMPLES: dict[str, str] = {
     "objective": "{name: info_nce}",
     "data": "{path: pairs.jsonl}",
+    "batches": "{size: 64}",
+    "schedule": "{epochs: 1}",
     "evaluation": "{pairs: dev.jsonl}",
+    "lora": "{rank: 8}",
 }
 _TRAINS_ON = ("cpu", "cuda", "mps", "xpu")
 
@@ -145,8 +148,12 @@ _OTHER_NAMES = {
     "max_seq_length": "max_tokens",
     "matryoshka_dims": "matryoshka",
     "train_dataset": "data",
+    "r": "lora.rank",
+    "lora_alpha": "lora.alpha",
+    "lora_dropout": "lora.dropout",
+    "target_modules": "lora.targets",
 }
-"""Name of a setting in sentence-transformers -> field."""
+"""Name of a setting in sentence-transformers, or of peft's adapters -> field."""
 
 _LOSSES = {
     "MultipleNegativesRankingLoss": "info_nce",
@@ -161,7 +168,7 @@ _LOSSES = {
     "AnglELoss": "cosine_regression, for rows of the same kind",
     "SoftmaxLoss": "softmax",
     "MatryoshkaLoss": "the objective that it wraps, and the field 'matryoshka'",
-    "BinaryCrossEntropyLoss": "binary, or graded for scores",
+    "BinaryCrossEntropyLoss": "binary, or graded for pairs with a label or a score",
 }
 """Classes of sentence-transformers -> objectives."""
 
@@ -241,8 +248,7 @@ def _fault(error: Any) -> str:
     if place[:1] == ["objective"]:
         del place[1:2]  # the objective's name, which pydantic puts into the location
     if error["type"] in ("model_type", "model_attributes_type"):
-        example = _EXAMPLES.get(place[0], "{NAME: VALUE}")
-        return f"{'.'.join(map(str, place))}: expected fields, such as {example}, got {error['input']!r}"
+        return f"{'.'.join(map(str, place))}: expected fields, such as {_EXAMPLES[place[0]]}, got {error['input']!r}"
     if error["type"] == "list_type" and place == ["data"]:
         return f"data: expected a list, such as [{_EXAMPLES['data']}], got {error['input']!r}"
     if hint := _hint(error):

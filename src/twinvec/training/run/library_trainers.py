@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ from twinvec.training.losses.negatives_mask import text_hashes
 from twinvec.training.run.config import TrainConfig
 from twinvec.training.run.evaluators import Measurement
 from twinvec.training.run.run_folder import mark_complete
+
+logger = logging.getLogger(__name__)
 
 _TENSORS = "tensors.safetensors"
 _UNLOGGED = "unlogged-{}.json"  # a file for each process
@@ -232,6 +235,7 @@ class _Watcher(TrainerCallback):
     """The last loss and the last score, which the bar shows."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        _warn_of_long_warmup(args.get_warmup_steps(state.max_steps), state.max_steps)
         self.saved_at = time.monotonic()
         bar = progress_bar(
             "Training",
@@ -316,6 +320,18 @@ def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
             "greater_is_better": True,
         }
     return arguments
+
+
+def _warn_of_long_warmup(warmup: int, steps: int) -> None:
+    """Warn if the learning rate never reaches its value. It is 0 in the first step of a warm-up."""
+    if warmup >= steps:
+        lowered = "the model stays as it is" if steps == 1 else "the learning rate stays below schedule.learning_rate"
+        logger.warning(
+            "schedule.warmup: the warm-up lasts the whole run (steps: %d), so %s; train for more steps or epochs, in "
+            "smaller batches, or with 'warmup: 0'",
+            steps,
+            lowered,
+        )
 
 
 def _checkpoint(args: Any, step: int) -> Path:

@@ -99,6 +99,10 @@ WRONG = {
         changed(schedule={"lr": 1}),
         r"schedule\.lr: is not known; did you mean learning_rate\?",
     ),
+    "the name of a field in peft": (
+        changed(lora={"r": 8}),
+        r"lora\.r: is not known; did you mean rank\?",
+    ),
     "no objective": ({"data": GOOD["data"]}, r"run\.yaml: objective: is missing"),
     "an unknown objective": (
         changed(objective={"name": "magic"}),
@@ -260,7 +264,9 @@ def test_an_error_names_file_and_field(folder, case):
         ({"objective": "info_nce"}, "objective: expected fields, such as {name: info_nce}, got 'info_nce'"),
         ({"data": "pairs.jsonl"}, "data: expected a list, such as [{path: pairs.jsonl}], got 'pairs.jsonl'"),
         ({"data": ["pairs.jsonl"]}, "data.0: expected fields, such as {path: pairs.jsonl}, got 'pairs.jsonl'"),
-        ({"batches": 64}, "batches: expected fields, such as {NAME: VALUE}, got 64"),
+        ({"batches": 64}, "batches: expected fields, such as {size: 64}, got 64"),
+        ({"schedule": 3}, "schedule: expected fields, such as {epochs: 1}, got 3"),
+        ({"lora": True}, "lora: expected fields, such as {rank: 8}, got True"),
         ({"data": [{"path": "a", "columns": {"anchr": "a"}}]}, "data.0.columns.anchr: should be 'anchor'"),
     ],
 )

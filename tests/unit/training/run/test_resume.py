@@ -289,6 +289,23 @@ def test_datasets_with_and_without_hard_negatives_share_a_batch(run, tmp_path, f
     assert one != two
 
 
+@pytest.mark.parametrize(
+    ("steps", "warmup", "told"),
+    [
+        (1, 0.1, "the whole run (steps: 1), so the model stays as it is"),
+        (4, 4, "the whole run (steps: 4), so the learning rate stays below schedule.learning_rate"),
+        (4, 3, ""),
+        (1, 0, ""),
+    ],
+)
+def test_a_warmup_as_long_as_the_run_is_told(run, tiny_model, tmp_path, caplog, steps, warmup, told):
+    run(tmp_path / "model", {"steps": steps, "warmup": warmup})
+    assert caplog.text.count("schedule.warmup") == bool(told)
+    assert told in caplog.text
+    unchanged = (weights(tmp_path / "model") == weights(tiny_model("bert"))).all()
+    assert unchanged == ("stays as it is" in told), "without a warm-up, a single step trains"
+
+
 def test_the_schedule_is_followed(run, tmp_path, monkeypatch):
     histories = []
     monkeypatch.setattr("twinvec.training.run.train.write_card", lambda *arguments: histories.append(arguments[-1]))
