@@ -58,7 +58,7 @@ class _Torch:
         self.name = f"torch, {self._device}, {precision}"
         self.token_budget = _token_budget(self._device)
         if self._device.type == "cpu":
-            torch.set_num_threads(min(torch.get_num_threads(), available_cores()))
+            limit_threads()
 
     def _compute(self, compute: Callable[[Batch], Tensor], batch: Batch) -> FloatArray:
         with self._computing():
@@ -301,6 +301,11 @@ def _load_dense(step: Dense) -> nn.Module:
     except (OSError, SafetensorError, RuntimeError) as error:
         raise ModelIntegrityError(f"{path}: {error}") from error
     return nn.Sequential(linear, getattr(nn, step.activation)())
+
+
+def limit_threads() -> None:
+    """Let torch compute with at most the cores that this process may use, such as the share of a container."""
+    torch.set_num_threads(min(torch.get_num_threads(), available_cores()))
 
 
 def torch_device(name: str | None) -> torch.device:

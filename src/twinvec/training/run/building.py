@@ -20,6 +20,7 @@ from torch import nn
 from transformers import PrinterCallback, set_seed
 from transformers.integrations.integration_utils import TensorBoardCallback
 
+from twinvec.engines.torch import limit_threads
 from twinvec.errors import ModelError
 from twinvec.models.backbone import is_classifier, read_backbone, read_transformer_config
 from twinvec.models.cross_encoder_spec import read_classifier
@@ -63,6 +64,7 @@ class Parts:
 
 def build_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
     """Return a run's model, loss, data and measurement; ``cache`` is a folder for copies of the data."""
+    limit_threads()
     set_seed(config.schedule.seed)  # before the model is built: a new head has random weights
     return (_encoder_parts if config.kind == "bi-encoder" else _cross_encoder_parts)(config, sources, cache)
 

@@ -9,6 +9,7 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from twinvec import Encoder
@@ -287,6 +288,13 @@ def test_datasets_with_and_without_hard_negatives_share_a_batch(run, tmp_path, f
     run(tmp_path / "without", {"steps": 2}, **settings)
     one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("with", "without"))
     assert one != two
+
+
+def test_a_run_uses_no_more_threads_than_the_process_has_cores(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec.engines.torch.available_cores", lambda: 2)
+    torch.set_num_threads(3)
+    run(tmp_path / "model", {"steps": 1})
+    assert torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize(
