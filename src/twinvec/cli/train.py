@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -79,7 +80,8 @@ def _end(config: TrainConfig, report: TrainReport) -> str:
     if measured is None or measured.every is None:
         return ""
     waited = measured.patience is not None and report.steps - report.best_step == measured.patience * measured.every
-    patience = "stopped early (patience); " if waited and report.steps != config.schedule.steps else ""
+    planned = config.schedule.steps or math.ceil(config.schedule.epochs * -(-report.rows // config.batches.size))
+    patience = "stopped early (patience); " if waited and report.steps < planned else ""
     return f"{patience}{kept_step(report)}"
 
 

@@ -106,8 +106,13 @@ def train(folder):
             {"steps": 2, "learning_rate": 1e-12},
             "the model is that of step 1, which scored best",
         ),
+        (
+            {"every": 1, "patience": 1},
+            {"epochs": 0.5, "learning_rate": 1e-12},
+            "the model is that of step 1, which scored best",
+        ),
     ],
-    ids=["measured before and after", "measured on the way", "patience", "patience at the last step"],
+    ids=["before and after", "on the way", "patience", "patience at the last step", "patience at the end of epochs"],
 )
 def test_train_says_why_it_ended_and_which_step_is_the_model(twinvec, folder, evaluation, schedule, end):
     config = yaml.safe_load((folder / "run.yaml").read_text())

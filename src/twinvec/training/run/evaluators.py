@@ -40,6 +40,8 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
     if evaluation.pairs is not None:
         rows = _all_rows(evaluation.pairs, "pairs", evaluation, cache)
         passages = {text: str(number) for number, text in enumerate(dict.fromkeys(row["positive"] for row in rows))}
+        if len(passages) < 2:
+            raise DocumentError(f"{evaluation.pairs}: all rows have the same positive, so each anchor finds it")
         wanted: dict[str, set[str]] = {}
         for row in rows:
             wanted.setdefault(row["anchor"], set()).add(passages[row["positive"]])

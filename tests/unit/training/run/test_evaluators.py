@@ -29,8 +29,16 @@ def test_one_scored_pair_has_no_correlation(tmp_path, measure):
         measure(None, Evaluation(sts=tmp_path / "dev.tsv"), tmp_path / "cache")
 
 
+def test_a_single_positive_leaves_nothing_to_measure(tmp_path):
+    row = {"anchor": "a", "positive": "b"}
+    (tmp_path / "dev.jsonl").write_text(json.dumps(row) + "\n" + json.dumps({**row, "anchor": "c"}) + "\n")
+    with pytest.raises(DocumentError, match=r"dev\.jsonl: all rows have the same positive, so each anchor finds it"):
+        encoder_measure(None, Evaluation(pairs=tmp_path / "dev.jsonl"), tmp_path / "cache")
+
+
 def test_negatives_of_another_name_are_told_from_none(tmp_path):
-    (tmp_path / "dev.jsonl").write_text('{"anchor": "a", "positive": "b", "negative": "c"}\n')
+    rows = [{"anchor": "a", "positive": each, "negative": "c"} for each in ("b", "d")]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     evaluation = Evaluation(pairs=tmp_path / "dev.jsonl")
     with pytest.raises(ConfigurationError, match=r"dev\.jsonl: .*'columns: \{negatives: negative\}' uses it"):
         cross_encoder_measure(None, evaluation, tmp_path / "cache")
