@@ -52,6 +52,8 @@ HR = models.FieldCondition(key="team", match=models.MatchValue(value="hr"))
         (own("metadata.team", "hr"), "ac"),
         (own("id", "x"), "a"),
         (own("metadata.id", "y", "!="), "ac"),
+        (own("year", "2020", ">="), "bc"),
+        (own("year", " 2019.5", "<"), "a"),
         ({"id": "a"}, "a"),
         ({"metadata.id": "y"}, "b"),
         ({".id": "y"}, "b"),
@@ -139,3 +141,6 @@ def test_unequal_finds_nodes_without_the_key_as_in_llama_indexs_own_store(store,
 def test_what_is_no_filter_is_refused(store) -> None:
     with pytest.raises(FilterError, match="got str"):
         store.query(VectorStoreQuery(query_str="note", filters="team = hr"))
+    for text in ("many", "nan", "inf", ""):
+        with pytest.raises(FilterError, match="gt takes a number"):
+            store.get_nodes(filters=own("year", text, ">"))
