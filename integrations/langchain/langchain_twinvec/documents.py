@@ -49,8 +49,8 @@ def _scored(text: str, metadata: dict[str, Any], key: str | None) -> ScoredDocum
     return ScoredDocument(page_content=text, metadata=metadata, id=key)
 
 
-def check_documents(documents: object) -> list[Document]:
-    """Return documents as a list; raise DocumentError unless they are a list of documents."""
+def check_documents(documents: object, hint: str = "; add_texts takes strings") -> list[Document]:
+    """Return documents as a list; raise DocumentError unless they are one. ``hint`` ends the error for an item."""
     if isinstance(documents, (Document, Mapping)) or not is_list(documents):
         raise DocumentError(f"documents: expected a list of documents, got {type(documents).__name__}")
     listed = list(cast("Iterable[Document]", documents))
@@ -58,7 +58,7 @@ def check_documents(documents: object) -> list[Document]:
         if not hasattr(each, "page_content"):
             raise DocumentError(
                 f"documents: item {index}: expected a Document(page_content=..., metadata=...), got "
-                f"{type(each).__name__}; add_texts takes strings"
+                f"{type(each).__name__}{hint}"
             )
     return listed
 

@@ -10,7 +10,7 @@ from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from langchain_twinvec.documents import hit_of, with_scores
+from langchain_twinvec.documents import check_documents, hit_of, with_scores
 from twinvec import CrossEncoderReranker
 from twinvec.engines.select import check_device
 from twinvec.rerankers.open import open_reranker
@@ -52,9 +52,10 @@ class TwinvecReranker(BaseDocumentCompressor):
         """Return copies of the best ``top_n`` documents with their scores, best first.
 
         Raises:
+            DocumentError: ``documents`` is not a list of documents.
             TextError: the input gate refuses the query or a document's text.
         """
-        documents = list(documents)
+        documents = check_documents(documents, hint="")
         hits = [hit_of(document, position) for position, document in enumerate(documents)]
         best = self._reranker.rerank(query, hits, limit=self.top_n) if hits else []
         return [with_scores(documents[hit.payload["position"]], hit) for hit in best]

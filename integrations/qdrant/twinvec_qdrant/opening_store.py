@@ -73,6 +73,7 @@ def store_at(place: StorePlace, name: str = "") -> Store:
 def _check(place: StorePlace) -> None:
     if sum(each is not None for each in (place.path, place.url, place.client)) > 1:
         raise ConfigurationError("give one of path, url and client")
+    _check_clients(place)
     if place.path is not None and place.async_client is not None:
         raise ConfigurationError("async_client is for a server, and path names an embedded store")
     if place.api_key is not None and place.url is None:
@@ -86,6 +87,19 @@ def _check(place: StorePlace) -> None:
     if place.repair and (place.url is not None or place.client is not None):
         raise ConfigurationError("repair is for damaged files of an embedded store; a server repairs its own files")
     number(place.wait_seconds, "wait_seconds", least=0)
+
+
+def _check_clients(place: StorePlace) -> None:
+    """Check the types of clients; an error shows no value, which may hold a key."""
+    if place.client is None and place.async_client is None:
+        return
+    import qdrant_client
+
+    kinds = {"client": qdrant_client.QdrantClient, "async_client": qdrant_client.AsyncQdrantClient}
+    for name, kind in kinds.items():
+        given = getattr(place, name)
+        if given is not None and not isinstance(given, kind):
+            raise ConfigurationError(f"{name}: expected {kind.__name__}, got {type(given).__name__}")
 
 
 def key_from_environment() -> str | None:

@@ -78,7 +78,7 @@ _TEXTS_AT_ONCE = 4096
 _SPELT = range(3, 33)  # lengths (in letters) of the words that are counted
 
 # "getEnv", "HTTPServer" and "mRNA" have two parts; "RNAs" is a word. A part of one letter is dropped, as everywhere.
-_WITH_UNDERSCORE = re.compile(r"\w*_\w*")
+_WITH_UNDERSCORE = re.compile(r"\b\w*_\w*")  # without \b, a long word would take quadratic time
 _UNDERSCORED = re.compile(r"[^_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 

@@ -10,7 +10,7 @@ from sentence_transformers import CrossEncoder
 from handbook import CANDIDATES, QUESTION
 from langchain_twinvec import TwinvecCrossEncoder, TwinvecReranker, TwinvecRetriever
 from twinvec import CrossEncoderReranker, Hit, MemoryIndex
-from twinvec.errors import ModelNotFoundError, TextError
+from twinvec.errors import DocumentError, ModelNotFoundError, TextError
 
 
 @pytest.fixture
@@ -70,6 +70,20 @@ def test_bad_settings_and_texts_are_named(maxsim, documents, tmp_path) -> None:
         TwinvecReranker(model=str(tmp_path / "nowhere"))
     with pytest.raises(TextError):
         TwinvecReranker(reranker=maxsim).compress_documents(documents, "lone \ud800 surrogate")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (None, "expected a list of documents, got NoneType"),
+        ("text", "expected a list of documents, got str"),
+        (Document("text"), "expected a list of documents, got Document"),
+        (["text"], r"item 0: expected a Document\(.*\), got str$"),
+    ],
+)
+def test_what_is_not_a_list_of_documents_is_named(maxsim, wrong, named) -> None:
+    with pytest.raises(DocumentError, match=named):
+        TwinvecReranker(reranker=maxsim).compress_documents(wrong, QUESTION)
 
 
 def test_the_cross_encoder_gives_the_scores_of_sentence_transformers(tiny_cross_encoder) -> None:

@@ -390,8 +390,9 @@ def test_a_store_that_is_pickled_or_copied_says_what_to_do(embeddings, client) -
     assert copy.copy(store).collection is store.collection
 
 
-async def test_a_threshold_that_is_no_number_is_named(filled) -> None:
-    wrong = {"score_threshold": "0.5"}
+@pytest.mark.parametrize("threshold", ["0.5", math.nan])
+async def test_a_threshold_that_is_no_number_is_named(filled, threshold) -> None:
+    wrong = {"score_threshold": threshold}
     vector = [1.0] * 384
     for search in (
         partial(filled.similarity_search, "a"),
@@ -399,7 +400,7 @@ async def test_a_threshold_that_is_no_number_is_named(filled) -> None:
         partial(filled.max_marginal_relevance_search, "a"),
         partial(filled.similarity_search_with_relevance_scores, "a"),
     ):
-        with pytest.raises(ConfigurationError, match=r"^score_threshold must be a number, got '0\.5'"):
+        with pytest.raises(ConfigurationError, match=f"^score_threshold must be a number, got {threshold!r}"):
             search(**wrong)
     with pytest.raises(ConfigurationError, match=r"^score_threshold must be a number"):
         await filled.asimilarity_search_with_relevance_scores("a", **wrong)

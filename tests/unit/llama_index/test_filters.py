@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores import SimpleVectorStore
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQuery
+from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models
 
 from cases import slow
@@ -49,6 +52,8 @@ HR = models.FieldCondition(key="team", match=models.MatchValue(value="hr"))
         (own("metadata.team", "hr"), "ac"),
         (own("id", "x"), "a"),
         (own("metadata.id", "y", "!="), "ac"),
+        (own("year", "2020", ">="), "bc"),
+        (own("year", " 2019.5", "<"), "a"),
         ({"id": "a"}, "a"),
         ({"metadata.id": "y"}, "b"),
         ({".id": "y"}, "b"),
@@ -119,6 +124,23 @@ def test_empty_lists_find_what_they_find_in_llama_indexs_own_store(store, operat
     assert sorted(ours.ids) == sorted(expected) == sorted(node.node_id for node in store.get_nodes(filters=filters))
 
 
+@pytest.mark.parametrize(("operator", "value"), [("!=", "x"), ("nin", ["x", "y"])])
+def test_unequal_finds_nodes_without_the_key_as_in_llama_indexs_own_store(store, operator, value) -> None:
+    simple, qdrant = SimpleVectorStore(), QdrantVectorStore("theirs", client=QdrantClient(":memory:"))
+    nodes = [node.model_copy(update={"embedding": [1.0]}) for node in store.get_nodes()]
+    simple.add(nodes)
+    qdrant.add([node.model_copy(update={"id_": str(uuid4())}) for node in nodes])
+    filters = MetadataFilters(filters=[MetadataFilter(key="id", value=value, operator=operator)])
+    query = VectorStoreQuery(query_embedding=[1.0], similarity_top_k=9, filters=filters)
+    expected = {"b", "c"} if operator == "!=" else {"c"}
+    assert set(simple.query(query).ids) == expected
+    assert {node.node_id for node in store.get_nodes(filters=filters)} == expected
+    assert {node.metadata.get("id") for node in qdrant.query(query).nodes} == ({"y"} if operator == "!=" else set())
+
+
 def test_what_is_no_filter_is_refused(store) -> None:
     with pytest.raises(FilterError, match="got str"):
         store.query(VectorStoreQuery(query_str="note", filters="team = hr"))
+    for text in ("many", "nan", "inf", ""):
+        with pytest.raises(FilterError, match="gt takes a number"):
+            store.get_nodes(filters=own("year", text, ">"))

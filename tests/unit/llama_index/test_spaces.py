@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 from llama_index.core import Document, MockEmbedding, StorageContext, VectorStoreIndex
@@ -37,6 +39,19 @@ def store(own) -> TwinvecVectorStore:
     store = TwinvecVectorStore(own)
     store.add([TextNode(id_=text, text=text) for text in TEXTS])
     return store
+
+
+class WordEmbedding(MockEmbedding):
+    """A third party's embedding with the vectors of a ``WordEncoder``."""
+
+    def __init__(self) -> None:
+        super().__init__(embed_dim=64)
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return WordEncoder().encode_document([text])[0].tolist()
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return WordEncoder().encode_query([query])[0].tolist()
 
 
 def asked(vector, mode: str = "default") -> VectorStoreQuery:
@@ -170,6 +185,23 @@ def test_a_store_may_trust_its_caller(own) -> None:
     vector = MockEmbedding(store.client.encoder.dim)._get_vector()
     store.add([TextNode(id_="a", text="a", embedding=vector)])
     assert store.query(VectorStoreQuery(vector, 1, query_str="b")).ids == ["a"]
+
+
+def test_a_vector_of_another_text_needs_trust(tmp_path) -> None:
+    """A HyDEQueryTransform, for example, gives the mean vector of several texts, and a third party's has no origin."""
+    model = WordEmbedding()
+    node = TextNode(id_="a", text=TEXTS[0])
+    bundle = QueryBundle("When is the moon full?", custom_embedding_strs=[TEXTS[3], "When is the moon full?"])
+
+    def found(**options) -> list[str]:
+        with closing(TwinvecVectorStore(model, "notes", path=tmp_path, **options)) as store:
+            store.add([node])
+            index = VectorStoreIndex.from_vector_store(store, embed_model=model)
+            return [each.node_id for each in index.as_retriever().retrieve(bundle)]
+
+    with pytest.raises(SpaceMismatchError, match="check_vectors=False if the vector is of another text"):
+        found()
+    assert found(check_vectors=False) == ["a"]
 
 
 def test_only_the_last_vectors_are_remembered(monkeypatch) -> None:

@@ -315,6 +315,16 @@ def test_a_wrong_number_of_mmr_is_named(filled, embed_model) -> None:
 def test_a_wrong_top_k_is_named_as_the_caller_wrote_it(store) -> None:
     with pytest.raises(ConfigurationError, match=r"^similarity_top_k must be a whole number from 1 "):
         store.query(VectorStoreQuery(query_str="a", similarity_top_k=0))
+    for mode in ("sparse", "hybrid"):
+        query = VectorStoreQuery(query_str="a", mode=mode, **{f"{mode}_top_k": -1})
+        with pytest.raises(ConfigurationError, match=f"^{mode}_top_k must be a whole number from 1 "):
+            store.query(query)
+
+
+@pytest.mark.parametrize("alpha", ["0.5", float("nan")])
+def test_an_alpha_that_is_no_number_is_named(store, alpha) -> None:
+    with pytest.raises(ConfigurationError, match=f"^alpha must be a number, got {alpha!r}$"):
+        store.query(VectorStoreQuery(query_str="a", mode="hybrid", alpha=alpha))
 
 
 def test_deleting_all_takes_a_call_of_its_own(store, nodes) -> None:

@@ -276,6 +276,13 @@ def test_an_identifier_and_its_parts_are_codes() -> None:
     assert share("try to acquire") == share("try_acquire", version=2) == 0.0
 
 
+def test_the_codes_of_a_very_long_word_are_counted() -> None:
+    """A pattern that begins anew at every letter of the word would not end."""
+    analyzer = Analyzer("english")
+    query = "x" * 2**20 + " a_b"
+    assert Analyzer("english", 3).code_share(query, analyzer.terms([query])[0]) == 0.5
+
+
 @pytest.mark.parametrize("word", ["2019", "1990s", "1848", "b12", "x86", "20th", "1001st", "pumps"])
 def test_years_and_short_or_common_words_count_once(word: str) -> None:
     assert len(Analyzer("english", 2).query_terms([word])[0]) == 1

@@ -80,5 +80,5 @@ def _compare(
         if cosine < SAME_VECTOR_COSINE:
             raise SpaceMismatchError(
                 f"{name}: its vector differs from the vector that the collection's model {encoder.name!r} computes for "
-                f"the text (cosine {cosine:.3f}): {_REMEDY}"
+                f"the text (cosine {cosine:.3f}): {_REMEDY}, or check_vectors=False if the vector is of another text"
             )

@@ -403,6 +403,14 @@ async def test_an_async_client_that_cannot_serve_is_refused(tmp_path, words):
         Collection.open("notes", tmp_path, encoder=words, async_client=local)
 
 
+async def test_a_client_of_the_other_kind_is_refused(words):
+    with pytest.raises(ConfigurationError, match=r"^client: expected QdrantClient, got AsyncQdrantClient$"):
+        Collection.open("notes", encoder=words, client=AsyncQdrantClient(":memory:"))
+    local = QdrantClient(":memory:")
+    with pytest.raises(ConfigurationError, match=r"^async_client: expected AsyncQdrantClient, got QdrantClient$"):
+        Collection.open("notes", encoder=words, client=local, async_client=local)
+
+
 async def test_awaited_requests_are_retried_and_their_errors_ours(server, words, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
     monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._LEAST_SECONDS", 30)  # for one try on a slow machine

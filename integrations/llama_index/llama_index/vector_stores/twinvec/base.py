@@ -359,7 +359,6 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     ) -> list[Hit]:
         refuse_foreign(others)
         mode, exact = self._mode(query), exact_search(search_params)
-        check_limit(query.similarity_top_k, "similarity_top_k")
         limit = _limit(query)
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
         if _is_blank(query):
@@ -415,7 +414,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             )
         if query.alpha is None:
             return mode
-        if not 0 <= query.alpha <= 1:
+        if not 0 <= number(query.alpha, "alpha") <= 1:
             raise ConfigurationError(f"alpha must be from 0 (words) to 1 (vectors), got {query.alpha!r}")
         if query.alpha in (0, 1):
             return VectorStoreQueryMode.DEFAULT if query.alpha else VectorStoreQueryMode.SPARSE
@@ -460,9 +459,13 @@ def _candidates(limit: int, factor: float | None, count: int | None) -> int:
 
 def _limit(query: VectorStoreQuery) -> int:
     """Return the number of nodes to find: ``sparse_top_k`` or ``hybrid_top_k`` in such a mode, if given."""
-    if query.mode in _HYBRID:
-        return query.hybrid_top_k or query.similarity_top_k
-    return (query.sparse_top_k if query.mode in _SPARSE else None) or query.similarity_top_k
+    check_limit(query.similarity_top_k, "similarity_top_k")
+    for name, modes in (("hybrid_top_k", _HYBRID), ("sparse_top_k", _SPARSE)):
+        limit = getattr(query, name)
+        if limit and query.mode in modes:
+            check_limit(limit, name)
+            return int(limit)
+    return query.similarity_top_k
 
 
 def _encoder(embed_model: BaseEmbedding) -> Encoder | ExternalEncoder:
