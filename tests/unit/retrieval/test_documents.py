@@ -28,7 +28,7 @@ def test_values_that_are_too_much_together_blame_no_key():
 @pytest.mark.parametrize("moment", ["NaT", "30000-01-01"])
 def test_moments_of_numpy_that_no_date_can_hold_are_refused(moment):
     with pytest.raises(DocumentError, match="'value': "):
-        json_payload(Document("a", "tea", payload={"value": np.datetime64(moment)}))
+        json_payload(Document("a", "tea", payload={"value": np.datetime64(moment, "D")}))
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_limits_of_dates_are_moments():
         ({"year": {"ne": [1]}}, "use in or not_in"),
         ({"year": {"in": 1}}, "in and not_in take a list"),
         ({"year": np.array([1])}, "compare with strings, numbers, booleans or dates"),
-        ({"year": np.datetime64("NaT")}, "'null': True"),
+        ({"year": np.datetime64("NaT", "s")}, "'null': True"),
         ({"a..b": 1}, "each part of a key must be non-empty"),
         ({"not": {'a"b': 1}}, "without double quote and backslash"),
         ({"a.b.c.d.e.f": 1}, "the key has 6 parts, and the limit is 5"),
