@@ -40,6 +40,14 @@ def test_moved_text_and_fields_are_text_where_they_stand_now(tmp_path, space):
     assert convert(data, ".docx", 4) == "Tea\n\nhere\n\nnew\n\nas of , see"
 
 
+def test_text_with_custom_xml_tags_is_text(tmp_path):
+    """mammoth reads it from version 1.13 on; a collection of an older reading keeps the text that it has."""
+    tagged = f'<w:customXml w:element="kind"><w:customXmlPr/>{run("green ")}</w:customXml>{run("or black")}'
+    data = document(tmp_path, tagged)
+    assert convert(data, ".docx") == "Tea\n\ngreen or black"
+    assert convert(data, ".docx", 4) == "Tea\n\nor black"
+
+
 def test_the_parts_stay_compressed_as_they_are(tmp_path):
     names = zipfile.ZipFile(BytesIO(document(tmp_path))).namelist()
     kinds = {name: zipfile.ZIP_STORED if row % 2 else zipfile.ZIP_DEFLATED for row, name in enumerate(names)}

@@ -20,7 +20,7 @@ from twinvec_qdrant.ingest.reading.office.compound_files import check_message
 from twinvec_qdrant.ingest.reading.office.office_archives import check_archive, check_parts
 from twinvec_qdrant.ingest.reading.office.open_documents import TEXTS, WORKBOOK, html_of
 from twinvec_qdrant.ingest.reading.office.rich_text import BEGINNING, RICH_TEXT, read_rich_text
-from twinvec_qdrant.ingest.reading.office.word_changes import with_all_text
+from twinvec_qdrant.ingest.reading.office.word_changes import with_all_text, without_unread_text
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
 from twinvec_qdrant.ingest.reading.web.page_files import (
@@ -95,8 +95,8 @@ def _markdown(data: bytes, suffix: str, version: int) -> str:
         return by_markitdown(cleaned(*page, version, is_xhtml=suffix == XHTML), PAGES[0], version)
     if suffix == BOOK and version > 3:
         data = cleaned_book(data, version)
-    if suffix == _WORD and version > 4:
-        data = with_all_text(data)
+    if suffix == _WORD:
+        data = with_all_text(data) if version > 4 else without_unread_text(data)
     if suffix == NOTEBOOK and version > 5:
         data = in_newest_format(data)
     return by_markitdown(data, suffix, version)
