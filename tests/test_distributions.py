@@ -20,6 +20,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from twinvec import __version__
@@ -54,6 +55,14 @@ def test_every_project_names_the_same_versions_of_python() -> None:
     expected = [f"Programming Language :: Python :: {each}" for each in ("3", "3.11", "3.12", "3.13")]
     for project in PACKAGES:
         assert [each for each in _metadata(project).core.classifiers if "Python" in each] == expected, project
+
+
+def test_training_avoids_the_transformers_that_no_peft_suits() -> None:
+    """transformers 5.24.0 loads and adds adapters only with peft 0.22, which was not released when 5.24.0 was."""
+    for extra in ("train", "dev"):
+        (needed,) = (each for each in map(Requirement, _metadata(".").core.optional_dependencies[extra])
+                     if each.name == "transformers")  # fmt: skip
+        assert [each in needed.specifier for each in ("5.23.0", "5.24.0", "5.25.0")] == [True, False, True], extra
 
 
 @pytest.mark.parametrize("project", PACKAGES)
