@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twinvec_qdrant import read_source
-from twinvec_qdrant.ingest.reading.subtitles import text_of_subtitles
+from twinvec_qdrant.ingest.reading.subtitles import SUBTITLES, text_of_subtitles
 
 SUBRIP = """1
 00:00:01,000 --> 00:00:04,000 X1:40 X2:600
@@ -51,13 +51,14 @@ SAID = "Ann Lee: Is 3 < 4? Yes, a < b.\nNote well\nNOTE that I drink tea.\nAnd m
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_what_is_said_stays(ends):
     said = "Green tea is brewed\nat 80 °C.\nFor two minutes.\n80"
-    assert text_of_subtitles(SUBRIP.replace("\n", ends)) == said
-    assert text_of_subtitles(WEBVTT.replace("\n", ends)) == SAID
+    assert text_of_subtitles(SUBRIP.replace("\n", ends), ".srt") == said
+    assert text_of_subtitles(WEBVTT.replace("\n", ends), ".vtt") == SAID
 
 
-@pytest.mark.parametrize("text", ["", "A table of\n\n1\n\n00:00:01,000 --> later", "WEBVTT\n\nnothing"])
-def test_a_text_without_times_stays(text):
-    assert text_of_subtitles(text) == text
+@pytest.mark.parametrize("suffix", SUBTITLES)
+@pytest.mark.parametrize("text", ["", "A table of\n\n1\n\n00:00:01,000 --> later", "How tea is made"])
+def test_a_text_in_another_format_stays(text, suffix):
+    assert text_of_subtitles(text, suffix) == text
 
 
 def test_a_file_becomes_a_text(tmp_path):
@@ -72,7 +73,8 @@ def test_a_file_in_which_nothing_is_said_is_empty(tmp_path):
     assert empty.reason == "holds no text"
 
 
+@pytest.mark.parametrize(("beginning", "suffix"), [("1", ".srt"), ("WEBVTT\n", ".vtt")])
 @pytest.mark.parametrize("text", ["<v ", "{\\", "<", "\n ", "00:", "1\n"])
-def test_a_large_text_without_ends_is_read(text):
-    large = f"00:01.000 --> 00:04.000\n{text * 200_000}{' ' * 1_000_000}"
-    assert isinstance(text_of_subtitles(large), str)
+def test_a_large_text_without_ends_is_read(text, beginning, suffix):
+    large = f"{beginning}\n00:00:01.000 --> 00:00:04.000\n{text * 200_000}{' ' * 1_000_000}"
+    assert isinstance(text_of_subtitles(large, suffix), str)

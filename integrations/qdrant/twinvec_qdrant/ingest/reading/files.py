@@ -172,7 +172,7 @@ def _document(file: FileBytes) -> Document:
     if version > 2:
         text = without_escapes(text)
     if suffix in SUBTITLES and version > 5:
-        text = text_of_subtitles(text)
+        text = text_of_subtitles(text, suffix)
     is_markdown = suffix in MARKDOWN_SUFFIXES
     payload: dict[str, Any] = {}
     if is_markdown:

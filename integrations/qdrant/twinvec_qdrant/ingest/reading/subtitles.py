@@ -1,7 +1,7 @@
-"""Subtitles: a SubRip or WebVTT file -> what is said, a line for each line of the subtitles.
+"""Subtitles: a SubRip or WebVTT file -> what is said, a line for each line of the subtitles, by webvtt-py.
 
-Numbers and names of the subtitles, their times and tags, and the comments and styles of WebVTT are left out. The name
-of a speaker (``<v Ann>``) stays. A line that repeats the line before, as in captions that roll up, is left out.
+Numbers, times, tags, comments and styles are left out. The name of a speaker (``<v Ann>``) stays. A line that repeats
+the line before, as in captions that roll up, is left out.
 """
 
 from __future__ import annotations
@@ -9,37 +9,36 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import unescape
+from io import StringIO
+from typing import Any
+
+from twinvec.support.extras import import_extra
 
 SUBTITLES = (".srt", ".vtt")
 """Endings of the names of subtitles; versions 1 to 5 of the reading read them as text with their times."""
 
-_TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
-_TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
-_NOT_SAID = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s.*)?", re.DOTALL)
-_SPEAKER = re.compile(r"<v(?:\.[^\s<>]*)?\s([^<>]+)>")
-_TAG = re.compile(rf"</?(?:b|c|font|i|lang|ruby|rt|s|u|v)(?:[.\s][^<>]*)?>|<{_TIME}>|\{{\\[^{{}}]*\}}", re.IGNORECASE)
-_BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
+_PLACE = re.compile(r"\{\\[^{}]*\}")  # where a subtitle is shown; many SubRip files have it
 
 
-def text_of_subtitles(text: str) -> str:
-    """Return what subtitles say; a text without times is returned unchanged."""
-    blocks = [block.split("\n") for block in _BLANK_LINES.split("\n".join(text.splitlines()).strip())]
-    if not any(map(_TIMES.fullmatch, (line for block in blocks for line in block))):
+def text_of_subtitles(text: str, suffix: str) -> str:
+    """Return what subtitles say; a text that is not in the format is returned unchanged.
+
+    Raises:
+        MissingExtraError: webvtt-py is missing.
+    """
+    library = import_extra("webvtt", "documents", f"reading {suffix} files", "twinvec-qdrant")
+    try:
+        captions = library.from_buffer(StringIO(text), format=suffix.removeprefix("."))
+    except library.errors.MalformedFileError:
         return text
     said: list[str] = []
-    for line in (line for block in blocks for line in _said(block)):
-        plain = unescape(_TAG.sub("", _SPEAKER.sub(r"\1: ", line))).strip()
-        if plain and plain != (said[-1] if said else ""):
-            said.append(plain)
+    for line in (line for caption in captions for line in _lines(caption)):
+        if line and line != (said[-1] if said else ""):
+            said.append(line)
     return "\n".join(said)
 
 
-def _said(block: list[str]) -> Iterator[str]:
-    """Yield the lines of a block below its times. A line before times is the number or the name of a subtitle."""
-    times = [_TIMES.fullmatch(line) is not None for line in block]
-    if True not in times and _NOT_SAID.fullmatch(block[0]):
-        return
-    for row, line in enumerate(block):
-        is_name = row + 1 < len(block) and times[row + 1] and (row == 0 or line.strip().isdecimal())
-        if not (times[row] or is_name):
-            yield line
+def _lines(caption: Any) -> Iterator[str]:
+    text = f"{caption.voice}: {caption.text}" if caption.voice else caption.text
+    for line in _PLACE.sub("", text).splitlines():
+        yield unescape(line).strip()
