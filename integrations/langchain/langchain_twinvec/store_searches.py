@@ -5,6 +5,7 @@ Further arguments are those of the store's methods; unknown ones are refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -110,9 +111,9 @@ def diverse(
 
 
 def check_threshold(score_threshold: float | None) -> None:
-    """Raise ConfigurationError unless a threshold is a number or None."""
-    if score_threshold is not None:
-        number(score_threshold, "score_threshold")
+    """Raise ConfigurationError unless a threshold is a number or None; NaN is not a number."""
+    if score_threshold is not None and math.isnan(number(score_threshold, "score_threshold")):
+        raise ConfigurationError("score_threshold must be a number, got nan")
 
 
 def relevance_of(hit: Hit) -> float:

@@ -81,8 +81,8 @@ def integer(value: int, name: str, least: int | None = None) -> int:
 
 
 def number(value: float, name: str, least: float | None = None, most: float | None = None) -> float:
-    """Return a number as a float; raise ConfigurationError for another type, for NaN, or for one outside the bounds."""
-    if not isinstance(value, Real) or isinstance(value, bool) or (least is None and math.isnan(value)):
+    """Return a number as a float; raise ConfigurationError for another type, or one outside the bounds, such as NaN."""
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise ConfigurationError(f"{name} must be a number, got {value!r}")
     if least is not None and not least <= value <= (math.inf if most is None else most):
         bounds = f"be at least {least:g}" if most is None else f"lie between {least:g} and {most:g}"

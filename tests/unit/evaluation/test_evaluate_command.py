@@ -144,7 +144,7 @@ def test_the_documents_of_a_collection_need_no_corpus(twinvec, beir, store, mode
     assert figures["reranked"]["small"]["queries"] == 3
     refused = twinvec("evaluate", model, "--ir", beir)
     assert (refused.code, "corpus.jsonl: missing; the BEIR layout is" in refused.err) == (1, True)
-    assert "with a collection (--collection) that holds the documents" in refused.err
+    assert "twinvec evaluate --collection reads the documents from a collection" in refused.err
     with Collection.open("small", store) as opened:
         opened.ingest([("an id", "with a space")])
     assert "cannot hold the id 'an id'" in twinvec("evaluate", *place, "--runs", tmp_path / "runs").err
