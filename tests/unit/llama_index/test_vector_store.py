@@ -321,9 +321,12 @@ def test_a_wrong_top_k_is_named_as_the_caller_wrote_it(store) -> None:
             store.query(query)
 
 
-@pytest.mark.parametrize("alpha", ["0.5", float("nan")])
-def test_an_alpha_that_is_no_number_is_named(store, alpha) -> None:
-    with pytest.raises(ConfigurationError, match=f"^alpha must be a number, got {alpha!r}$"):
+@pytest.mark.parametrize(
+    ("alpha", "reason"),
+    [("0.5", r"a number, got '0\.5'"), (float("nan"), r"from 0 \(words\) to 1 \(vectors\), got nan")],
+)
+def test_an_alpha_that_is_no_number_is_named(store, alpha, reason) -> None:
+    with pytest.raises(ConfigurationError, match=f"^alpha must be {reason}$"):
         store.query(VectorStoreQuery(query_str="a", mode="hybrid", alpha=alpha))
 
 
