@@ -50,7 +50,7 @@ def _scored(text: str, metadata: dict[str, Any], key: str | None) -> ScoredDocum
 
 
 def check_documents(documents: object, hint: str = "; add_texts takes strings") -> list[Document]:
-    """Return documents as a list; raise DocumentError unless they are one. ``hint`` ends the error for an item."""
+    """Return documents as a list; raise DocumentError for anything else. ``hint`` ends the error about an item."""
     if isinstance(documents, (Document, Mapping)) or not is_list(documents):
         raise DocumentError(f"documents: expected a list of documents, got {type(documents).__name__}")
     listed = list(cast("Iterable[Document]", documents))

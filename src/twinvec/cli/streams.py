@@ -14,7 +14,7 @@ _STANDARD = 3  # file descriptors: 0, 1 and 2
 
 
 def prepare_streams() -> None:
-    """Open the standard streams that the caller has closed. If an open one cannot be written, change what happens.
+    """Open the standard streams that the caller has closed, and prepare the others for failed writes.
 
     Standard error drops what it cannot write. The error of standard output names standard output.
     """

@@ -1,4 +1,4 @@
-"""Notebooks: the cells of one of version 3 of its format, which were written until 2015, in the form of version 4."""
+"""Notebooks: convert the cells of nbformat 3, which programs wrote until 2015, to those of nbformat 4."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 NOTEBOOK = ".ipynb"
-"""Ending of the names of notebooks; versions 1 to 5 of the reading find no cells in those of the older format."""
+"""Ending of the names of notebooks. Reading versions 1 to 5 find no cells in nbformat 3."""
 
 
 def in_newest_format(data: bytes) -> bytes:
-    """Return a notebook in version 4 of its format; one that already has it is returned unchanged.
+    """Return a notebook in nbformat 4; a notebook that is in nbformat 4 already is returned unchanged.
 
     Raises:
         AttributeError, KeyError, TypeError: the notebook is malformed.

@@ -15,7 +15,7 @@ from typing import Any
 from twinvec.support.extras import import_extra
 
 SUBTITLES = (".srt", ".vtt")
-"""Endings of the names of subtitles; versions 1 to 5 of the reading read them as text with their times."""
+"""Endings of the names of subtitles. Reading versions 1 to 5 keep the times in the text."""
 
 _PLACE = re.compile(r"\{\\[^{}]*\}")  # where a subtitle is shown; many SubRip files have it
 

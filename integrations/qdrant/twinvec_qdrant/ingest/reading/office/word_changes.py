@@ -28,7 +28,7 @@ _TEXTS = re.compile(r"word/[^/]+\.xml", re.IGNORECASE)  # the document, its note
 
 
 def with_all_text(data: bytes) -> bytes:
-    """Return a Word document whose moved text, simple fields and text with custom XML tags every mammoth reads.
+    """Return a Word document in which every mammoth reads moved text, simple fields and text with custom XML tags.
 
     A damaged document, and one without such elements, stays as it is.
     """
