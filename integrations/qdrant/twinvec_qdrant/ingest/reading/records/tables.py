@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TextIO, TypedDict
+from typing import Any, Literal, TextIO
 
 from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document
@@ -40,18 +40,12 @@ from twinvec_qdrant.settings import NEWEST_READING
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
 
+Quoting = Literal[0, 3]  # csv.QUOTE_MINIMAL or csv.QUOTE_NONE
+
 _BLOCK = 1 << 20
 _SAMPLE_LINES = 20
 _DELIMITERS = ",;\t|"
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # text that stays the same if it is stored as a number
-
-
-class _Dialect(TypedDict):
-    """How cells are divided; these are options of ``csv.reader``."""
-
-    delimiter: str
-    quoting: Literal[0, 3]  # QUOTE_MINIMAL or QUOTE_NONE
-    strict: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,8 @@ class _Layout:
     """The structure of a table; a column is named by its index in the header."""
 
     encoding: Encoding
-    dialect: _Dialect
+    delimiter: str
+    quoting: Quoting
     header: tuple[str, ...]  # all names are different
     id: int | None  # None if rows are numbered
     title: int | None
@@ -98,21 +93,21 @@ def _layout(path: Path, columns: RecordColumns, version: int) -> tuple[_Layout, 
     with path.open(encoding=encoding.name, errors=encoding.errors, newline="") as file:
         is_tsv = path.suffix.lower() == ".tsv"
         delimiter = "\t" if is_tsv else _delimiter(list(islice(file, _SAMPLE_LINES)))
-        dialect = _Dialect(delimiter=delimiter, quoting=csv.QUOTE_MINIMAL, strict=True)
+        quoting: Quoting = csv.QUOTE_MINIMAL
         try:
-            header, numeric, count = _surveyed(file, dialect)
+            header, numeric, count = _surveyed(file, delimiter, quoting)
         except DocumentError:
             if not is_tsv:
                 raise
-            dialect["quoting"] = csv.QUOTE_NONE
-            header, numeric, count = _surveyed(file, dialect)
-    return _Layout(encoding, dialect, header, *_places(header, columns), numeric), count
+            quoting = csv.QUOTE_NONE
+            header, numeric, count = _surveyed(file, delimiter, quoting)
+    return _Layout(encoding, delimiter, quoting, header, *_places(header, columns), numeric), count
 
 
-def _surveyed(file: TextIO, dialect: _Dialect) -> tuple[tuple[str, ...], frozenset[int], int]:
+def _surveyed(file: TextIO, delimiter: str, quoting: Quoting) -> tuple[tuple[str, ...], frozenset[int], int]:
     """Return the header, the columns that hold only numbers, and the number of rows."""
     file.seek(0)
-    rows = _well_formed(csv.reader(file, **dialect))
+    rows = _well_formed(csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True))
     header = _header(next(rows, []))
     return header, *_numeric(rows, len(header))
 
@@ -195,7 +190,7 @@ def _places(header: Sequence[str], columns: RecordColumns) -> tuple[int | None, 
 def _rows(path: Path, layout: _Layout) -> Iterator[tuple[int, int, list[str]]]:
     """Yield the rows that are not blank, each with its first line and its number; the row below the header is 1."""
     with path.open(encoding=layout.encoding.name, errors=layout.encoding.errors, newline="") as file:
-        rows = csv.reader(file, **layout.dialect)
+        rows = csv.reader(file, delimiter=layout.delimiter, quoting=layout.quoting, strict=True)
         next(rows, None)
         line = rows.line_num + 1
         for number, row in enumerate(iter(partial(_next, rows), None), 1):
