@@ -85,7 +85,7 @@ def _toml_reason(error: Exception, _block: str, first: int) -> str:
 
 
 def _yaml_values(block: str, as_json: Callable[[object], object]) -> dict[str, Any] | None:
-    """Return the values of a block of YAML; None if it is not a mapping. See ``_toml_values`` for ``as_json``."""
+    """Return the values of a block of YAML, as ``_toml_values`` does; return None if it is not a mapping."""
     import yaml
 
     if len(block.encode()) > MAX_BYTES:

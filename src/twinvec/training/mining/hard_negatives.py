@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 FindChunks = Callable[[Sequence[str], int], list[list[Hit]]]
-"""Function that returns, for each query, this number of chunks of a collection, best first."""
+"""Function that takes queries and a number, and returns for each query this number of chunks, best first."""
 
 
 class PairScorer(Protocol):

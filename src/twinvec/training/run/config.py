@@ -153,7 +153,7 @@ _OTHER_NAMES = {
     "lora_dropout": "lora.dropout",
     "target_modules": "lora.targets",
 }
-"""Name of a setting in sentence-transformers, or of peft's adapters -> field."""
+"""Names of settings in sentence-transformers and in peft -> the fields of twinvec."""
 
 _LOSSES = {
     "MultipleNegativesRankingLoss": "info_nce",

@@ -1,4 +1,4 @@
-"""Subtitles: a SubRip or WebVTT file -> what is said, a line for each line of the subtitles, by webvtt-py.
+"""Subtitles: extract what is said from a SubRip or WebVTT file, by webvtt-py.
 
 Numbers, times, tags, comments and styles are left out. The name of a speaker (``<v Ann>``) stays. A line that repeats
 the line before, as in captions that roll up, is left out.

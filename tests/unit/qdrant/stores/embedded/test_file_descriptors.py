@@ -18,7 +18,7 @@ TOO_MANY = "Too many open files"
 
 @contextmanager
 def free_descriptors(count: int):
-    """Let the process open ``count`` more files."""
+    """Permit the process to open at most ``count`` more files."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     held = [os.open(os.devnull, os.O_RDONLY)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (held[0] + 50, before[1]))

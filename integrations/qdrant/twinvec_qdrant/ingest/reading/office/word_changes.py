@@ -28,7 +28,7 @@ _TEXTS = re.compile(r"word/[^/]+\.xml", re.IGNORECASE)  # the document, its note
 
 
 def with_all_text(data: bytes) -> bytes:
-    """Return a Word document in which every mammoth reads moved text, simple fields and text with custom XML tags.
+    """Return a Word document whose moved text, simple fields and tagged text every version of mammoth reads.
 
     A damaged document, and one without such elements, stays as it is.
     """
@@ -36,7 +36,7 @@ def with_all_text(data: bytes) -> bytes:
 
 
 def without_unread_text(data: bytes) -> bytes:
-    """Return a Word document without the elements that ``with_all_text`` renames, so that no mammoth reads them.
+    """Return a Word document without the elements that ``with_all_text`` renames: no version of mammoth reads them.
 
     A damaged document, and one without such elements, stays as it is.
     """
