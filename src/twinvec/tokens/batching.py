@@ -4,8 +4,8 @@ Texts are sorted by length, so that a batch has little padding. Three limits end
 texts) x (longest text), reaches the budget; its padding reaches a sixteenth of the budget (at least 32 tokens), which
 costs more than another call of the engine; or it has too many texts to be collated quickly.
 
-If several workers compute few batches, some of them would wait for the last one at the end. ``worker_batches``
-therefore also tries batches of like cost.
+If there are few batches, more depends on each: with several workers, some would wait for the last batch at the end;
+with one worker, a single long text may pad all others. ``worker_batches`` therefore also tries batches of like cost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinvec.arrays import IntArray
 
 _CALL_TOKENS = 32  # cost of one more call of an engine, in tokens
 _LEAST_SHARE = 64  # tokens; a smaller batch is not worth a worker
-_FEW_ROUNDS = 8  # batches for each worker; if there are more, the last batch takes little of the time
+_FEW_ROUNDS = 8  # batches for each worker; if there are more, how they are cut matters little
 _MORE_ROUNDS = 4
 
 
@@ -49,7 +49,7 @@ def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None =
 
 
 def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArray]:
-    """Return batches under the token budget for several workers, which compute at the same time.
+    """Return batches under the token budget for the workers, which compute at the same time.
 
     Many batches are the same as those of ``token_budget_batches``. Few batches are cut so that the last worker
     ends as early as possible; the cost of a batch is its padded size plus the cost of a call.
@@ -57,7 +57,7 @@ def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArra
     total = int(lengths.sum())
     share = total * 17 // 16 // workers + 1  # 17/16, since up to a sixteenth of the tokens is padding
     plan = list(token_budget_batches(lengths, budget if workers == 1 else min(budget, max(share, _LEAST_SHARE))))
-    if workers == 1 or not workers <= len(plan) <= _FEW_ROUNDS * workers:
+    if not workers <= len(plan) <= _FEW_ROUNDS * workers:
         return plan
     order = np.argsort(-lengths, kind="stable")
     ordered = lengths[order].tolist()

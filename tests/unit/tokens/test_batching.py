@@ -87,3 +87,9 @@ def test_cutting_by_the_budget_stays_where_it_is_better():
     lengths = np.array([100] * 8 + [10] * 80)
     before = [batch.tolist() for batch in token_budget_batches(lengths, 800)]
     assert [batch.tolist() for batch in worker_batches(lengths, budget=800, workers=2)] == before
+
+
+def test_one_worker_does_not_pad_short_texts_to_a_long_one():
+    lengths = np.array([8, 40, 8, 8, 8, 8])  # by the budget alone, 3 x 40 tokens and 3 x 8
+    assert [batch.tolist() for batch in token_budget_batches(lengths, 1024)] == [[1, 0, 2], [3, 4, 5]]
+    assert [batch.tolist() for batch in worker_batches(lengths, 1024, workers=1)] == [[1], [0, 2, 3, 4, 5]]
