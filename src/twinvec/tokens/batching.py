@@ -4,8 +4,9 @@ Texts are sorted by length, so that a batch has little padding. Three limits end
 texts) x (longest text), reaches the budget; its padding reaches a sixteenth of the budget (at least 32 tokens), which
 costs more than another call of the engine; or it has too many texts to be collated quickly.
 
-If there are few batches, more depends on each: with several workers, some would wait for the last batch at the end;
-with one worker, a single long text may pad all others. ``worker_batches`` therefore also tries batches of like cost.
+If there are few batches, more depends on each. Several workers would wait for the last batch at the end, and in a small
+call, which all cores compute batch by batch, one long text may pad all others. ``worker_batches`` therefore also tries
+batches of like cost.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None =
 
 
 def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArray]:
-    """Return batches under the token budget for the workers, which compute at the same time.
+    """Return batches under the token budget for workers that compute at the same time, or for one worker.
 
     Many batches are the same as those of ``token_budget_batches``. Few batches are cut so that the last worker
     ends as early as possible; the cost of a batch is its padded size plus the cost of a call.

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from twinvec.arrays import BoolArray, FloatArray, IntArray
-from twinvec.tokens.batching import Batch, worker_batches
+from twinvec.tokens.batching import Batch, token_budget_batches, worker_batches
 from twinvec.tokens.tokenizer import TokenIds
 
 Item = TypeVar("Item")
@@ -60,7 +60,10 @@ def run_batches(
         lengths = tokens.lengths
         small = len(windows) == 1 and lengths.sum() <= _SMALL_CALL
         workers = 1 if small else settings.workers
-        plan = worker_batches(lengths, settings.token_budget, workers)
+        if settings.workers == 1:  # a call of such an engine, on a GPU say, costs more than its padding
+            plan = list(token_budget_batches(lengths, settings.token_budget))
+        else:
+            plan = worker_batches(lengths, settings.token_budget, workers)
         alone = small or len(plan) == len(windows) == 1
 
         def run(indices: IntArray, tokens: TokenIds = tokens, alone: bool = alone) -> FloatArray:

@@ -93,6 +93,18 @@ def test_a_batch_knows_whether_it_is_alone(numbers, options, alone):
     assert set(seen) == {alone}
 
 
+@pytest.mark.parametrize(("workers", "sizes"), [(1, [3, 3]), (2, [1, 5])])
+def test_small_calls_save_padding_only_where_more_calls_are_cheap(workers, sizes):
+    found = []
+    collect(
+        [8, 40, 8, 8, 8, 8],
+        lambda batch: found.append(len(batch.ids_BT)) or sums(batch),
+        token_budget=1024,
+        workers=workers,
+    )
+    assert found == sizes
+
+
 def test_the_next_window_is_tokenised_meanwhile():
     """The engine waits until the window after its own has been tokenised."""
     done = [threading.Event() for _ in range(4)]
