@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from tools import docs
 
+import twinvec
+import twinvec_qdrant
+
 
 def test_the_page_of_commands_has_every_command_with_its_options():
     page = docs.commands_page()
@@ -17,6 +20,14 @@ def test_the_page_of_commands_has_every_command_with_its_options():
     assert "```sh\nclaude mcp add docs -- twinvec mcp " in page  # an example need not begin with twinvec
     headings = [line for line in page.splitlines() if line.startswith("## ")]
     assert len(headings) == len(set(headings)), headings
+
+
+def test_the_reference_has_every_public_name_of_the_packages_once():
+    named = [name for subject in docs.SUBJECTS.values() for name in docs.names_of(subject)]
+    assert len(named) == len(set(named))
+    for package in (twinvec, twinvec_qdrant):
+        public = {name for name in package.__all__ if not name.startswith("_")}
+        assert public == {name.rpartition(".")[2] for name in named if name.rpartition(".")[0] == package.__name__}
 
 
 @pytest.mark.parametrize(

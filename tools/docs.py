@@ -30,7 +30,7 @@ COPIED = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENS
 
 @dataclass(frozen=True)
 class Subject:
-    """A page of the reference: title, introduction, and module -> names; ``*`` is all that the module makes public."""
+    """A page of the reference: title, introduction, and module -> names; ``*`` is what else the module makes public."""
 
     title: str
     intro: str
@@ -38,7 +38,9 @@ class Subject:
 
 
 SUBJECTS = {
-    "twinvec": Subject("twinvec", "The names of the package itself.", {"twinvec": "*"}),
+    "twinvec": Subject(
+        "twinvec", "The names of the package itself.", {"twinvec": "Encoder RetrieveRerank MemoryIndex *"}
+    ),
     "retrieval": Subject(
         "Retrieval and similarity",
         "The protocols of retrieval, the search that `twinvec tune` chose, and similarity over arrays of vectors.",
@@ -94,7 +96,34 @@ SUBJECTS = {
         },
     ),
     "errors": Subject("Errors", "Every error of twinvec belongs to one tree.", {"twinvec.errors": "*"}),
-    "twinvec_qdrant": Subject("twinvec_qdrant", "Collections in Qdrant.", {"twinvec_qdrant": "*"}),
+    "twinvec_qdrant": Subject(
+        "twinvec_qdrant",
+        "Collections in Qdrant.",
+        {
+            "twinvec_qdrant": "Collection "
+            "IngestReport Failure Empty VerifyReport IndexReport MigrationReport PushReport "
+            "Root RecordColumns read_source ChunkSettings IndexSettings ClusterSettings Chunker Chunk StoredChunk "
+            "update_collection UpdateReport list_collections CollectionEntry drop_collection CollectionGoneError "
+            "search_collections CollectionHits CollectionHit "
+            "backup_collection restore_collection Backup adopt_collection AdoptReport "
+            "write_questions QuestionOptions QuestionReport ChatEndpoint"
+        },
+    ),
+    "twinvec_qdrant_shared": Subject(
+        "Shared parts of twinvec_qdrant",
+        "What the commands, the adapters for frameworks, `twinvec_serve` and `twinvec_ray` share. To use collections, "
+        "you need none of it.",
+        {
+            "twinvec_qdrant": "Asked Answer FoundHit Passages "
+            "search_as_asked reindex_as_asked joined_answers best_first "
+            "stored_documents delete_documents open_with_one_of check_new_name key_from_environment "
+            "ReceivedBackup TemporaryBackup DEFAULT_PATH ServingProcess serving_process Announcement Writer "
+            "open_whole_documents ingest_all with_documents filtered understood_filter all_of NOTHING "
+            "metadata_key payload_key payload_index_types exact_search joined_options takes_foreign refuse_foreign "
+            "text_id text_ids query_space vector_space SAME_VECTOR_COSINE "
+            "Helpers HelperCall Part PartReport RootElsewhere read_line written_line"
+        },
+    ),
     "langchain_twinvec": Subject("langchain_twinvec", "The interfaces of LangChain.", {"langchain_twinvec": "*"}),
     "llama_index": Subject(
         "LlamaIndex",
@@ -148,12 +177,12 @@ def reference_pages() -> dict[str, str]:
 
 def documented_names() -> set[str]:
     """The dotted names that the reference documents."""
-    return {name for subject in SUBJECTS.values() for name in _names(subject)}
+    return {name for subject in SUBJECTS.values() for name in names_of(subject)}
 
 
 def _reference_page(subject: Subject) -> str:
     parts = [f"# {subject.title}", subject.intro]
-    for name in _names(subject):
+    for name in names_of(subject):
         home, _, short = name.rpartition(".")
         value = getattr(importlib.import_module(home), short)
         defined = f"{value.__module__}.{value.__qualname__}" if isclass(value) or isfunction(value) else name
@@ -164,13 +193,15 @@ def _reference_page(subject: Subject) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _names(subject: Subject) -> Iterator[str]:
-    for path, names in subject.names.items():
-        for name in names.split():
+def names_of(subject: Subject) -> Iterator[str]:
+    """The dotted names on a page of the reference, in their order."""
+    for path, spelled in subject.names.items():
+        names = spelled.split()
+        for name in names:
             if name == "*":
                 module = importlib.import_module(path)
                 public = getattr(module, "__all__", None) or _defined_in(module)
-                yield from (f"{path}.{each}" for each in public if not each.startswith("_"))
+                yield from (f"{path}.{each}" for each in public if each not in names and not each.startswith("_"))
             else:
                 yield f"{path}.{name}"
 
