@@ -189,6 +189,8 @@ def _reference_page(subject: Subject) -> str:
         options = [f"heading: {name}", f"toc_label: {short}"]
         if hasattr(value, "model_fields"):  # of a configuration every field counts, also one that explains itself
             options.append("show_if_no_docstring: true")
+        if isclass(value) and hasattr(value, "open"):  # nobody else calls its constructor
+            options.append("merge_init_into_class: false")
         parts += [f"::: {defined}\n    options:\n      " + "\n      ".join(options)]
     return "\n\n".join(parts) + "\n"
 
