@@ -7,7 +7,7 @@ import pytest
 
 from twinvec import Document, MemoryIndex
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval.feedback import WEIGHT, moved
+from twinvec.retrieval.feedback import moved
 
 EAST, NORTH = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 VECTORS = {
@@ -20,7 +20,7 @@ VECTORS = {
 
 def test_the_query_moves_by_the_mean_of_its_hits():
     found = np.stack([NORTH * 3, EAST * 0.5])  # lengths do not count
-    expected = EAST + WEIGHT * (EAST + NORTH) / 2
+    expected = EAST + 0.75 * (EAST + NORTH) / 2
     assert moved(EAST * 7, found) == pytest.approx(expected / np.linalg.norm(expected))
     assert moved(EAST * 7, np.empty((0, 2))) == pytest.approx(EAST)
 

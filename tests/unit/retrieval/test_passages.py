@@ -46,6 +46,13 @@ def test_a_word_that_few_sentences_of_all_hits_have_counts_more():
     assert marked(first) == ["valve"]
 
 
+def test_a_word_that_is_a_little_rarer_counts_a_little_more():
+    common = [f"The pump number {row} is described at some length in the {row}th volume." for row in range(9)]
+    rarer = [each.replace("pump", "valve") for each in common[:8]]
+    between = ["Nothing is said here about machines, or about the parts of which they are made."] * 9
+    assert set(marked(passage("pump valve", " ".join(common + between + rarer)))) == {"valve"}
+
+
 def test_equal_windows_give_the_first_one():
     text = " ".join(f"The pump number {row} is described at some length in the {row}th volume." for row in range(9))
     assert passage("pump", text).start == 0

@@ -145,6 +145,8 @@ def test_the_space_of_an_encoder_of_another_library_is_not_asked_for():
 def test_landmarks_out_of_order_are_refused_and_no_log_odds_overflow():
     with pytest.raises(ValueError, match="unrelated must be below near"):
         Calibration(unrelated=0.5, near=0.4)
+    with pytest.raises(ValueError, match="unrelated must be below near"):
+        Calibration(unrelated=0.5, near=0.5)
     assert (logistic(1e9), logistic(-1e9), logistic(0)) == (1.0, 0.0, 0.5)
 
 
@@ -156,6 +158,10 @@ def test_maxsim_moves_the_relevance_of_a_known_model_alone():
     assert relevance_by_states(0.6, 0.36, None) == 0.6
     assert relevance_by_states(None, 0.6, known) is None
     assert 0 < relevance_by_states(0.0, 0.6, known) < relevance_by_states(1.0, 0.6, known) <= 1
+    unit = Calibration(unrelated=0.0, near=1.0)  # log-odds by MaxSim: 10 times MaxSim, less 3.6
+    assert relevance_by_states(0.5, 0.36, unit) == 0.5
+    assert relevance_by_states(0.5, 0.76, unit) == logistic(2.0)
+    assert relevance_by_states(0.9, 0.36, unit) == 0.75  # odds of 3, the mean of 9 and 1 as log-odds
 
 
 def test_the_landmarks_of_maxsim_rise_with_those_of_the_cosine():
