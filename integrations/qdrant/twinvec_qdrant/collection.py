@@ -328,8 +328,8 @@ class Collection:
         else:
             ingestion = led_ingestion(self._catalog, description, encoder, report, self._serving.refreshed, helpers)
         ingestion.run(documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
-        if membership.added and not dry_run:
-            self._keep_source_if_filled(membership)
+        if not dry_run:
+            self._settle_source(membership, report)
         if report.all_failed and not (dry_run or allow_all_failed):
             raise all_failed(report)
         if report.failed and not told:
@@ -629,14 +629,16 @@ class Collection:
     def delete_source(self, source: str) -> int:
         """Remove a source (see ``roots``) and its documents, and return the number of removed documents.
 
-        Documents that were ingested without a source belong to the first source. Repeat a call that was interrupted.
+        Documents that were ingested without a source belong to the first source. Repeat a call that was interrupted. If
+        another process stores documents of the source at the same time, these stay, and the source with them.
 
         Raises:
             ConfigurationError: the collection has no such source.
         """
         with self._backend.writing:
+            membership = Roots(self._backend).membership(source)
             removed = self.delete(self.find(source=source))
-            Roots(self._backend).remove(source)
+            self._remove_root(membership)
             return removed
 
     def notes(self, namespace: str) -> Notes:
@@ -824,11 +826,23 @@ class Collection:
     adelete = awaitable(delete, writes=_CLOSED)
     adelete_source = awaitable(delete_source, writes=_CLOSED)
 
-    def _keep_source_if_filled(self, added: Membership) -> None:
-        """Forget a new source if its first ingest has stored no document."""
+    def _settle_source(self, membership: Membership, report: IngestReport) -> None:
+        """Keep the source of an ingest, which another process may have removed; forget a new one without documents."""
         with self._backend.writing:
-            if not any(map(added.has, self._catalog.sources())):
-                Roots(self._backend).remove(added.added)
+            if membership.added and not self._has_documents(membership):
+                self._remove_root(membership)
+            elif membership.root is not None and (report.new or report.updated or report.unchanged):
+                Roots(self._backend).keep(membership.root)
+
+    def _remove_root(self, membership: Membership) -> None:
+        """Remove a root without documents; keep it if another process stores documents meanwhile."""
+        assert membership.root is not None
+        Roots(self._backend).remove(membership.root.name)
+        if not self._backend.exclusive and self._has_documents(membership):
+            Roots(self._backend).keep(membership.root)
+
+    def _has_documents(self, membership: Membership) -> bool:
+        return any(map(membership.has, self._catalog.sources()))
 
     def _calibrate(self) -> None:
         try_to_calibrate(self._backend, self._serving.encoder)

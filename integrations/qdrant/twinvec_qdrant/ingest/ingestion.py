@@ -47,10 +47,11 @@ from twinvec_qdrant.ingest.planned import (
 from twinvec_qdrant.records.commits import Catalog, Draft, Leftovers
 from twinvec_qdrant.records.description import Description, check_current_model
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
-from twinvec_qdrant.records.roots import Membership
+from twinvec_qdrant.records.roots import Membership, Roots
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
 from twinvec_qdrant.report import NAMED, IngestReport, taken_over_warning, unknown_warning, unused_warning
+from twinvec_qdrant.stored_roots import StoredRoot
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class Ingestion:
         self._drafts: dict[str, Draft] = {}
         self._indexing = PayloadIndexing(self._backend, description.payload_indexes)
         self._largest = LargestDocuments()
+        self._root: StoredRoot | None = None
         self._replaced = 0  # number of texts without ids that replaced other texts
 
     def run(
@@ -118,6 +120,7 @@ class Ingestion:
     ) -> IngestReport:
         """Ingest the documents of one source; see ``Collection.ingest``."""
         groups, before = self._gate.groups(documents, membership), self._report.unknown
+        self._root = membership.root
         self._cutting.records = not dry_run
         total, work = length_hint(documents) or None, total_work(documents) if progress else None
         try:
@@ -232,6 +235,8 @@ class Ingestion:
     def _write_portion(self, portion: Portion, vectors: Mapping[str, TextVectors]) -> None:
         """Commit documents that have all their vectors, write the new chunks of others, and drop failed documents."""
         check_current_model(self._backend, self._description.vector)
+        if self._root is not None:
+            Roots(self._backend).keep(self._root)
         self._report.encoded += portion.encoded
         for source, reason in portion.failures:
             self._report.fail(source, reason)

@@ -40,11 +40,13 @@ class Membership:
     Attributes:
         prefix: Prefix of the ids of the root's documents.
         others: Prefixes of the ids of all roots' documents, except the first root's, which have none.
+        root: The root as it is stored; None for documents without a root.
         added: Name of the root if it has just been added, else "".
     """
 
     prefix: str = ""
     others: tuple[str, ...] = ()
+    root: StoredRoot | None = None
     added: str = ""
 
     def id_of(self, source: str) -> str:
@@ -109,6 +111,23 @@ class Roots:
         """
         with self._backend.writing:
             self._change(lambda roots: {each: root for each, root in roots.items() if each != name})
+
+    def keep(self, removed: StoredRoot) -> None:
+        """Add a root again that another process has removed, because it has documents.
+
+        Without their root, they would count as documents of the first root, and be pruned with it. A first root is not
+        added if another one has become the first.
+
+        Raises:
+            StoreBusyError: other writers keep changing the roots.
+        """
+
+        def again(roots: dict[str, StoredRoot]) -> dict[str, StoredRoot]:
+            replaced = removed.first and any(each.first for each in roots.values())
+            return roots if replaced or removed.name in roots else {**roots, removed.name: removed}
+
+        with self._backend.writing:
+            self._change(again)
 
     def descriptions(self, sources: Iterable[str]) -> dict[str, str]:
         """Return the descriptions of these documents' roots, by document id, without empty descriptions."""
@@ -243,8 +262,9 @@ def _files(root: StoredRoot) -> str:
 
 
 def _membership(roots: Mapping[str, StoredRoot], name: str | None) -> Membership:
-    prefix = "" if name is None else roots[name].prefix
-    return Membership(prefix, tuple(each.prefix for each in roots.values() if not each.first))
+    root = None if name is None else roots[name]
+    others = tuple(each.prefix for each in roots.values() if not each.first)
+    return Membership("" if root is None else root.prefix, others, root)
 
 
 def _check_name(name: str) -> None:

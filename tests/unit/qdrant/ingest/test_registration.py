@@ -11,6 +11,7 @@ from deaths import Died
 from stand_in import StandIn
 from twinvec.errors import ConfigurationError, DocumentError, TextError
 from twinvec_qdrant import Collection, RecordColumns, Root
+from twinvec_qdrant.ingest import planned
 from twinvec_qdrant.records import roots as stored_roots
 from twinvec_qdrant.records.roots import Roots
 from twinvec_qdrant.stored_roots import StoredRoot
@@ -255,6 +256,93 @@ def test_two_writers_register_at_the_same_moment(folders, monkeypatch):
         assert sorted(handles[0].find()) == ["README.md", "deep/x.md", "guides:README.md", "guides:deep/x.md"]
         for each in handles:
             each.close()
+
+
+def opened(server, name="notes", **options):
+    return Collection.open(name, url=server.url, encoder=WordEncoder(), chunking=False, **options)
+
+
+def test_a_source_that_is_removed_during_its_ingest_stays_with_its_documents(server):
+    with opened(server) as collection, opened(server) as other:
+        collection.ingest([("a", "the first text")], source="main")
+        collection.ingest([("b", "an old text")], source="right", describe={"": "about right"})
+
+        def documents():
+            yield "c", "a new text"
+            assert other.delete_source("right") == 1
+            yield "d", "another text"
+
+        assert counts(collection.ingest(documents(), source="right")) == (2, 0, 0, 0)
+        assert names(other) == [("main", 1), ("right", 2)]
+        assert other.described(["right:c"]) == {"right:c": "about right"}
+        assert counts(other.ingest([("a", "the first text")], source="main", prune=True)) == (0, 0, 1, 0)
+
+
+def test_documents_of_an_ingest_that_dies_have_a_source_although_it_was_removed(server, monkeypatch):
+    monkeypatch.setattr(planned, "BATCH_CHUNKS", 1)
+    with opened(server) as collection, opened(server) as other:
+        collection.ingest([("a", "the first text")], source="main")
+        write = collection._catalog.write
+
+        def removed_then_dead(changes):
+            lost, written = write(changes), other.find(source="right")
+            if written == ["right:b"]:
+                assert other.delete_source("right") == 1
+            elif written:
+                raise Died
+            return lost
+
+        monkeypatch.setattr(collection._catalog, "write", removed_then_dead)
+        with pytest.raises(Died):
+            collection.ingest([("b", "a text"), ("c", "another text"), ("d", "a third text")], source="right")
+        assert names(other) == [("main", 1), ("right", 1)]
+
+
+@pytest.mark.parametrize("source", ["main", "right"])
+def test_documents_that_are_stored_while_their_source_is_removed_keep_it(server, monkeypatch, source):
+    with opened(server) as collection, opened(server) as other:
+        for name in ("main", "right"):
+            collection.ingest([("a", f"a text of {name}")], source=name)
+        remove = Roots.remove
+
+        def overtaken(self, name):
+            monkeypatch.setattr(Roots, "remove", remove)
+            other.ingest([("b", "a new text")], source=source)
+            remove(self, name)
+
+        monkeypatch.setattr(Roots, "remove", overtaken)
+        assert collection.delete_source(source) == 1
+        assert sorted(names(other)) == [("main", 1), ("right", 1)]
+        assert collection.delete_source(source) == 1
+        assert len(names(other)) == 1
+
+
+def test_a_source_whose_ingest_stores_nothing_is_kept_for_the_documents_of_another_ingest(server, monkeypatch):
+    with opened(server) as collection, opened(server) as other:
+        collection.ingest([("a", "the first text")], source="main")
+        remove = Roots.remove
+
+        def overtaken(self, name):
+            monkeypatch.setattr(Roots, "remove", remove)
+            other.ingest([("b", "a new text")], source="right")
+            remove(self, name)
+
+        monkeypatch.setattr(Roots, "remove", overtaken)
+        collection.ingest([], source="right")
+        assert names(other) == [("main", 1), ("right", 1)]
+
+
+def test_the_first_source_is_not_kept_beside_another_first_one(server):
+    with opened(server) as collection, opened(server) as other:
+        collection.ingest([("a", "the first text")], source="main")
+
+        def documents():
+            other.delete_source("main")
+            other.ingest([("b", "a text")], source="right")
+            yield "c", "a new text"
+
+        collection.ingest(documents(), source="main")
+        assert names(other) == [("right", 2)]
 
 
 def test_the_limits_of_a_strict_server_leave_room_for_sources(strict, folders):
