@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,6 +61,17 @@ def refusal(call):
     raise AssertionError("no error")
 '''
 """What programs on small disks begin with."""
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Permit this process no file of more bytes, as ``ulimit -f`` does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def on_small_disk(program: str, place: Path, options: str, **arguments: Any) -> subprocess.CompletedProcess[str]:

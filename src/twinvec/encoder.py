@@ -159,7 +159,7 @@ class Encoder(TruncationCounter):
 
     @property
     def engine_options(self) -> dict[str, Any]:
-        """The arguments besides ``overrides`` with which another process makes the same encoder, without the device."""
+        """The arguments, besides ``overrides`` and the device, with which another process makes the same encoder."""
         options = {
             "engine": self._choice.engine,
             "precision": self._choice.precision,

@@ -556,9 +556,9 @@ class Collection:
         return StoredMaxSim(self._backend, served, encoder, mix=mix, analyzer=self.analyzer)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
-        """Return the documents with these ids, in the order of ``ids``, without missing documents; needs no tenant.
+        """Return the documents with these ids, in the order of ``ids``; missing documents are left out.
 
-        The text of a document is the embedded text: its chunks, joined by blank lines.
+        No tenant is needed. The text of a document is the embedded text: its chunks, joined by blank lines.
 
         Raises:
             TextError: ``ids`` is a single string, or an id is not a string, a whole number or a UUID, or holds a lone

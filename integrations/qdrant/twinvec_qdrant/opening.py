@@ -180,7 +180,7 @@ def check_wanted(description: Description, wanted: RequestedSettings, location: 
     if wanted.index not in (None, description.index):
         raise ConfigurationError(
             f"{location}: is indexed with {description.index}, not with {wanted.index}; leave the settings of the "
-            "index out, or change them (twinvec migrate --quantization, Collection.reindex)"
+            "index out, or change them (twinvec reindex --quantization, Collection.reindex)"
         )
     if wanted.payload_indexes not in (None, description.payload_indexes):
         raise ConfigurationError(

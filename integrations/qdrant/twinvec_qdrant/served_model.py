@@ -225,8 +225,8 @@ class Serving:
         if holder is None:
             raise SpaceMismatchError(
                 f"{self._backend.location}: no vectors of the query's space {space:.12}; the collection has the model "
-                f"{now.model!r} (space {now.space:.12}). Encode with Collection.encoder and name its space (space=), "
-                "or open the collection again with its model"
+                f"{now.model!r} (space {now.space:.12}). Encode with Collection.encoder and pass its space to "
+                "Collection.search_vector, or open the collection again with its model"
             )
         return (yield from search(holder.searcher, checked_vector(vector, holder.description.dim))).hits[0]
 

@@ -33,8 +33,8 @@ def awaitable(
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Return the awaitable form of a method; ``computes`` means that its calls compute more than they wait.
 
-    A cancelled call stops waiting; work that has begun continues. ``writes`` marks a method that writes, and names the
-    object to close before a retry; both are added to the docstring.
+    A cancelled call stops waiting; work that has begun continues. If the method writes, ``writes`` names the object to
+    close before a retry, and the new docstring says so.
     """
     most = MOST_COMPUTING if computes else MOST_AT_ONCE
 

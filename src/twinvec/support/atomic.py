@@ -12,12 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from twinvec.errors import ConfigurationError
+
 PARTIAL = ".partial"
 """Suffix of a partial file."""
 
 
+DISK_FULL = "the disk is full; make room"
+FILE_TOO_LARGE = "a file exceeds the size that the process (ulimit -f) or the disk permits; raise the limit"
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXTS = ("No space left", "quota exceeded")
+_TOO_LARGE_TEXT = "File too large"
 
 
 def is_disk_full(error: BaseException) -> bool:
@@ -27,6 +33,27 @@ def is_disk_full(error: BaseException) -> bool:
     if any(text in str(error) for text in _FULL_TEXTS):  # for libraries with error types of their own
         return True
     return error.__cause__ is not None and is_disk_full(error.__cause__)
+
+
+def why_no_room(error: BaseException) -> str:
+    """Return ``DISK_FULL`` or ``FILE_TOO_LARGE`` if an error, or one of its causes, is one of them; otherwise ""."""
+    if is_disk_full(error):
+        return DISK_FULL
+    if (isinstance(error, OSError) and error.errno == errno.EFBIG) or _TOO_LARGE_TEXT in str(error):
+        return FILE_TOO_LARGE
+    return why_no_room(error.__cause__) if error.__cause__ is not None else ""
+
+
+@contextmanager
+def resumable(path: Path) -> Iterator[None]:
+    """In the block, which writes files at ``path``, raise ConfigurationError instead of an OSError for lack of room."""
+    try:
+        yield
+    except OSError as error:
+        if not (reason := why_no_room(error)):
+            raise
+        again = "run the same command again: it continues after the last complete part"
+        raise ConfigurationError(f"{path}: {reason}, and {again}") from error
 
 
 def partial_path(path: Path) -> Path:

@@ -295,6 +295,15 @@ def test_refused_texts_that_cannot_be_removed_are_named(monkeypatch) -> None:
     assert all(each in raised.value.__notes__[-1] for each in store.collection.find())
 
 
+@pytest.mark.parametrize("texts", [["fine"], ["fine", "good"]])
+def test_a_closed_store_has_stored_nothing_and_says_so(texts) -> None:
+    store = TwinvecVectorStore(Failing(size=16))
+    store.collection.close()
+    with pytest.raises(StoreError, match="the collection has been closed") as raised:
+        store.add_texts(texts)
+    assert not hasattr(raised.value, "__notes__")
+
+
 @pytest.mark.parametrize("ids", [None, [None, *map(str, range(1, 40))]])
 def test_no_text_without_an_id_stays_after_the_store_failed(server, ids) -> None:
     store, texts = on_server(server), [f"text {number}" for number in range(40)]

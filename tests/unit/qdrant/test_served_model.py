@@ -154,7 +154,8 @@ def test_vectors_are_searched_in_their_own_space(filled, other, monkeypatch, cap
         filled.drop_others()
         for handle, options in ((other, {}), (filled, {"space": OLD.space})):
             for search in (handle.search_vector, handle.search_diverse):
-                with pytest.raises(SpaceMismatchError, match=r"space words-0-32.*words-1.*Collection\.encoder"):
+                told = r"space words-0-32.*words-1.*Collection\.encoder and pass its space to"
+                with pytest.raises(SpaceMismatchError, match=told):
                     search(old_D, **options)
         filled.migrate(OLD)
         assert {hit.id: hit.score for hit in other.search_vector(old_D, 50)} == expected(OLD)

@@ -241,7 +241,7 @@ def _new_chunking(
     given = [each for each in (max_tokens, overlap, surroundings) if each is not None]
     if whole:
         if given:
-            raise typer.BadParameter("--no-chunking cannot be used with --chunk-tokens, --overlap and --surroundings")
+            raise typer.BadParameter("--no-chunking cannot be used with --chunk-tokens, --overlap or --surroundings")
         return False
     return ChunkSettings(max_tokens=max_tokens, overlap=overlap or 0, surroundings=surroundings or 0) if given else None
 

@@ -1,6 +1,6 @@
 """Encoding: turns batches of planned documents into portions of vectors, each ready to be written.
 
-A thread encodes one portion while the caller writes the portion before it, and plans the next batch. If planning
+While a thread encodes one portion, the caller writes the portion before it and plans the next batch. If planning
 fails, the batches that were planned before are still encoded and written.
 """
 

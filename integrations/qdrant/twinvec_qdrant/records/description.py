@@ -240,7 +240,7 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
 
 
 def under_the_name_of(encoder: SpaceEncoder, model: GenerationT) -> GenerationT:
-    """Return the model, which has the encoder's space, with the name and options of the encoder."""
+    """Return a model under the name and options of an encoder, which has the same space."""
     return model.model_copy(update={"model": encoder.name, "options": _options(encoder)})
 
 

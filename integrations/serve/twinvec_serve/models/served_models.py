@@ -43,7 +43,7 @@ class ServedModels:
 
     @property
     def reranker_names(self) -> list[str]:
-        """Names of the rerankers, the default one first: a cross-encoder if there is one; "maxsim" is always there."""
+        """Names of the rerankers: the cross-encoders, then "maxsim". The first is the default."""
         return [*self._settings.rerankers, MAXSIM]
 
     @property

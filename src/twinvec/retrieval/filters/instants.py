@@ -1,6 +1,6 @@
 """Dates as text: the moments that payloads and filters name.
 
-``moment`` reads every form of date that Qdrant's engine reads, which include ISO 8601. ``limit`` accepts only ISO 8601,
+``moment`` reads every form of date that Qdrant's engine reads, ISO 8601 among them. ``limit`` accepts only ISO 8601,
 so that a mistake in a filter is an error. Without an offset, times are in UTC. Moments are microseconds since 1970.
 
 A leap second (23:59:60) is half a microsecond before the next minute: after all other moments of its day, as the engine

@@ -139,7 +139,7 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     classes: Counter[str] = Counter()
     numbers = range(len(table))
     parts = (numbers[start : start + _AT_ONCE] for start in numbers[::_AT_ONCE])
-    own: list[int] = []
+    own: dict[Role, list[int]] = {"anchor": [], "positive": []}
     for number, row in enumerate((row for part in parts for row in reader.rows(table, part)), start=1):
         hashed = {role: text_hash(row[role]) for role in texts}
         others = [text_hash(text) for text in row.get("negatives", ())]
@@ -149,12 +149,12 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
             negative_hashes.extend(others)
         if objective == "softmax":
             classes[row["label"]] += 1
-        if "positive" in hashed and hashed["positive"] in (hashed.get("negative"), *others):
-            own.append(number)
+        for role, found in own.items():
+            if role in hashed and hashed[role] in (hashed.get("negative"), *others):
+                found.append(number)
     if not hashes:
         raise DocumentError(f"{source.path}: has no rows")
-    if own:
-        _warn_of_own_negatives(own, source.path)
+    _warn_of_own_negatives(own, source.path)
     return Rows(
         name=source.name or source.path.stem,
         path=source.path,
@@ -181,14 +181,18 @@ def _warn_of_class_names(features: Mapping[str, Any], path: Path, objective: str
             )
 
 
-def _warn_of_own_negatives(rows: Sequence[int], path: Path) -> None:
-    logger.warning(
-        "%s: rows whose positive is also a negative: %d, the first is row %d. Such a negative teaches nothing, or "
-        "something wrong; replace it, or leave it out",
-        path,
-        len(rows),
-        rows[0],
-    )
+def _warn_of_own_negatives(rows: Mapping[Role, Sequence[int]], path: Path) -> None:
+    """Warn of the rows, by the role whose text is also a negative of the same row."""
+    for role, found in rows.items():
+        if found:
+            logger.warning(
+                "%s: rows whose %s is also a negative: %d, the first is row %d. Such a negative teaches nothing, or "
+                "something wrong; replace it, or leave it out",
+                path,
+                role,
+                len(found),
+                found[0],
+            )
 
 
 class _Reader:

@@ -21,7 +21,7 @@ from twinvec.encoder import Encoder
 from twinvec.errors import InputError
 from twinvec.retrieval.base import Hit, check_limit
 from twinvec.retrieval.filters import Filter
-from twinvec.support.atomic import partial_path, put_in_place
+from twinvec.support.atomic import partial_path, put_in_place, resumable
 from twinvec.support.locks import exclusive_lock
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import text_hash
@@ -40,7 +40,7 @@ class DenseIndex:
     Raises:
         InputError: ``source`` is empty, or one of its lines is not a pair.
         TextError: a text is invalid.
-        ConfigurationError: another process is encoding into ``vectors``.
+        ConfigurationError: another process is encoding into ``vectors``, or its disk is full.
     """
 
     def __init__(self, encoder: Encoder, source: Path, vectors: Path, *, progress: bool = False) -> None:
@@ -53,7 +53,8 @@ class DenseIndex:
         if not self._offsets:
             raise InputError(f"{source}: has no pairs")
         if not vectors.is_file():
-            with exclusive_lock(vectors.with_suffix(".lock"), f"{vectors}: another process is encoding into it"):
+            busy = f"{vectors}: another process is encoding into it"
+            with resumable(vectors), exclusive_lock(vectors.with_suffix(".lock"), busy):
                 self._encode(vectors, progress)
         self._vectors_ND: FloatArray = np.load(vectors, mmap_mode="r")
 

@@ -11,12 +11,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.atomic import atomic_write, partial_path, put_in_place
+from twinvec.support.atomic import atomic_write, partial_path, put_in_place, resumable
 from twinvec.support.checks import check_free, check_output_file, check_overwrites
 from twinvec.support.locks import exclusive_lock
 
@@ -50,10 +50,15 @@ class JobFile:
         """Whether a run of this job has begun the partial file."""
         return _first_line(self.partial) == self._header
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Lock the file against other processes; raise ConfigurationError if another process has locked it."""
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the file against other processes.
+
+        Raise ConfigurationError if another process has locked it, or if the block ends for lack of room on the disk.
+        """
         busy = f"{self._output}: another process is {self._doing}"
-        return exclusive_lock(self.partial.with_suffix(".lock"), busy)
+        with resumable(self._output), exclusive_lock(self.partial.with_suffix(".lock"), busy):
+            yield
 
     def resume(self, window: int = 1) -> int:
         """Truncate the partial file after its complete windows of pieces; return how many pieces they hold.

@@ -17,7 +17,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError
 from twinvec.models.integrity import MANIFEST, RUN_FILE, read_object, sha256, write_manifest
-from twinvec.support.atomic import PARTIAL, atomic_write, is_disk_full, sync_files
+from twinvec.support.atomic import DISK_FULL, FILE_TOO_LARGE, PARTIAL, atomic_write, sync_files, why_no_room
 from twinvec.support.checks import listed
 from twinvec.support.locks import exclusive_lock
 from twinvec.training.run.config import TrainConfig
@@ -26,6 +26,7 @@ _MARKER = "complete"
 _CHECKPOINTS = "checkpoints"
 _UNFINISHED = "model.partial"
 _LOCK = "training.lock"
+_WRITER_OF_TORCH = "inline_container"  # the source file that torch's errors of writing name
 _LEAST_ROOM = 2**20  # a disk with fewer free bytes counts as full
 _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
 """Files that a run may leave without a record if it is killed at its start."""
@@ -111,18 +112,22 @@ class RunFolder:
 
     @contextmanager
     def with_room(self) -> Iterator[None]:
-        """In the block, raise ConfigurationError instead of an error that a full disk has caused."""
+        """In the block, raise ConfigurationError instead of an error for lack of room on the disk or in a file."""
         try:
             yield
         except Exception as error:
-            # torch's error names a wrong position in the file, not the full disk
-            is_torch = isinstance(error, RuntimeError) and shutil.disk_usage(self.path).free < _LEAST_ROOM
-            if not is_torch and not is_disk_full(error):
+            if not (reason := why_no_room(error) or self._why_unwritten(error)):
                 raise
-            raise ConfigurationError(
-                f"{self.path}: the disk is full; make room, and run the same training again: it continues from its "
-                "last complete checkpoint"
-            ) from error
+            again = "run the same training again: it continues from its last complete checkpoint"
+            raise ConfigurationError(f"{self.path}: {reason}, and {again}") from error
+
+    def _why_unwritten(self, error: Exception) -> str:
+        """Return why torch could not write; its error names a wrong position in the file instead."""
+        if not isinstance(error, RuntimeError):
+            return ""
+        if shutil.disk_usage(self.path).free < _LEAST_ROOM:
+            return DISK_FULL
+        return FILE_TOO_LARGE if _WRITER_OF_TORCH in str(error) else ""
 
     def recall(self, key: str) -> Any:
         """Return the value that ``remember`` stored under a key, also in an earlier process; None if there is none."""

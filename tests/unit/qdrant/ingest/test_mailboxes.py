@@ -63,6 +63,19 @@ def test_a_line_of_a_text_does_not_begin_a_mail(end, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_mails_that_thunderbird_has_marked_as_deleted_are_left_out(end, tmp_path):
+    """Bit 0x0008 of the status is "expunged"; the others mean that an e-mail was read, answered and so on."""
+    path = tmp_path / "mail.mbox"
+    mails = []
+    for number, status in enumerate([b"0009", b"0001", b"8008", b"000F", b"0017", b"1000"]):
+        headers = [FIRST.rstrip(), b"X-Mozilla-Status: " + status, b"Message-ID: <a@x>", b"Subject: Tea %d" % number]
+        mails += [*headers, b"", b"X-Mozilla-Status: 0008", b""]
+    path.write_bytes(end.join(mails))
+    read = list(read_source(path))
+    assert [(each.id, each.title) for each in read] == [("a@x", "Tea 1"), ("a@x#2", "Tea 4"), ("a@x#3", "Tea 5")]
+
+
 def test_a_damaged_mail_does_not_stop_the_others(tmp_path):
     path = tmp_path / "mail.mbox"
     path.write_bytes(FIRST + b"no headers\n\n" + FIRST + b"From: a@example.org\n\nTea\n")

@@ -8,7 +8,7 @@ from operator import length_hint
 
 import pytest
 
-from twinvec.errors import DocumentError
+from twinvec.errors import DocumentError, IngestError
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Collection, Empty, Failure, RecordColumns, Root, read_source
 from twinvec_qdrant.ingest.reading import decoding
@@ -148,6 +148,27 @@ def test_a_broken_row_is_named_by_its_file_and_first_line(tmp_path):
             report = docs.ingest(Root(tmp_path / name))
             told = [source for source, _ in report.failures]
             assert told == {"t.csv": ["t.csv:5"], "t.jsonl": ["t.jsonl:2"]}.get(name, [])
+
+
+def test_rows_that_do_not_fit_the_header_are_one_failure(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('id,text\n1,a\n2,"b\nc",d\n3,e,f\n,g\n4,h,i\n5,j\n')
+    misfit = "do not fit the header, in lines"
+    first = "the first: the row has 3 cells, but the header names 2 columns"
+    with Collection.open("docs", tmp_path / "store", encoder=WordEncoder(), chunking=False) as docs:
+        report = docs.ingest(Root(path))
+        assert (report.new, report.failed, report.failures) == (
+            2,
+            1,
+            [("t.csv", f"4 rows {misfit} 3, 5, 6, ...; {first}")],
+        )
+        path.write_text("id,text\n1,a\n2,b,c\n3,d,e\n")
+        report = docs.ingest(Root(path), prune=True)  # one of the two rows may have the id 5
+        assert (report.unchanged, report.deleted) == (1, 0)
+        assert report.failures == [("t.csv", f"2 rows {misfit} 3, 4; {first}")]
+        path.write_text("id,text\n1,a,b\n2,c,d\n")
+        with pytest.raises(IngestError):
+            docs.ingest(Root(path))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])

@@ -352,13 +352,14 @@ def test_no_column_for_negatives_leaves_all_out(tmp_path):
 
 
 @pytest.mark.parametrize("objective", ["triplet", "info_nce", "binary"])
-def test_a_negative_that_is_the_positive_of_its_row_is_told(tmp_path, caplog, objective):
+@pytest.mark.parametrize("role", ["anchor", "positive"])
+def test_a_negative_that_is_the_anchor_or_the_positive_of_its_row_is_told(tmp_path, caplog, objective, role):
     one = "negative" if objective == "triplet" else "negatives"
-    texts = ["n", "b", "n", " B"]
+    texts = ["n", PAIR[role], "n", f" {PAIR[role].upper()}"]
     rows = [{**PAIR, one: text if objective == "triplet" else ["m", text]} for text in texts]
     path = write(tmp_path / "rows.jsonl", rows)
     assert read(path, objective) == rows
-    assert "rows.jsonl: rows whose positive is also a negative: 2, the first is row 2. " in caplog.text
+    assert f"rows.jsonl: rows whose {role} is also a negative: 2, the first is row 2. " in caplog.text
     assert len(caplog.records) == 1
     caplog.clear()
     read(write(path, rows[::2]), objective)

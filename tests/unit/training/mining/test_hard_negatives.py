@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from small_disks import largest_file
 from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.locks import exclusive_lock
@@ -412,6 +413,24 @@ def test_windows_are_the_same_in_a_run_that_was_cut_off(source, tmp_path, monkey
     mine_file(MiningJob(source, tmp_path / "rows.jsonl"), again)
     assert again.asked == whole.asked[1:]
     assert (tmp_path / "rows.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_a_file_without_room_for_more_names_its_path_and_is_continued(source, tmp_path):
+    job, texts = MiningJob(source, tmp_path / "rows.jsonl"), ["x" * 999]
+    told = "a file exceeds the size that the process .* run the same command again"
+    with pytest.raises(ConfigurationError, match=rf"rows\.jsonl: {told}"), largest_file(3000):
+        mine_file(job, Fixed(*texts))
+    mine_file(job, Fixed(*texts))
+    mine_file(MiningJob(source, tmp_path / "whole.jsonl"), Fixed(*texts))
+    assert (tmp_path / "rows.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_vectors_without_room_name_their_path_and_are_continued(source, tmp_path, tiny_model):
+    encoder, path = Encoder(tiny_model("bert")), tmp_path / "vectors.npy"
+    told = "a file exceeds the size that the process .* run the same command again"
+    with pytest.raises(ConfigurationError, match=rf"vectors\.npy: {told}"), largest_file(300):
+        DenseIndex(encoder, source, path)
+    assert len(DenseIndex(encoder, source, path).search("ls", 2)) == 2
 
 
 def test_the_rest_of_another_job_is_refused(source, tmp_path):

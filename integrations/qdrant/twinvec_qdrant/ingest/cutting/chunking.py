@@ -244,7 +244,8 @@ class Chunker:
     def _with_fences(self, pieces: Iterable[str], heading: str) -> Iterator[str]:
         """Join the opening fence of a long code block with the code after it, which the splitter separates.
 
-        A fence that does not fit there stays a piece of its own if it has a word, such as the name of a language.
+        A fence that does not fit there becomes a piece of its own if it has a word, such as the name of a language.
+        Otherwise it is dropped.
         """
         fence = ""
         for piece in chain(pieces, [""]):

@@ -71,7 +71,7 @@ logger = logging.getLogger(__name__)
 
 
 class UnreadError(DocumentError):
-    """The bytes of a file could not be read, so that its text is unknown."""
+    """The bytes of a file could not be read, so its text is unknown."""
 
 
 class FileBytes(NamedTuple):

@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A document that could not be read.
+    """A document that could not be read, or all rows of a table that do not fit its header.
 
     Attributes:
-        source: The document's id, a folder, or "file.jsonl:17".
+        source: The document's id, a folder, a file, or "file.jsonl:17".
         reason: The fault, and what to do about it.
         hides: Whether the failure may hide other documents, as an unreadable folder or a line without an id does. An
             ingest then prunes no document whose id begins with ``below``, because a missing document may still exist.

@@ -283,16 +283,36 @@ def test_a_folder_of_a_segment_without_files_does_not_stop_a_repair(folder, want
         assert answers(collection) == wanted
 
 
-def test_files_that_no_repair_can_read_are_kept(folder, caplog):
+def occupied(folder: Path) -> int:
+    """What the files of a folder occupy of the disk, in bytes."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_repair_keeps_the_holes_of_files(folder):
+    (file,) = (path for path in files(folder) if path.as_posix().endswith("sparse/store/page_0.dat"))
+    deleted(file, random.Random(0))
+    before = occupied(folder)
+    with opened(folder, repair=True) as collection:
+        assert collection.verify(repair=True).lost == 0
+    whole = sum(path.stat().st_size for path in files(folder))
+    assert before < whole / 20
+    assert occupied(folder) < whole / 2  # the engine fills a part of the holes while it writes
+
+
+def test_what_no_repair_can_read_is_reported_and_missing_and_its_files_are_kept(folder, caplog):
     (file,) = (path for path in files(folder) if path.name == "mutable_id_tracker.mappings")
     inverted(file, random.Random(0))
-    damaged = file.read_bytes()
+    damaged, before = file.read_bytes(), occupied(folder)
     with opened(folder, repair=True) as collection:
-        collection.verify(repair=True)
+        report = collection.verify(repair=True)
+        assert (report.sources, report.lost, report.sound) == (0, len(DOCUMENTS), False)
+        assert report.damaged == [file.relative_to(folder / "notes" / "shard").as_posix()]
     (kept,) = (folder / "notes" / "unreadable").rglob("mutable_id_tracker.mappings")
     assert kept.read_bytes() == damaged
+    assert occupied(folder / "notes" / "unreadable") <= before
     assert f"cannot be read; their files are kept in {kept.parent}" in caplog.text
     with opened(folder) as collection:
+        assert (collection.count(), collection.find()) == (0, [])
         assert collection.ingest(DOCUMENTS.values()).failed == 0
         assert collection.verify().sound
 

@@ -1,8 +1,8 @@
 """Parts: a letter -> the texts that a mail program shows one after the other.
 
 Of several alternatives, one is shown: the plain text, or else the HTML. The event of an invitation follows, without a
-description that the text repeats. Further texts stand between and behind attachments, also short texts in files that
-the sender wants to be shown. A forwarded letter is shown with its subject, sender and date.
+description that the text repeats. Texts between and after attachments follow, and so do short text files that the
+sender wants to be shown. A forwarded letter is shown with its subject, sender and date.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class _Marking:
         return _mark(end) if end and not (end == _HIDDEN_END and self._hidden) else ""
 
     def _seen(self, token: str, *, is_hidden: bool) -> str:
-        """Return the mark for text of this group that begins or ends to be hidden."""
+        """Return the mark for the beginning or end of hidden text in this group; the token if there is neither."""
         if is_hidden == (self._ends[-1] == _HIDDEN_END) or self._ends[-1] == _NOTE_END:
             return token
         self._ends[-1] = _HIDDEN_END if is_hidden else ""

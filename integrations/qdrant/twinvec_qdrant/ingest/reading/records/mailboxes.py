@@ -28,6 +28,8 @@ MAILBOX_SUFFIX = ".mbox"
 
 _BEGINNING = b"From "
 _HEADER = re.compile(rb"[!-9;-~]+:")  # the name of a header, with its colon (RFC 5322, section 2.2)
+_END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
+_DELETED = re.compile(rb"^X-Mozilla-Status: *[0-9a-f]{3}[89a-f]", re.MULTILINE | re.IGNORECASE)  # the flag 0x0008
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)  # a line of the text, which would look like the next e-mail
 
 
@@ -44,14 +46,16 @@ def read_mailbox(path: Path, name: str, prefix: str, version: int) -> Iterator[R
     """Yield the e-mails of a mailbox; ``name`` is its name in failures, and ``prefix`` comes before the ids.
 
     The id of an e-mail is its Message-ID, or its number in the mailbox if it has none. The ids of further e-mails with
-    the same Message-ID end with "#2", "#3" and so on.
+    the same Message-ID end with "#2", "#3" and so on. E-mails that Thunderbird has marked as deleted are left out; they
+    stay in the file until Thunderbird compacts the folder.
     """
     seen: Counter[str] = Counter()
     shown = printable(name)
     try:
         before = path.stat()
         for number, data in enumerate(_letters(path), 1):
-            yield Read(_read(data, (name, number), prefix, version, seen), len(data))
+            if not _DELETED.search(_END_OF_HEADERS.split(data, 1)[0]):
+                yield Read(_read(data, (name, number), prefix, version, seen), len(data))
         if not is_unchanged(before, path.stat()):
             yield Read(hiding(shown, CHANGED, prefix), 0)
     except OSError as error:

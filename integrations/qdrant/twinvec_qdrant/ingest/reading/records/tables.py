@@ -1,6 +1,7 @@
 """Tables: a CSV or TSV file -> documents, one for each row below the header.
 
 The file is read twice: first for its encoding, its delimiter and the columns that hold only numbers, then for its rows.
+All rows that do not fit the header are one failure.
 Cells may be quoted. In a TSV file, a quotation mark can also be part of a text, as the format has no quoting of its own
 (text/tab-separated-values). So if such a file is malformed with quoting, it is read without.
 """
@@ -13,7 +14,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -36,6 +37,7 @@ from twinvec_qdrant.ingest.reading.results import (
     reason_of,
     unreadable,
 )
+from twinvec_qdrant.report import NAMED
 from twinvec_qdrant.settings import NEWEST_READING
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
@@ -62,6 +64,37 @@ class _Layout:
     numeric: frozenset[int]  # the columns that hold only numbers
 
 
+class _MisfitError(DocumentError):
+    """A row does not fit the header."""
+
+
+@dataclass(slots=True)
+class _Misfits:
+    """The rows of a table that do not fit its header."""
+
+    count: int = 0
+    size: int = 0  # bytes of the rows
+    lines: list[int] = field(default_factory=list)  # of the first rows
+    reason: str = ""  # why the first row does not fit
+
+    def add(self, line: int, error: _MisfitError, size: int) -> None:
+        self.reason = self.reason or str(error)
+        self.count += 1
+        self.size += size
+        if len(self.lines) < NAMED:
+            self.lines.append(line)
+
+    def failures(self, name: str, prefix: str) -> Iterator[Read]:
+        """Yield the failure of all these rows, if there are any."""
+        source = printable(name)
+        if self.count == 1:
+            yield Read(hiding(f"{source}:{self.lines[0]}", self.reason, prefix), self.size)
+        elif self.count:
+            lines = ", ".join(map(str, self.lines)) + (", ..." if self.count > NAMED else "")
+            reason = f"{self.count:,} rows do not fit the header, in lines {lines}; the first: {self.reason}"
+            yield Read(hiding(source, reason, prefix), self.size)
+
+
 def read_table(
     path: Path, name: str, prefix: str, columns: RecordColumns, version: int = NEWEST_READING
 ) -> Iterator[Read]:
@@ -70,10 +103,15 @@ def read_table(
         before = path.stat()
         with long_fields():
             layout, count = _layout(path, columns, version)
+        size, misfits = before.st_size // max(count, 1), _Misfits()
         for line, number, row in _rows(path, layout):
-            yield Read(_read_row(row, number, layout, (name, line), prefix), before.st_size // max(count, 1))
+            try:
+                yield Read(_read_row(row, number, layout, (name, line), prefix), size)
+            except _MisfitError as error:
+                misfits.add(line, error, size)
         if _has_changed(path, before):
             raise DocumentError(CHANGED)
+        yield from misfits.failures(name, prefix)
     except OSError as error:
         yield Read(unreadable(name, error, prefix), 0)
     except Exception as error:  # the file may have changed since its layout was read
@@ -208,6 +246,8 @@ def _read_row(row: list[str], number: int, layout: _Layout, where: tuple[str, in
     name, line = where
     try:
         document = as_document(_document(row, number, layout, prefix, f"{name}/"), number)
+    except _MisfitError:
+        raise
     except Exception as error:  # a bad row does not stop the others
         source = f"{printable(name)}:{line}"
         return hiding(source, reason_of(error, source), prefix)
@@ -217,10 +257,10 @@ def _read_row(row: list[str], number: int, layout: _Layout, where: tuple[str, in
 def _document(row: list[str], number: int, layout: _Layout, prefix: str, numbered: str) -> Document:
     """Return the document of a row; ``prefix`` comes before its id, and ``numbered`` before its number."""
     if len(row) > len(layout.header):
-        raise DocumentError(f"the row has {len(row)} cells, but the header names {len(layout.header)} columns")
+        raise _MisfitError(f"the row has {len(row)} cells, but the header names {len(layout.header)} columns")
     cells = {place: cell for place, cell in enumerate(row) if cell.strip()}
     if layout.id is not None and layout.id not in cells:
-        raise DocumentError(f"no value in the column {layout.header[layout.id]!r}, which holds the id")
+        raise _MisfitError(f"no value in the column {layout.header[layout.id]!r}, which holds the id")
     identity = f"{prefix}{cells[layout.id]}" if layout.id is not None else f"{numbered}{number}"
     title = cells.get(layout.title, "") if layout.title is not None else ""
     parts = {layout.id, layout.title, *layout.text}

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from twinvec.support.atomic import atomic_write, sync_files
 from twinvec_qdrant.stores.base import Damage
-from twinvec_qdrant.stores.embedded.folder import CollectionFolder, copied_tree
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder, copied_file, copied_tree
 from twinvec_qdrant.stores.points import SPARSE
 
 logger = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], 
 def _keep(folder: CollectionFolder, segment: str) -> None:
     """Keep a copy of a segment that cannot be read; another tool may be able to read it."""
     kept = folder.path / "unreadable" / segment
-    shutil.copytree(folder.shard / "segments" / segment, kept, dirs_exist_ok=True)
+    shutil.copytree(folder.shard / "segments" / segment, kept, copy_function=copied_file, dirs_exist_ok=True)
     logger.warning("%s: some documents cannot be read; their files are kept in %s", folder.path, kept)
 
 
