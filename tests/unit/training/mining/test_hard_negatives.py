@@ -65,6 +65,25 @@ def test_ranks_count_after_the_positives_are_taken_out():
     assert mined(PAIRS[:1], found, first_rank=2, last_rank=4, negatives=1) == [["b"]]
 
 
+def test_a_positive_that_is_not_the_best_chunk_of_its_document_is_looked_up_among_all_chunks():
+    asked = []
+
+    def find_chunks(queries, limit):
+        asked.append(queries)
+        return [Fixed("x", "cp copies files", "y", "z").search(query, limit) for query in queries]
+
+    pairs = [("how do I list files", "ls lists files"), ("how do I copy files", "cp copies files")]
+    found = Fixed("ls lists files", "x", "y", "z")  # 1.0, 0.9, 0.8, 0.7; the second positive has 0.9 among the chunks
+    both = list(
+        mine_negatives(pairs, found, KnownPositives(PAIRS), MiningOptions(margin=0.15), find_chunks=find_chunks)
+    )
+    assert [each.negatives for each in both] == [["y", "z"], ["z"]]
+    assert [each.found for each in both] == [True, True]
+    assert asked == [["how do I copy files"]]
+    alone = list(mine_negatives(pairs, found, KnownPositives(PAIRS), MiningOptions(margin=0.15)))
+    assert [each.found for each in alone] == [True, False]
+
+
 def test_the_same_text_is_taken_once():
     assert mined(PAIRS[:1], Fixed("a", "b", "a")) == [["a", "b"]]
 
