@@ -127,6 +127,14 @@ def test_blank_rows_at_the_end_of_a_workbook_may_be_too_many(tmp_path):
     assert "| tea |" in read(tmp_path / "a.ods", f"<table:table>{body}</table:table>").text
 
 
+def test_the_text_under_a_merged_cell_of_a_workbook_is_left_out(tmp_path):
+    covered = f"<table:covered-table-cell>{p('hidden')}</table:covered-table-cell>"
+    body = row(cell("kind"), cell("price"), cell("shop"))
+    body += row(cell("all", table__number_columns_spanned=2), covered, cell("b"))
+    lines = read(tmp_path / "a.ods", f"<table:table>{body}</table:table>").text.splitlines()
+    assert lines[-1] == "| all |  | b |"
+
+
 def test_cells_and_rows_of_a_text_are_repeated(tmp_path):
     columns = "table__number_columns_repeated"
     body = (
