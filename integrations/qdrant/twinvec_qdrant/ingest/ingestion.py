@@ -322,7 +322,8 @@ class Ingestion:
         If the collection has tenants, only documents of the tenants that the ingest names are removed. A document that
         a failure may hide stays.
         """
-        own = filter(membership.has, self._tenants.sources(self._gate.tenants))
+        stored = list(self._tenants.sources(self._gate.tenants))
+        own = filter(Roots(self._backend).refreshed(membership).has, stored)
         missing = [source for source in own if source not in self._gate.seen]
         hidden = tuple(self._gate.hidden)
         gone = [source for source in missing if not source.startswith(hidden)]

@@ -103,6 +103,14 @@ class Roots:
             raise ConfigurationError(f"{self._backend.location}: there is no source {name!r}; {known}")
         return _membership(roots, name)
 
+    def refreshed(self, membership: Membership) -> Membership:
+        """Return the membership without the documents of roots that were added later.
+
+        Call it after the documents are listed: a root is added before its documents are stored.
+        """
+        now = _membership(self.all(), None)
+        return replace(membership, others=tuple(dict.fromkeys((*membership.others, *now.others))))
+
     def remove(self, name: str) -> None:
         """Remove a root from the list; its documents stay, and then belong to the first root.
 

@@ -12,7 +12,9 @@ from stand_in import StandIn
 from twinvec.errors import ConfigurationError, DocumentError, TextError
 from twinvec_qdrant import Collection, RecordColumns, Root
 from twinvec_qdrant.ingest import planned
+from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.records import roots as stored_roots
+from twinvec_qdrant.records.documents import find_documents
 from twinvec_qdrant.records.roots import Roots
 from twinvec_qdrant.stored_roots import StoredRoot
 from twinvec_qdrant.updates.updating import update_collection
@@ -256,6 +258,33 @@ def test_two_writers_register_at_the_same_moment(folders, monkeypatch):
         assert sorted(handles[0].find()) == ["README.md", "deep/x.md", "guides:README.md", "guides:deep/x.md"]
         for each in handles:
             each.close()
+
+
+def test_a_new_source_of_another_ingest_is_not_pruned(collection, monkeypatch):
+    collection.ingest([("a", "the first text"), ("b", "an old text")], source="main")
+    run = Ingestion.run
+
+    def overtaken(self, *arguments, **options):
+        monkeypatch.setattr(Ingestion, "run", run)
+        collection.ingest([("a", "a text of another source")], source="right")
+        return run(self, *arguments, **options)
+
+    monkeypatch.setattr(Ingestion, "run", overtaken)
+    assert counts(collection.ingest([("a", "the first text")], source="main", prune=True)) == (0, 0, 1, 1)
+    assert names(collection) == [("main", 1), ("right", 1)]
+
+
+def test_a_new_source_of_another_ingest_is_not_deleted_with_the_first(collection, monkeypatch):
+    collection.ingest([("a", "the first text")], source="main")
+
+    def overtaken(*arguments):
+        monkeypatch.setattr("twinvec_qdrant.collection.find_documents", find_documents)
+        collection.ingest([("a", "a text of another source")], source="right")
+        return find_documents(*arguments)
+
+    monkeypatch.setattr("twinvec_qdrant.collection.find_documents", overtaken)
+    assert collection.delete_source("main") == 1
+    assert collection.find() == ["right:a"]
 
 
 def opened(server, name="notes", **options):
