@@ -453,3 +453,18 @@ def test_a_collection_whose_folder_is_removed_or_replaced_is_opened_anew(tiny, t
             assert (second.status_code, second.json()["error"]["code"]) == (404, "collection_not_found")
             assert client.post("/v1/collections", json={"name": "notes"}).status_code == 201
         assert client.post("/v1/collections/notes/documents", json=documents).json()["new"] == 1
+
+
+def test_a_collection_whose_folder_is_away_for_a_while_is_served_again(tiny, tmp_path):
+    store, away = tmp_path / "store", tmp_path / "away"
+    query = {"query": "a drink", "limit": 1}
+    app = create_app(ServeSettings(path=store, models={"tiny": str(tiny)}))
+    with TestClient(app, base_url="http://127.0.0.1:6380") as client:
+        assert client.post("/v1/collections", json={"name": "notes"}).status_code == 201
+        documents = {"documents": [{"id": "tea", "text": "green tea"}]}
+        assert client.post("/v1/collections/notes/documents", json=documents).json()["new"] == 1
+        store.rename(away)
+        assert client.post("/v1/collections/notes/search", json=query).status_code == 503
+        away.rename(store)
+        found = client.post("/v1/collections/notes/search", json=query)
+        assert [hit["id"] for hit in found.json()["results"][0]["hits"]] == ["tea"], found.text
