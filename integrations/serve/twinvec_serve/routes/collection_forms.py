@@ -340,7 +340,7 @@ class Gain(BaseModel):
 
 
 class Tuned(BaseModel):
-    """The chosen setting and its gain, as ``twinvec tune --json`` prints them."""
+    """The chosen setting and its gain, as ``twinvec tune --json`` prints them, and warnings."""
 
     setting: TunedSetting = Field(description="The chosen setting, which searches of the collection now use.")
     measure: str = Field(description="The measure that decided.")
@@ -354,6 +354,7 @@ class Tuned(BaseModel):
     milliseconds: dict[str, float] = Field(
         description="Median time of a search: plain for plain hybrid search, chosen for the setting."
     )
+    warnings: list[str] = Field(description="Warnings, such as that the collection lacks relevant documents.")
 
 
 class Reindexing(BaseModel):
