@@ -143,7 +143,7 @@ _KNOWN = {
 Other errors concern the server's own files and models, and are logged.
 """
 
-_CODES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
+_CODES = {HTTPStatus.BAD_REQUEST: "invalid_request", HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
 
 UNREADABLE = "There was an error parsing the body"
 """FastAPI's message for a body that Python's parser cannot read; ``_MESSAGES`` has a clearer one."""

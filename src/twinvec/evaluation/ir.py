@@ -6,7 +6,7 @@ The document that has the query's id is left out of the hits, as in BEIR (ArguAn
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,8 +146,8 @@ def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
         )
 
 
-def check_answers_held(collection: Any, data: BeirSet) -> None:
-    """Warn if a ``twinvec_qdrant.Collection`` lacks relevant documents, because no search can find those.
+def check_answers_held(collection: Any, data: BeirSet, warn: Callable[[str], None] = logger.warning) -> None:
+    """Call ``warn`` if a ``twinvec_qdrant.Collection`` lacks relevant documents, because no search can find those.
 
     Raise InputError if the set has no documents of its own, and the collection lacks all relevant documents.
     """
@@ -159,12 +159,9 @@ def check_answers_held(collection: Any, data: BeirSet) -> None:
             "it must hold them under the ids of the judgements"
         )
     if lacking:
-        logger.warning(
-            "%s: the collection lacks %d of the %d relevant documents, such as %r; they count as not found",
-            data.name,
-            len(lacking),
-            len(answers),
-            lacking[0],
+        warn(
+            f"{data.name}: the collection lacks {len(lacking)} of the {len(answers)} relevant documents, such as "
+            f"{lacking[0]!r}; they count as not found"
         )
 
 

@@ -9,6 +9,7 @@ cross-validation, on queries that were left out of the choice.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -30,6 +31,8 @@ from twinvec.retrieval.retrieve_rerank import RetrieveRerank, search_many, witho
 from twinvec.retrieval.tuned_search import Setting
 from twinvec.support.progress import progress_bar
 from twinvec.tokens.truncation import unreported_truncations
+
+logger = logging.getLogger(__name__)
 
 WORDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 CANDIDATE_COUNTS = (20, 50, 100)
@@ -156,11 +159,16 @@ def tune_by_documents(
     return replace(found, milliseconds=_milliseconds(collection, found.setting, data, None))
 
 
-def tune_collection(collection: Any, data: BeirSet | None, **options: Any) -> Tuning:
-    """``tune`` a ``twinvec_qdrant.Collection`` with its own encoder; ``data`` None means ``tune_by_documents``."""
+def tune_collection(
+    collection: Any, data: BeirSet | None, *, warn: Callable[[str], None] = logger.warning, **options: Any
+) -> Tuning:
+    """``tune`` a ``twinvec_qdrant.Collection`` with its own encoder; ``data`` None means ``tune_by_documents``.
+
+    ``warn`` is called with a message if the collection lacks relevant documents.
+    """
     if data is None:
         return tune_by_documents(collection, **options)
-    check_answers_held(collection, data)
+    check_answers_held(collection, data, warn)
     encoder = collection.encoder if isinstance(collection.encoder, Encoder) else None
     return tune(collection, data, encoder=encoder, **options)
 

@@ -188,6 +188,12 @@ def test_the_server_and_the_commands_agree_on_names(name):
         ("/v1/collections", {"name": ".."}, 400, "name"),
         ("/v1/collections", {"name": "new", "model": "/etc"}, 404, "unknown model '/etc'"),
         ("/v1/collections", {"name": "new", "language": "klingon"}, 400, "klingon"),
+        (
+            "/v1/collections",
+            {"name": "new", "payload_indexes": {"a": 1}},
+            400,
+            "expected the type of an index, or false",
+        ),
         ("/v1/collections", {"name": "new", "chunking": False, "overlap": 3}, 400, "chunking"),
         ("/v1/collections", {"name": "docs", "exists_ok": True, "overlap": 3}, 400, "chunk"),
         ("/v1/collections", {"name": "docs", "exists_ok": True, "language": "german"}, 400, "leave language out"),
@@ -276,7 +282,9 @@ def test_a_header_that_hides_the_json_is_told(served, path, headers):
 @pytest.mark.parametrize("path", ["/v1/search", "/v1/embeddings", "/v2/rerank"])
 def test_a_body_with_a_number_of_too_many_digits_is_told_so(served, path):
     body = '{"dimensions": ' + "1" * 10_000 + "}"
-    assert refusal(served, path, body)["message"].endswith("or has a number of too many digits")
+    error = refusal(served, path, body)
+    assert error["message"].endswith("or has a number of too many digits")
+    assert error["code"] == "invalid_request"
 
 
 def test_a_query_parameter_that_is_not_known_is_refused(served):
@@ -453,3 +461,18 @@ def test_a_collection_whose_folder_is_removed_or_replaced_is_opened_anew(tiny, t
             assert (second.status_code, second.json()["error"]["code"]) == (404, "collection_not_found")
             assert client.post("/v1/collections", json={"name": "notes"}).status_code == 201
         assert client.post("/v1/collections/notes/documents", json=documents).json()["new"] == 1
+
+
+def test_a_collection_whose_folder_is_away_for_a_while_is_served_again(tiny, tmp_path):
+    store, away = tmp_path / "store", tmp_path / "away"
+    query = {"query": "a drink", "limit": 1}
+    app = create_app(ServeSettings(path=store, models={"tiny": str(tiny)}))
+    with TestClient(app, base_url="http://127.0.0.1:6380") as client:
+        assert client.post("/v1/collections", json={"name": "notes"}).status_code == 201
+        documents = {"documents": [{"id": "tea", "text": "green tea"}]}
+        assert client.post("/v1/collections/notes/documents", json=documents).json()["new"] == 1
+        store.rename(away)
+        assert client.post("/v1/collections/notes/search", json=query).status_code == 503
+        away.rename(store)
+        found = client.post("/v1/collections/notes/search", json=query)
+        assert [hit["id"] for hit in found.json()["results"][0]["hits"]] == ["tea"], found.text

@@ -12,6 +12,7 @@ from itertools import count
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from sse_starlette.sse import AppStatus
 from typer.testing import CliRunner
 
 from twinvec import Document, Encoder
@@ -21,7 +22,9 @@ from twinvec_qdrant.settings import NEWEST_READING
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain_line
+from twinvec_serve.collections.work import Ingest
 from twinvec_serve.errors import Overloaded, ServerStopsError
+from twinvec_serve.routes import progress
 from twinvec_serve.routes.description import EXAMPLES
 
 ADDRESS = "http://127.0.0.1:6380"
@@ -637,3 +640,21 @@ async def test_the_stop_ends_ingests_first_however_long_other_collections_take(t
                 await asyncio.wait_for(asyncio.shield(ingest.done), 60)
     with Collection.open("docs", tmp_path / "store", encoder=Encoder(str(tiny_model("bert")))) as again:
         assert again.count() >= ingest.report.new
+
+
+async def test_work_that_cannot_end_in_time_is_told_as_stopped(monkeypatch):
+    monkeypatch.setattr(progress, "LAST_ANSWERS_SECONDS", 2)
+    monkeypatch.setattr(AppStatus, "should_exit", True)  # as after the signal
+    work, ended, sent = Ingest(), asyncio.Event(), []
+    work.done = asyncio.get_running_loop().create_future()
+    work.report.new = 3
+    ended.set()
+    answer = progress.ProgressAnswer(work, ended, stop_seconds=0)
+
+    async def send(message):
+        sent.append(message)
+
+    await asyncio.wait_for(answer({"type": "http", "method": "POST"}, asyncio.Event().wait, send), 60)
+    assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+    assert b"server_stopped" in sent[-2]["body"]
+    assert b'"new": 3' in sent[-2]["body"]

@@ -181,6 +181,7 @@ def test_a_document_that_no_answer_can_hold_is_named(client, note) -> None:
         ({"query": " \n"}, 400, "query", "is empty"),
         ({"top_n": 0}, 400, "top_n", "1"),
         ({"documents": [{"text": 3}]}, 400, "documents", "document 0"),
+        ({"documents": ["a", 3]}, 400, "documents.1", "documents.1: expected a text or an object"),
     ],
 )
 @pytest.mark.parametrize("path", PATHS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hmac
 import logging
 import ssl
@@ -483,6 +484,17 @@ def test_streamed_documents_have_a_limit_of_their_own():
         assert (answer.status_code != 413) == fits, (kind, size)
     answer = asked.post("/v1/echo", content=b"x" * 50, headers={"Content-Type": "application/x-ndjson"})
     assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, deflate"])
+def test_a_compressed_body_is_refused_by_its_encoding(encoding):
+    body = gzip.compress(b'{"input": "a text"}')
+    answer = client().post("/v1/embeddings", content=body, headers={"Content-Encoding": encoding})
+    assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "identity")
+    error = answer.json()["error"]
+    assert error["code"] == "unsupported_encoding"
+    assert error["message"].startswith(f"the body is compressed (Content-Encoding: {encoding})")
+    assert client().post("/v1/echo", content=b"x", headers={"Content-Encoding": "identity"}).json() == 1
 
 
 # --- What answers and logs hold ---

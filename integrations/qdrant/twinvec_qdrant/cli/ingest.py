@@ -20,6 +20,7 @@ from twinvec.cli.options import (
     StorePath,
     StoreUrl,
     is_flag,
+    wrong_usage,
 )
 from twinvec.cli.terminal import complain, properties, show, show_json
 from twinvec.errors import ConfigurationError
@@ -46,6 +47,7 @@ from twinvec_qdrant.cli.options import (
 )
 from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 from twinvec_qdrant.cli.sources import complain_of_empty, descriptions, reading_options, roots_of
+from twinvec_qdrant.serving.names import check_new_name
 from twinvec_qdrant.serving.process import DEFAULT_PATH
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 
@@ -267,6 +269,9 @@ def _opened(
         raise ConfigurationError("--ray cannot write to a store that a process serves; stop that process first")
     from twinvec_qdrant.cli.served.ingesting import ServedCollection, exists
 
+    if create:
+        with wrong_usage():
+            check_new_name(place.name)  # the process refuses such a name, also of a collection that exists
     if not create and not exists(client, place.name):
         return open_in_memory(place.name, model, settings)
     return ServedCollection.made(client, place.name, model, keep_model=keep_model, settings=settings)

@@ -207,7 +207,7 @@ def _search(
 
     if (client := client_of(place)) is not None:
         with client:
-            return search_served(client, place.name, model, queries, asked)
+            return search_served(client, place, model, queries, asked)
     from twinvec_qdrant.asking import search_as_asked
 
     if place.name:

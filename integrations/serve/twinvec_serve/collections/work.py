@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -14,6 +15,8 @@ from twinvec.evaluation.tuning import tune_collection
 from twinvec.retrieval.tuned_search import save
 from twinvec_qdrant import Collection, IngestReport
 from twinvec_serve.errors import RequestError
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -97,22 +100,29 @@ class Stepped(Work[Any]):
 
 @dataclass
 class Tuning(Stepped):
-    """One choice of search settings."""
+    """One choice of search settings; ``warnings`` are those about the judged queries."""
 
+    warnings: list[str] = field(default_factory=list, kw_only=True)
     unit = "queries"
 
     def run(self, opened: Collection, data: BeirSet | None, measure: str) -> dict[str, Any]:
-        """Choose a setting, store it with the collection, and return the report as ``twinvec tune --json`` does."""
+        """Choose a setting, and store it with the collection.
 
+        Return the report as ``twinvec tune --json`` does, with ``warnings``.
+        """
         import_ir_measures()  # before the searches, which take long
 
         def advance(finished: int, total: int) -> None:
             opened.count()  # raises an error if the collection was dropped
             self.step, self.finished, self.total = "measuring", finished, total
 
-        found = tune_collection(opened, data, measure=measure, on_progress=advance)
+        def warn(message: str) -> None:
+            logger.warning(message)
+            self.warnings.append(message)
+
+        found = tune_collection(opened, data, measure=measure, on_progress=advance, warn=warn)
         save(opened, found.setting, measure)
-        return found.as_json()
+        return {**found.as_json(), "warnings": self.warnings}
 
 
 @dataclass

@@ -5,12 +5,13 @@ FastAPI ignores unknown query parameters, and a mistyped ``dry_run`` would write
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
+from pydantic import BeforeValidator
 
 from twinvec_serve.errors import RequestError
 from twinvec_serve.settings import ServeSettings
@@ -42,6 +43,17 @@ def as_texts(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError("expected a text or a list of texts")
     return value
+
+
+def expecting(what: str, is_expected: Callable[[Any], bool]) -> BeforeValidator:
+    """Return a validator for a value of several types, with one error for all; pydantic has an error for each type."""
+
+    def check(value: Any) -> Any:
+        if not is_expected(value):
+            raise ValueError(f"expected {what}")
+        return value
+
+    return BeforeValidator(check)
 
 
 def check_not_empty(query: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from twinvec_serve.errors import ErrorAnswer
-from twinvec_serve.routes.checks import as_texts
+from twinvec_serve.routes.checks import as_texts, expecting
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _MOST = 10_000
@@ -17,7 +17,11 @@ Texts = Annotated[list[str], Field(fail_fast=True)]
 """Texts of a request. Validation stops at the first item that is not a text, since there may be millions of them."""
 
 Quantization = Literal["none", "int8", "binary", "turbo"] | None
-PayloadIndexTypes = dict[str, str | Literal[False]] | None
+_IndexType = Annotated[
+    str | Literal[False],
+    expecting("the type of an index, or false", lambda each: each is False or isinstance(each, str)),
+]
+PayloadIndexTypes = dict[str, _IndexType] | None
 _QUANTIZATION = "Number format of the small copies of vectors that the index searches."
 _PAYLOAD_INDEXES = 'Type of the index of each payload key, or false for no index; "*" stands for other keys.'
 
@@ -336,7 +340,7 @@ class Gain(BaseModel):
 
 
 class Tuned(BaseModel):
-    """The chosen setting and its gain, as ``twinvec tune --json`` prints them."""
+    """The chosen setting and its gain, as ``twinvec tune --json`` prints them, and warnings."""
 
     setting: TunedSetting = Field(description="The chosen setting, which searches of the collection now use.")
     measure: str = Field(description="The measure that decided.")
@@ -350,6 +354,7 @@ class Tuned(BaseModel):
     milliseconds: dict[str, float] = Field(
         description="Median time of a search: plain for plain hybrid search, chosen for the setting."
     )
+    warnings: list[str] = Field(description="Warnings, such as that the collection lacks relevant documents.")
 
 
 class Reindexing(BaseModel):

@@ -14,12 +14,13 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any
 
+import anyio
 from fastapi import Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Message, Receive, Scope, Send
 
 from twinvec_serve.collections.work import Work
-from twinvec_serve.errors import error_answer
+from twinvec_serve.errors import ServerStopsError, error_answer
 from twinvec_serve.routes.answers import json_answer
 from twinvec_serve.services import Services
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS
@@ -33,18 +34,22 @@ PROGRESS: dict[int | str, dict[str, Any]] = {
 
 _EVERY_SECONDS = 0.25
 _PING_SECONDS = 10
+_LAST_EVENT_SECONDS = 1.5  # time to send the last event, before the server closes the connection
 _SILENT_SECONDS = 1.0  # a longer wait for other work is reported
 
 
 class ProgressAnswer(EventSourceResponse):
     """Sends the progress of work; when the client goes away, the work goes on.
 
-    ``ended`` is set when the request's body has been read; until then, only the work may read from the client. The
-    answer may go on for ``stop_seconds`` after the signal to stop.
+    ``ended`` is set when the request's body has been read; until then, only the work may read from the client. The work
+    may go on for ``stop_seconds`` after the signal to stop, and then ends with an error. If it does not end soon, for
+    example because it encodes a large batch, the last event is this error all the same.
     """
 
     def __init__(self, work: Work[Any], ended: asyncio.Event, stop_seconds: float) -> None:
-        super().__init__(_events(work, ended), ping=_PING_SECONDS, shutdown_grace_period=stop_seconds)
+        stopping, given_up = anyio.Event(), stop_seconds + LAST_ANSWERS_SECONDS
+        events = _events(work, ended, stopping, given_up - _LAST_EVENT_SECONDS)
+        super().__init__(events, ping=_PING_SECONDS, shutdown_event=stopping, shutdown_grace_period=given_up)
         self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,12 +72,15 @@ async def work_answer(
     if ended is None:
         ended = asyncio.Event()
         ended.set()
-    return ProgressAnswer(work, ended, shared.settings.stop_seconds + LAST_ANSWERS_SECONDS)
+    return ProgressAnswer(work, ended, shared.settings.stop_seconds)
 
 
-async def _events(work: Work[Any], ended: asyncio.Event) -> AsyncIterator[ServerSentEvent]:
+async def _events(
+    work: Work[Any], ended: asyncio.Event, stopping: anyio.Event, stop_seconds: float
+) -> AsyncIterator[ServerSentEvent]:
+    """Yield the events of work until its end, or until ``stop_seconds`` after ``stopping`` is set."""
     told: dict[str, Any] = {}
-    begun = time.monotonic()
+    begun = running = time.monotonic()
     while True:
         await asyncio.wait([work.done], timeout=_EVERY_SECONDS if told else 0)
         waiting = (work.waits and time.monotonic() >= begun + _SILENT_SECONDS) or None
@@ -82,13 +90,22 @@ async def _events(work: Work[Any], ended: asyncio.Event) -> AsyncIterator[Server
             yield _event("progress", {name: value for name, value in now.items() if value is not None})
         if work.done.done():
             break
+        if not stopping.is_set():
+            running = time.monotonic()
+        elif time.monotonic() >= running + stop_seconds:
+            yield _error(ServerStopsError(), work)
+            return
     error = work.done.exception()
     if error is None:
         yield _event("report", _as_fields(work.done.result()))
     elif isinstance(error, Exception):
-        yield _event("error", {**json.loads(bytes(error_answer(error).body)), **work.so_far})
+        yield _error(error, work)
     else:
         raise error
+
+
+def _error(error: Exception, work: Work[Any]) -> ServerSentEvent:
+    return _event("error", {**json.loads(bytes(error_answer(error).body)), **work.so_far})
 
 
 def _as_fields(report: Any) -> dict[str, Any]:

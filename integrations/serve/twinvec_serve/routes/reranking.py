@@ -16,12 +16,16 @@ from pydantic_core import to_json
 from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import TRUNCATED
-from twinvec_serve.routes.checks import check_not_empty, check_sizes
+from twinvec_serve.routes.checks import check_not_empty, check_sizes, expecting
 from twinvec_serve.routes.embeddings import ANSWERS
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
 from twinvec_serve.slips import IgnoresOthersFields
+
+_TextOrObject = Annotated[
+    str | dict[str, Any], expecting("a text or an object", lambda value: isinstance(value, str | dict))
+]
 
 router = APIRouter(route_class=JsonRoute, tags=["models"], dependencies=[Depends(reads)])
 
@@ -36,7 +40,7 @@ class RerankRequest(IgnoresOthersFields):
     others = frozenset({"mode", "model_id"})
 
     query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The query: a question or key words.")
-    documents: list[str | dict[str, Any]] = Field(
+    documents: list[_TextOrObject] = Field(
         min_length=1,
         fail_fast=True,
         description='Texts, or objects whose field "text" is compared (or those of rank_fields).',

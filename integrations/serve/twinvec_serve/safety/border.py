@@ -1,4 +1,4 @@
-"""Checks that every request passes before a route reads it: its key, and the size of its body."""
+"""Checks that every request passes before a route reads it: its key, and the size and encoding of its body."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ The queries of the longest search have 32,000 characters of up to 12 bytes each 
 
 
 class Border:
-    """Refuses requests without a known key (401), and bodies over the limit (413), also bodies of unknown length."""
+    """Refuses requests without a known key (401), bodies over the limit (413), and compressed bodies (415)."""
 
     def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
         self._app = app
@@ -52,6 +52,7 @@ class Border:
             declared = headers.get("content-length", "")
             if declared.isdecimal() and int(declared) > limit:
                 raise too_large
+            _check_encoding(headers)
         except (RequestError, HTTPException) as error:
             await error_answer(error)(scope, receive, send)
             return
@@ -80,6 +81,17 @@ class _Counted:
             if self._received > self._limit:
                 raise self._too_large
         return message
+
+
+def _check_encoding(headers: Headers) -> None:
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise RequestError(
+            f"the body is compressed (Content-Encoding: {encoding:.40}); this server reads uncompressed bodies only",
+            code="unsupported_encoding",
+            status=415,
+            headers={"Accept-Encoding": "identity"},
+        )
 
 
 def _too_large(limit: int, *, divisible: bool) -> HTTPException:

@@ -108,6 +108,11 @@ def test_tuning_prints_the_same_as_on_a_store_of_its_own_and_the_process_searche
             assert placeless(done.stderr, folder) == placeless(other.err, alone), command
         found = json.loads(twinvec(folder, "search", "certificates", *PLACE, "--json").stdout)
         assert list(found["hits"][0]["scores"]) == ["dense"]
+        with (folder / "judged" / "qrels" / "test.tsv").open("a") as file:
+            file.write("\nq0\tgone\t1")
+        warned = twinvec(folder, "tune", *PLACE, "--ir", "judged", "--json")
+        assert (warned.returncode, "warnings" in json.loads(warned.stdout)) == (0, False)
+        assert re.search(r"the collection lacks 1 of the \d+ relevant documents, such as 'gone'", warned.stderr)
     assert [each.code for each in expected] == [0, 0, 1, 1]
     assert "chosen: dense; it beats plain hybrid beyond chance" in expected[0].out
 

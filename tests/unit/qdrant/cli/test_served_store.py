@@ -282,6 +282,23 @@ def test_an_ingest_that_the_process_refuses_is_an_error(tiny, folder, tmp_path):
         assert [each["name"] for each in listed] == ["docs"]
 
 
+def test_a_store_without_collections_and_a_name_that_cannot_be_are_told_as_without_the_process(
+    tiny, folder, tmp_path, twinvec_here
+):
+    (tmp_path / "store").mkdir()
+    commands = [
+        ("search", "a", "--path", "store"),
+        ("ingest", folder / "rows.jsonl", "-c", "a/b", "--path", "store"),
+    ]
+    expected = [twinvec_here(tmp_path, *each) for each in commands]
+    assert [each.code for each in expected] == [1, 2]
+    with serving(tmp_path, tiny):
+        for command, other in zip(commands, expected, strict=True):
+            done = twinvec(tmp_path, *command)
+            assert (done.returncode, done.stdout) == (other.code, other.out)
+            assert " ".join(done.stderr.split()) == " ".join(other.err.split())
+
+
 def test_an_ingest_whose_process_dies_says_what_stays(tiny, tmp_path):
     rows = 3000
     lines = "".join(json.dumps({"id": f"r{row}", "text": f"row {row}"}) + "\n" for row in range(rows))

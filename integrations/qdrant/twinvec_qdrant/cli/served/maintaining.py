@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from twinvec.evaluation.beir import BeirSet
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.maintenance.migration_check import JudgedCheck
+
+logger = logging.getLogger(__name__)
 
 _QRELS = ("query-id", "corpus-id", "score")
 _GOES_ON = "the process that serves the store goes on with it"
@@ -111,7 +114,10 @@ class ServedMaintenance:
             rows = [(query, *each) for query, grades in data.qrels.items() for each in grades.items()]
             judged["queries"] = [{"_id": query, "text": text} for query, text in data.queries.items()]
             judged["qrels"] = [dict(zip(_QRELS, each, strict=True)) for each in rows]
-        return self._done("/tune", {"measure": measure, **judged}, progress=True, unit="queries")
+        report = self._done("/tune", {"measure": measure, **judged}, progress=True, unit="queries")
+        for warning in report.pop("warnings", ()):  # older processes send none
+            logger.warning(warning)
+        return report
 
     def keep(self, found: Mapping[str, Any]) -> None:
         """Do nothing: the process has stored the setting."""

@@ -7,20 +7,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError
 from twinvec_qdrant.asking import Answer, Asked, FoundHit
+from twinvec_qdrant.cli.options import CollectionPlace
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.stored_roots import StoredRoot
 
 
 def search_served(
-    client: ServerClient, name: str, model: str | None, queries: Sequence[str], asked: Asked
+    client: ServerClient, place: CollectionPlace, model: str | None, queries: Sequence[str], asked: Asked
 ) -> tuple[list[Answer], dict[str, list[StoredRoot]], dict[str, str]]:
     """Search the named collection, or all of the store; return answers, roots, and errors by collection."""
+    name = place.name
     if name and model is not None:
         _check_model(client, name, model)
-    found = client.post(collection_path(name, "/search") if name else "/v1/search", _body(queries, asked))
+    try:
+        found = client.post(collection_path(name, "/search") if name else "/v1/search", _body(queries, asked))
+    except CollectionNotFoundError:
+        if name:
+            raise
+        from twinvec_qdrant.several import collections_of
+
+        collections_of([], server="", path=place.path)  # raises the error of a store without collections
+        raise
     failed = found.get("failed", {})
     several = not name and len(found["collections"]) + len(failed) > 1
     answers = [_answer(each, asked, several=several) for each in found["results"]]

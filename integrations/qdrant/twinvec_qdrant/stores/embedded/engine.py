@@ -71,6 +71,7 @@ class SharedEngine:
         self._least = TURN_SECONDS
         self._vectors = 0  # number of vectors at ``_count_from_now``
         self._is_closed = threading.Event()
+        self._is_abandoned = False
         self._identity: tuple[int, int] | None = None  # identity of the folder, set by ``start``
 
     def start(self, create: Callable[[], None] | None) -> None:
@@ -185,7 +186,9 @@ class SharedEngine:
             self._identity = None
 
     def is_gone(self) -> bool:
-        """Return whether the folder that this process has opened was removed, or replaced by another one."""
+        """Return whether the folder that this process has opened was removed or replaced, even if it is back since."""
+        if self._is_abandoned:
+            return True
         if self._identity is None or self._copy is not None:  # copies are compared with their originals elsewhere
             return False
         try:
@@ -197,6 +200,7 @@ class SharedEngine:
         """Release a folder that is gone, without writing anything in its place."""
         with self._turn:
             self._is_closed.set()
+            self._is_abandoned = True
             self._leave_copy()
             self._opened = None
             self._turns.abandon()

@@ -496,6 +496,23 @@ def test_a_collection_whose_folder_is_gone_refuses_every_call(tmp_path, is_repla
         assert not store.exists()
 
 
+def test_a_folder_that_is_back_can_be_opened_again(tmp_path):
+    store, away = tmp_path / "store", tmp_path / "away"
+    with opened(store) as before:
+        before.ingest([("old", "an old note")])
+        store.rename(away)
+        with pytest.raises(StoreUnavailableError, match="removed or replaced"):
+            before.search("note")
+        away.rename(store)
+        with opened(store) as after:
+            assert (after.find(), after.verify().sound) == (["old"], True)
+            with pytest.raises(StoreUnavailableError, match="removed or replaced; open the collection again"):
+                before.search("note")
+            before.close()
+            after.ingest([("new", "a new note")])
+            assert [hit.id for hit in after.search("new", limit=1)] == ["new"]
+
+
 def test_a_folder_that_is_removed_while_it_is_being_opened_is_said_to_be_gone(tmp_path, monkeypatch):
     Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False).close()
     look = CollectionFolder.obstacle
