@@ -42,9 +42,14 @@ class StorePlace:
 
 def find_store(name: str, place: StorePlace) -> Store:
     """Return the store of the collection ``name``; errors are those of ``Collection.open``."""
+    check_collection_name(name)
+    return store_at(place, name)
+
+
+def check_collection_name(name: str) -> None:
+    """Raise ConfigurationError unless the name of a collection is a string of at least one character."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
-    return store_at(place, name)
 
 
 def store_at(place: StorePlace, name: str = "") -> Store:

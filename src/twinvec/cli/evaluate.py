@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from twinvec.cli.options import SYSTEM_HELP, AsJson, StorePath, StoreUrl, TaskOptions, open_collection, takes_tasks
+from twinvec.cli.options import (
+    SYSTEM_HELP,
+    AsJson,
+    PrecisionOption,
+    StorePath,
+    StoreUrl,
+    TaskOptions,
+    is_flag,
+    open_collection,
+    takes_tasks,
+)
 from twinvec.cli.terminal import fits, show, show_json, table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from twinvec.engines import Precision
     from twinvec.evaluation.ir import IrResult
     from twinvec.evaluation.report.figure_tables import FigureTable
     from twinvec.evaluation.serving import StorageVariant
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
 
 @takes_tasks
 def evaluate_command(
+    ctx: typer.Context,
     tasks: TaskOptions,
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=SYSTEM_HELP)] = None,
     runs: Annotated[
@@ -48,10 +60,12 @@ def evaluate_command(
         Literal["hybrid", "dense", "sparse"] | None,
         typer.Option(
             envvar="TWINVEC_MODE",
-            help="Search mode of the collection. Default: the mode that twinvec tune chose, else hybrid.",
+            help="Search mode of the collection. Default: without --rerank, the setting that twinvec tune chose; else "
+            "hybrid.",
             show_default=False,
         ),
     ] = None,
+    precision: PrecisionOption = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Measure a model or a collection. Figures are x 100, with 95% intervals.
@@ -61,26 +75,29 @@ def evaluate_command(
     twinvec evaluate --collection articles --ir articles-judged/
     """
     from twinvec.evaluation.measures import check_run_ids, run_tag, write_run
-    from twinvec.evaluation.suite import evaluate
+    from twinvec.evaluation.suite import computes, evaluate
 
     if model is None and collection is None:
         raise typer.BadParameter("give MODEL or --collection")
     if forms is not None and not tasks.ir:
         raise typer.BadParameter("--forms measures retrieval: give --ir")
+    if collection is None and is_flag(ctx, "precision") and not computes(str(model)):
+        raise typer.BadParameter(f"--precision is for models and collections: it has no effect on {model}")
     data = tasks.load(corpus_optional=collection is not None)
     _check_outputs(model if collection is None else None, data, runs, forms)
     if collection is not None:
+        mode = "hybrid" if mode is None and tasks.rerank == "none" else mode  # as "twinvec search --rerank none"
         if not data.ir or data.needs_vectors or data.questions:
             raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
-        with open_collection(collection, path, url=url, model=model) as opened:
+        with open_collection(collection, path, url=url, model=model, precision=precision) as opened:
             if runs is not None and not all(each.documents for each in data.ir.values()):
                 check_run_ids(opened.find())
             figures, found, system = _evaluate_collection(opened, collection, mode, data, forms)
     else:
-        result = evaluate(str(model), data, progress=True)
+        result = evaluate(str(model), data, precision=precision, progress=True)
         figures, found, system = result.as_json(), {**result.ir, **result.questions}, (str(model),)
         if forms is not None:
-            figures["forms"] = _evaluate_forms(str(model), data, forms)
+            figures["forms"] = _evaluate_forms(str(model), data, forms, precision)
     if as_json:
         show_json(figures)
     else:
@@ -172,11 +189,11 @@ def _evaluate_collection(
     return figures, found, (name, figures["model"], "-".join(str(first_stage).replace(",", "").split()))
 
 
-def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
+def _evaluate_forms(model: str, tasks: Tasks, plot: Path, precision: Precision) -> dict[str, Any]:
     from twinvec.evaluation.models.baselines import load_model
     from twinvec.evaluation.serving import evaluate_forms
 
-    loaded = load_model(model)
+    loaded = load_model(model, precision)
     found = {
         name: evaluate_forms(loaded, data, measures=tasks.measures, progress=True) for name, data in tasks.ir.items()
     }
@@ -191,10 +208,12 @@ def _plotted(found: Mapping[str, Sequence[StorageVariant]], plot: Path) -> dict[
 
 
 def _show(figures: Mapping[str, Any]) -> None:
-    from twinvec.evaluation.report.figure_tables import figure_tables, form_tables
+    from twinvec.evaluation.report.figure_tables import RERANKED, figure_tables, form_tables
 
-    subject = f"{figures['collection']}, {figures['setting']}" if "collection" in figures else figures["model"]
+    whole = f"{figures['collection']}, {figures['setting']}" if "collection" in figures else figures["model"]
+    first_stage = whole if "collection" not in figures else whole.partition(", maxsim ")[0]
     for each in (*figure_tables([figures]), *form_tables(figures)):
+        subject = whole if each.title == RERANKED else first_stage
         rows = _figure_table(each, subject)
         show(rows if fits(rows) else _figure_table(each.turned(), subject))
 

@@ -1,9 +1,9 @@
 """The options that several commands share, each written once, and opening the collection that they name.
 
 The same flag has the same help text in every command. The core has no store for collections; an installed package
-provides one. It declares a function ``open(name, path, *, url, encoder, create)`` in the entry-point group
-``twinvec.retrievers``, which returns a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``, ``get`` and
-``notes``.
+provides one. It declares a function ``open(name, path, *, url, encoder, create, precision)`` in the entry-point
+group ``twinvec.retrievers``, which returns a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``,
+``get`` and ``notes``.
 """
 
 from __future__ import annotations
@@ -186,17 +186,29 @@ def check_store(path: Path | None, url: str | None) -> None:
         raise typer.BadParameter("give --path or --url (TWINVEC_PATH or TWINVEC_URL), not both")
 
 
-def open_collection(name: str, path: Path | None = None, *, url: str | None = None, model: str | None = None) -> Any:
+def open_collection(
+    name: str,
+    path: Path | None = None,
+    *,
+    url: str | None = None,
+    model: str | None = None,
+    precision: Precision = "auto",
+) -> Any:
     """Open an existing collection, as a context manager, in the folder ``path`` (default: ./.twinvec) or on a server.
 
-    ``model`` defaults to the model that the collection records. Raise ConfigurationError if no installed package
-    provides a store or both ``path`` and ``url`` are given, and a TwinvecError if the store cannot open the collection.
+    ``model`` defaults to the model that the collection records. It computes in ``precision``.
+
+    Raises:
+        ConfigurationError: no installed package provides a store, or both ``path`` and ``url`` are given.
+        TwinvecError: the store cannot open the collection.
     """
     from twinvec.encoder import Encoder
 
-    encoder = None if model is None else Encoder(model)
+    given = (
+        {"encoder": None, "precision": precision} if model is None else {"encoder": Encoder(model, precision=precision)}
+    )
     for entry in entry_points(group="twinvec.retrievers"):
-        return entry.load()(name, path, url=url, encoder=encoder, create=False)
+        return entry.load()(name, path, url=url, create=False, **given)
     raise ConfigurationError(f"the collection {name!r} needs a store: {install_line('twinvec-qdrant')}")
 
 
@@ -233,7 +245,9 @@ class TaskOptions:
     ] = "ndcg@10,mrr@10,map@100,recall@10,recall@100,precision@10"
     rerank: Annotated[
         str | None,
-        typer.Option(metavar="maxsim|MODEL", help="Reranker to measure as well: it reranks the hits of each --ir set."),
+        typer.Option(
+            metavar="none|maxsim|MODEL", help="Reranker to measure as well: it reranks the hits of each --ir set."
+        ),
     ] = None
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 
@@ -246,6 +260,8 @@ class TaskOptions:
         if not any(data):
             raise typer.BadParameter("nothing to evaluate on: give --ir FOLDER, --sts FILE.tsv or other data")
         given: dict[str, Any] = {name: value for name, value in vars(self).items() if value is not None}
+        if self.rerank == "none":
+            del given["rerank"]
         given["measures"] = [name.strip().lower() for name in self.measures.split(",") if name.strip()]
         with wrong_usage():
             deepest(given["measures"])

@@ -22,7 +22,8 @@ from twinvec.cli.options import (
     wrong_usage,
 )
 from twinvec.cli.terminal import show_json
-from twinvec.errors import ConfigurationError, ModelError
+from twinvec.errors import ModelError
+from twinvec.support.checks import check_input_file
 
 if TYPE_CHECKING:
     from twinvec.training.mining.hard_negatives import MiningJob, MiningReport
@@ -49,8 +50,7 @@ def train(
     from twinvec.training.run.model_card import batch_rows, unit_of
     from twinvec.training.run.train import train as run
 
-    if not config.is_file():
-        raise ConfigurationError(f"{config}: no such file")
+    check_input_file(config)
     if not is_main_process():
         logging.getLogger("twinvec").setLevel(logging.ERROR)  # the main process logs the same warnings
     checked = read_config(config)
@@ -149,8 +149,7 @@ def mine(
     check_store(path, url)
     if denoise is None and denoise_above is not None:
         raise typer.BadParameter("--denoise-above needs --denoise")
-    if not pairs.is_file():
-        raise ConfigurationError(f"{pairs}: no such file")
+    check_input_file(pairs)
     above = {} if denoise_above is None else {"denoise_above": denoise_above}
     with wrong_usage():
         options = MiningOptions(negatives, first_rank, last_rank, margin, **above)

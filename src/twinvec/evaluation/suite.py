@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.encoder import Encoder
+from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation import bias
 from twinvec.evaluation.beir import BeirSet, load_beir
@@ -163,9 +164,16 @@ def _means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> SystemResults:
+def evaluate(
+    system: str,
+    tasks: Tasks,
+    *,
+    precision: Precision = "auto",
+    resamples: int = RESAMPLES,
+    progress: bool = False,
+) -> SystemResults:
     """Measure a system on all tasks; errors are those of ``prepare``, and ModelError if the model does not load."""
-    return prepare(system, tasks, resamples=resamples, progress=progress)()
+    return prepare(system, tasks, precision=precision, resamples=resamples, progress=progress)()
 
 
 def has_vectors(system: str) -> bool:
@@ -173,12 +181,22 @@ def has_vectors(system: str) -> bool:
     return system != BM25 and not system.startswith(RUN)
 
 
+def computes(system: str) -> bool:
+    """Return whether a system is a model that computes in a chosen precision, rather than BM25, a run or a baseline."""
+    return has_vectors(system) and not is_baseline(system)
+
+
 def prepare(
-    system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False
+    system: str,
+    tasks: Tasks,
+    *,
+    precision: Precision = "auto",
+    resamples: int = RESAMPLES,
+    progress: bool = False,
 ) -> Callable[[], SystemResults]:
     """Check a system without loading its model; return the function that measures it on all tasks.
 
-    A comparison prepares all systems before it measures the first.
+    A comparison prepares all systems before it measures the first. A model computes in ``precision``.
 
     Raises:
         ConfigurationError: the system cannot do the tasks, or its hits cannot be reranked.
@@ -191,7 +209,7 @@ def prepare(
     if has_vectors(system):
         check_model(system)
         reranker = _find_reranker(tasks, system) if is_baseline(system) else None  # maxsim needs a loaded encoder
-        return partial(_evaluate_model, system, tasks, reranker, options)
+        return partial(_evaluate_model, system, tasks, reranker, options, precision)
     if system == BM25:
         if not (tasks.ir or tasks.questions):
             raise ConfigurationError(
@@ -202,8 +220,10 @@ def prepare(
     return partial(_evaluate_run, system, run, tasks, _find_reranker(tasks, system), options)
 
 
-def _evaluate_model(system: str, tasks: Tasks, reranker: Reranker | None, options: dict[str, Any]) -> SystemResults:
-    model = load_model(system)
+def _evaluate_model(
+    system: str, tasks: Tasks, reranker: Reranker | None, options: dict[str, Any], precision: Precision
+) -> SystemResults:
+    model = load_model(system, precision)
     head = _trained_head(model) if tasks.nli and tasks.nli_train is None else None
     for data in tasks.nli.values():
         check_nli(model, data, train=tasks.nli_train, head=head)

@@ -159,6 +159,14 @@ def check_settings(value: object, kind: type, name: str) -> None:
         raise ConfigurationError(f"{name}: expected {kind.__name__}(...), got {value!r}")
 
 
+def check_input_file(file: Path) -> None:
+    """Raise ConfigurationError unless a file to read exists and is a file."""
+    if file.is_dir():
+        raise ConfigurationError(f"{file}: is a folder; name a file")
+    if not file.is_file():
+        raise ConfigurationError(f"{file}: no such file")
+
+
 def check_output_file(file: Path) -> None:
     """Make the folder of a file to write; raise ConfigurationError if that fails or the path is a folder or device."""
     if file.exists() and not file.is_file():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from twinvec import Encoder, MaxSimReranker, MemoryIndex
+from twinvec import encoder as encoders
 from twinvec.errors import InputError, StoreBusyError
 from twinvec.evaluation import serving
 from twinvec.evaluation.beir import BeirSet, load_beir, pseudo_queries
@@ -262,6 +263,15 @@ def test_a_choice_that_cannot_be_stored_is_shown(twinvec, tiny_model, tmp_path, 
     assert "stored with the collection" not in done.out
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(("--wait", -1), "Invalid value for '--wait'"), (("--grpc-port", 6334), "--grpc-port needs --url")],
+)
+def test_tuning_takes_the_options_of_a_connection(twinvec, tmp_path, options, said):
+    done = twinvec("tune", "--collection", "c", "--path", tmp_path, *options)
+    assert (done.code, said in " ".join(done.err.split())) == (2, True), done.err
+
+
 def test_an_unknown_measure_is_wrong_usage(twinvec, tmp_path):
     done = twinvec("tune", "--collection", "c", "--path", tmp_path, "--measure", "foo")
     assert done.code == 2
@@ -374,7 +384,7 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
         passages,
         "gain over plain hybrid search: ",
         "a search takes ",
-        "stored with the collection: twinvec search --collection c uses it",
+        f"stored with the collection: twinvec search -c c --path {tmp_path} uses it",
     ):
         assert said in shown.out
     assert (" ms by plain hybrid search" in shown.out) == (figures["setting"] != asdict(PLAIN))
@@ -414,6 +424,44 @@ def test_a_collection_is_measured_as_it_was_tuned(twinvec, tiny_model, tmp_path,
     assert figures["setting"] == "hybrid, words x 2, maxsim 0.5 over 20"
     assert set(figures["reranked"]) == {"made"}
     assert "reranked" not in json.loads(twinvec("evaluate", *place, "--mode", "dense").out)
+    plain = json.loads(twinvec("evaluate", *place, "--rerank", "none").out)
+    assert (plain["setting"], "reranked" in plain) == ("hybrid", False)
+    shown = " ".join(twinvec("evaluate", *place[:-1]).out.split())  # a title may wrap
+    assert "Retrieval: c, hybrid, words x 2 " in shown
+    assert "Retrieval, reranked: c, hybrid, words x 2, maxsim 0.5 over 20 " in shown
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_a_collection_is_measured_and_tuned_in_the_given_precision(
+    twinvec, tiny_model, tmp_path, make_beir, monkeypatch, precision
+):
+    documents = {f"d{row}": ("", text_of(row)) for row in range(15)}
+    queries = {f"q{row}": f"topic {row}" for row in range(10)}
+    judged = make_beir("made", documents=documents, queries=queries, qrels={f"q{n}": {f"d{n}": 1} for n in range(10)})
+    model = tiny_model("bert")
+    with Collection.open("c", tmp_path / "store", encoder=Encoder(model)) as collection:
+        collection.ingest([(name, text) for name, (_, text) in documents.items()])
+    load, loaded = encoders.load_engine, []
+
+    def spied(choice, model):
+        loaded.append(choice.precision)
+        return load(choice, model)
+
+    monkeypatch.setattr(encoders, "load_engine", spied)
+    place = ("--collection", "c", "--path", tmp_path / "store")
+    for command in (("evaluate", *place), ("evaluate", model), ("tune", *place)):
+        loaded.clear()
+        assert twinvec(*command, "--ir", judged, "--precision", precision).code == 0
+        assert set(loaded) == {precision}, command
+
+
+@pytest.mark.parametrize("model", ["bm25", "mean:MODEL"])
+def test_a_precision_is_refused_for_what_computes_in_none(twinvec, tiny_model, beir, monkeypatch, model):
+    model = model.replace("MODEL", str(tiny_model("bert")))
+    refused = twinvec("evaluate", model, "--ir", beir, "--precision", "float32")
+    assert (refused.code, "--precision is for models and collections" in refused.err) == (2, True)
+    monkeypatch.setenv("TWINVEC_PRECISION", "float32")
+    assert twinvec("evaluate", model, "--ir", beir).code == 0
 
 
 @pytest.mark.slow

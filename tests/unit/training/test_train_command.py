@@ -403,3 +403,9 @@ def test_mine_refuses_before_it_encodes(folder, tiny_model, monkeypatch):
 def test_a_file_that_does_not_exist_is_named(arguments):
     with pytest.raises(ConfigurationError, match=r"lost\.\w+: no such file"):
         CliRunner().invoke(build_app(), list(arguments), catch_exceptions=False)
+
+
+@pytest.mark.parametrize("arguments", [("train", ".", "-o", "model"), ("mine", ".", "-o", "rows.jsonl")])
+def test_a_folder_in_place_of_a_file_is_called_a_folder(arguments):
+    with pytest.raises(ConfigurationError, match=r"^\.: is a folder; name a file$"):
+        CliRunner().invoke(build_app(), list(arguments), catch_exceptions=False)

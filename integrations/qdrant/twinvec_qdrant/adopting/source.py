@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,9 +22,10 @@ from twinvec.retrieval.documents import Document
 from twinvec_qdrant.adopting.reading import ELSEWHERE, added_fields, document_of, is_adopted, is_ours
 from twinvec_qdrant.encoders import document_vectors
 from twinvec_qdrant.framework_layout import Layout
-from twinvec_qdrant.opening_store import StorePlace, find_store
+from twinvec_qdrant.opening_store import StorePlace, check_collection_name, find_store
 from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.report import AdoptReport
+from twinvec_qdrant.stores.base import Store
 from twinvec_qdrant.stores.conditions import Conditions
 from twinvec_qdrant.stores.points import UNNAMED, Point
 from twinvec_qdrant.stores.server.backend import ServerBackend
@@ -48,9 +48,15 @@ _CLEARLY = 0.002  # how much higher the mean cosine with another prompt must be
 def found(name: str, place: StorePlace, local_path: str | Path | None) -> Iterator[ServerBackend]:
     """Open the collection until the end of the block; raise ``CollectionNotFoundError`` if it does not exist."""
     with ExitStack() as stack:
-        if local_path is not None:
-            place = replace(place, client=stack.enter_context(closing(local_client(local_path))))
-        store = stack.enter_context(closing(find_store(name, place)))
+        store: Store
+        if local_path is None:
+            store = find_store(name, place)
+        else:
+            check_collection_name(name)
+            client = stack.enter_context(closing(local_client(local_path)))
+            waits = place.wait_seconds
+            store = ServerStore(name, client, str(local_path), owned=False, wait_seconds=waits, async_client=None)
+        stack.enter_context(closing(store))
         assert isinstance(store, ServerStore)
         if store.peek() is None:
             raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")

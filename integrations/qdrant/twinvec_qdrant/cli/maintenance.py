@@ -228,10 +228,11 @@ def reindex_command(
     wanted, wanted_cluster = payload_indexes(payload_index, no_payload_indexes), cluster_settings(cluster)
     cutting = {"cut_code": cut_code, "pages": pages, "surroundings": surroundings}
     settings = {"quantization": quantization, "cluster": wanted_cluster, "payload_indexes": wanted, **cutting}
-    with maintenance_of(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+    place = CollectionPlace(collection, path, url, wait, grpc_port)
+    with maintenance_of(place) as opened:
         _show_indexes(collection, opened.reindex(**settings, progress=not as_json), as_json)
     if any(each is not None for each in cutting.values()) and not as_json:
-        tell(f'the next ingest cuts documents again; "twinvec update --collection {collection}" ingests all documents')
+        tell(f'the next ingest cuts documents again; "twinvec update {place.as_options()}" ingests all documents')
 
 
 def push_command(

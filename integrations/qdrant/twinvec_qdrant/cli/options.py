@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -121,6 +122,11 @@ class CollectionPlace(NamedTuple):
         """Return the arguments of ``Collection.open`` for the store and the connection to it."""
         reached = grpc_options(self.url, self.grpc_port)
         return {"path": self.path, "url": self.url, "wait_seconds": self.wait, **reached}
+
+    def as_options(self) -> str:
+        """Return the options that lead to the collection, for a command that a message suggests: "-c docs --path x"."""
+        given = {"-c": self.name, "--path": self.path, "--url": self.url}
+        return " ".join(f"{option} {quote(str(value))}" for option, value in given.items() if value)
 
     def served_by(self) -> ServingProcess | None:
         """Return the other process that serves the store; None if no other process does."""

@@ -173,13 +173,12 @@ def _tell_named(place: CollectionPlace, asked: Asked, answers: Sequence[Answer])
 
     if asked.offset:
         return
-    given = {"-c": place.name, "--path": place.path, "--url": place.url}
-    options = "".join(f" {option} {quote(str(value))}" for option, value in given.items() if value)
     for each in answers:
         for identity in each.named_elsewhere():
             name = copyable(identity)
             shown = quote(identity) if name == identity else name  # ``copyable`` quotes control characters
-            complain(f"twinvec: the query names a document; show it with: twinvec show {shown}{options}")
+            command = " ".join(filter(None, ("twinvec show", shown, place.as_options())))
+            complain(f"twinvec: the query names a document; show it with: {command}")
 
 
 def _hint(place: CollectionPlace, asked: Asked, answers: Sequence[Answer]) -> None:

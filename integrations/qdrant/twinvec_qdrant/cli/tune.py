@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, Split, StorePath, StoreUrl, wrong_usage
+from twinvec.cli.options import AsJson, CollectionName, PrecisionOption, Split, StorePath, StoreUrl, wrong_usage
 from twinvec.cli.terminal import show, show_json, table
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace
+from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, GrpcPort, Wait, refuse_served_precision
 from twinvec_qdrant.cli.served.maintaining import maintenance_of
 from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
 
@@ -18,6 +18,7 @@ _SETTINGS_SHOWN = 10
 
 
 def tune_command(
+    ctx: typer.Context,
     collection: CollectionName,
     path: StorePath = None,
     url: StoreUrl = None,
@@ -27,6 +28,9 @@ def tune_command(
     ] = None,
     split: Split = "test",
     measure: Annotated[str, typer.Option(help="Measure that decides: ndcg@k, mrr@k, map@k, recall@k.")] = "ndcg@10",
+    precision: PrecisionOption = "auto",
+    wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Choose the best search settings of a collection, and store them with it.
@@ -43,12 +47,14 @@ def tune_command(
     from twinvec.evaluation.beir import load_beir
     from twinvec.evaluation.measures import deepest, import_ir_measures
 
+    place = CollectionPlace(collection, path, url, wait, grpc_port, precision)
+    refuse_served_precision(ctx, place)
     if url is not None or serving_process(path or DEFAULT_PATH) is None:
         import_ir_measures()
     with wrong_usage():
         deepest([measure])
     data = load_beir(ir, split, corpus_optional=True) if ir is not None else None
-    with maintenance_of(CollectionPlace(collection, path, url, WAIT_SECONDS)) as opened:
+    with maintenance_of(place) as opened:
         found = opened.tune(data, measure=measure)
         if as_json:
             show_json({"collection": collection, **found})
@@ -56,7 +62,7 @@ def tune_command(
             _show_tuning(collection, found)
         opened.keep(found)  # done last, because it fails if another process is writing
     if not as_json:
-        show(f"stored with the collection: twinvec search --collection {collection} uses it")
+        show(f"stored with the collection: twinvec search {place.as_options()} uses it")
 
 
 def _show_tuning(collection: str, found: Mapping[str, Any]) -> None:

@@ -75,7 +75,7 @@ def update_command(
             start = time.perf_counter()
             reports[name] = update_collection(opened, prune=not no_prune, progress=not as_json)
         if not as_json:
-            _show(name, reports[name], time.perf_counter() - start)
+            _show(place._replace(name=name), reports[name], time.perf_counter() - start)
     if as_json:
         show_json({"collections": [{"name": name, **asdict(report)} for name, report in reports.items()]})
     _end(reports)
@@ -94,7 +94,7 @@ def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bo
         if as_json:
             show_json({"name": name, **asdict(report)})
         elif first or report.changed or report.failed or report.missing:
-            _show(name, report)
+            _show(place._replace(name=name), report)
 
     if not as_json:
         tell(f"watching the sources of {', '.join(names) or 'no collection'}; Ctrl-C ends")
@@ -108,10 +108,11 @@ def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bo
         signal.signal(signal.SIGTERM, before)
 
 
-def _show(name: str, report: UpdateReport, seconds: float | None = None) -> None:
+def _show(place: CollectionPlace, report: UpdateReport, seconds: float | None = None) -> None:
+    name, options = place.name, place.as_options()
     time_taken = "" if seconds is None else f" ({seconds:,.1f} s)"
     if not (report.roots or report.placeless or report.missing):
-        complain(f"{name}: no source is recorded, so nothing is updated; run twinvec ingest SOURCE --collection {name}")
+        complain(f"{name}: no source is recorded, so nothing is updated; run twinvec ingest SOURCE {options}")
         return
     sources = ", ".join(report.roots) or "no source"
     tell(f"{name}: {report}, from {sources}{time_taken}")
@@ -121,8 +122,8 @@ def _show(name: str, report: UpdateReport, seconds: float | None = None) -> None
         complain(f"not updated: {source}: {reason}")
         if source in report.unexpected:
             continue
-        options = f"-c {quote(name)} --source {quote(source)}"
-        complain(f"if it has moved, run twinvec ingest NEWPATH {options}; to remove it, run twinvec delete {options}")
+        named = f"{options} --source {quote(source)}"
+        complain(f"if it has moved, run twinvec ingest NEWPATH {named}; to remove it, run twinvec delete {named}")
     show_not_ingested(report)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.encoder import Encoder
+from twinvec.engines import Precision
 from twinvec.errors import InputError
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.models.encoder_spec import read_spec
@@ -29,15 +30,18 @@ from twinvec.support.lines import read_lines
 from twinvec.text import check_texts
 
 
-def load_model(name: str) -> TextModel:
-    """Return the baseline that a name with a prefix such as "glove:" stands for; for other names, ``Encoder(name)``."""
+def load_model(name: str, precision: Precision = "auto") -> TextModel:
+    """Return the baseline that a name with a prefix such as "glove:" stands for; for other names, an ``Encoder``.
+
+    The encoder computes in ``precision``; a baseline ignores it.
+    """
     match _parts(name):
         case "glove", path:
             return average_of_words(path)
         case ("mean" | "cls") as pooling, model:
             return untrained(model, pooling)
         case _:
-            return Encoder(name)
+            return Encoder(name, precision=precision)
 
 
 def is_baseline(name: str) -> bool:

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_TITLES = {"sts": "STS", "ir": "Retrieval", "reranked": "Retrieval, reranked", "nli": "NLI"}
+RERANKED = "Retrieval, reranked"
+"""The title of tables with the figures after reranking."""
+
+_TITLES = {"sts": "STS", "ir": "Retrieval", "reranked": RERANKED, "nli": "NLI"}
 _SECTIONS = ("sts", "ir", "reranked", "questions", "nli", "pairs", "triplets", "bias")
 
 

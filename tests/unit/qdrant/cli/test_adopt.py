@@ -86,6 +86,8 @@ def test_a_folder_of_the_local_mode_is_copied(twinvec, tiny_model, tmp_path):
     client.close()
     assert twinvec(*from_there).code == 2
     assert twinvec(*from_there, "--to-path", store, "--dry-run").code == 3
+    other = ("adopt", "--local-path", folder, "-c", "other", "--layout", "langchain", "--to-path", store)
+    assert f"no collection 'other' at {folder}; there are: {NAME}" in twinvec(*other).err
     done = twinvec(*from_there, "--to-path", store, "--to-collection", "copy", "--json")
     assert (done.code, json.loads(done.out)["adopted"]) == (3, 12)
     hits = json.loads(twinvec("search", TEXTS[5], "--path", store, "-c", "copy", "--json").out)["hits"]

@@ -58,7 +58,8 @@ def test_a_repair_tells_of_lost_sources_and_ends_with_1_where_documents_left_no_
     assert "perhaps the list of its sources" in done.err
     done = twinvec("update", *place)
     assert done.code == 0
-    assert "notes: no source is recorded, so nothing is updated" in done.err
+    ingest = f"run twinvec ingest SOURCE -c notes --path {tmp_path / 'store'}"
+    assert f"notes: no source is recorded, so nothing is updated; {ingest}" in done.err
     (page,) = (tmp_path / "store").rglob("payload_storage/page_0.dat")
     page.write_bytes(bytes(len(page.read_bytes())))
     done = twinvec("verify", *place, "--repair", "--json")

@@ -198,7 +198,8 @@ def test_an_ingest_goes_through_the_process(tiny, folder, tmp_path):
         (tmp_path / "docs" / "rows.jsonl").unlink()
         pruned = json.loads(twinvec(tmp_path, *ingest, "--prune", "--json").stdout)
         assert (pruned["deleted"], pruned["unchanged"]) == (1, 2)
-        for command in (ingest, ("update", "--path", "store"), ("search", "tea", "--path", "store")):
+        others = (("update",), ("search", "tea"), ("tune", "-c", "docs"))
+        for command in (ingest, *((*each, "--path", "store") for each in others)):
             refused = twinvec(tmp_path, *command, "--precision", "bfloat16")
             assert refused.returncode == 1
             assert "start that process again with twinvec serve --precision" in " ".join(refused.stderr.split())

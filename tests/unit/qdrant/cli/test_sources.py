@@ -189,13 +189,14 @@ def test_update_of_a_collection_and_of_all(twinvec, tree, filled, tiny, tmp_path
     assert "notes: 0 new, 0 updated, 2 unchanged, 0 deleted, 0 failed, from guides, minutes" in shown
 
 
-def test_update_tells_of_sources_that_are_gone(twinvec, tree, filled):
+def test_update_tells_of_sources_that_are_gone(twinvec, tree, filled, tmp_path):
     (tree / "guides" / "README.md").unlink()
     done = twinvec("update", *filled)
     assert done.code == 3
     assert "not updated: guides: the ingest got no documents" in done.err
     assert "(twinvec ingest --prune --allow-empty)" in done.err, "update has no such option"
-    assert "if it has moved, run twinvec ingest NEWPATH -c notes --source guides; to remove it," in done.err
+    named = f"-c notes --path {tmp_path / 'store'} --source guides"
+    assert f"if it has moved, run twinvec ingest NEWPATH {named}; to remove it, run twinvec delete {named}" in done.err
     (tree / "minutes").rename(tree / "moved")
     assert twinvec("update", *filled).code == 1
     assert len(figures(twinvec("search", "tea", *filled, "--json"))["hits"]) == 3
