@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -310,11 +311,9 @@ def test_a_renamed_folder_is_taken_from_its_new_place_or_removed(twinvec, tree, 
     told = twinvec("update", *filled)
     assert told.code == 3
     moved, removed = re.findall(r"twinvec (?:ingest|delete) [^;\n]*", told.err)
-    assert (moved, removed) == (
-        "twinvec ingest NEWPATH -c notes --source guides",
-        "twinvec delete -c notes --source guides",
-    )
-    assert twinvec(*removed.split()[1:], *filled[2:], "--yes").code == 0
+    named = f"-c notes --path {filled[-1]} --source guides"
+    assert (moved, removed) == (f"twinvec ingest NEWPATH {named}", f"twinvec delete {named}")
+    assert twinvec(*shlex.split(removed)[1:], "--yes").code == 0
     assert twinvec("update", *filled).code == 0
     (tree / "minutes").rename(tree / "board")
     assert twinvec("update", *filled).code == 3
