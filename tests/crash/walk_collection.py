@@ -30,7 +30,7 @@ import numpy as np
 import tenacity
 from killing import command_line, processes
 
-from twinvec.errors import CollectionNotFoundError, TwinvecError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, TwinvecError
 from twinvec_qdrant import Collection, backup_collection, opening, restore_collection
 from twinvec_qdrant.ingest import planned as batches
 from twinvec_qdrant.maintenance import migration
@@ -273,6 +273,7 @@ class Walk:
         self._state = State()
         self._edition = 0
         self._longest: dict[str, float] = {}
+        self._killed: set[str] = set()  # the operations of this step that were killed
         self._workers = [Worker(self._store, self._kind) for _ in range(3)]
         self._handle: Collection | None = None
         self._where = f"seed {seed}"
@@ -365,6 +366,7 @@ class Walk:
             dies = self._rng.random() < 0.5
             moments.append(self._rng.uniform(0, self._longest.get(operation.name, 0.5)) if dies else None)
         results = []
+        self._killed.clear()
         for moment, worker, operation in sorted(
             zip(moments, workers, operations, strict=True), key=lambda each: (each[0] is None, each[0] or 0)
         ):
@@ -373,6 +375,7 @@ class Walk:
                 if not worker.is_done():
                     worker.kill()
                     self.outcome.kills += 1
+                    self._killed.add(operation.name)
                     self._longest[operation.name] = self._longest.get(operation.name, 0.5) * 1.05
                     results.append((operation, False))
                     continue
@@ -394,6 +397,8 @@ class Walk:
             return "there is no source" in error and all(may_be_gone)
         if operation.name == "migrate":
             return re.search("has the model .* already|(is|was) under way", error) is not None
+        if operation.name == "backup":
+            return "another process is writing this backup" in error
         return False
 
     def _apply(self, results: list[tuple[Operation, bool]]) -> None:
@@ -480,6 +485,9 @@ class Walk:
         where = self._where
         collection.search("word", 1, filter={"tenant": TENANTS[0]} if self._kind.seed % 2 else None)
         encoder = collection.encoder  # of the model that the search has noticed
+        if "migrate" in self._killed:  # chunks that were written just before a switch may lack a vector
+            with suppress(ConfigurationError):  # no chunk lacks one
+                collection.migrate(encoder)
         found = {each.id: each for each in collection.get(sorted(may.documents))}
         assert sorted(collection.find()) == sorted(found), (where, "find and get differ, or an unknown document")
         editions: dict[str, int] = {}

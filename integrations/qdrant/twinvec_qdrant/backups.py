@@ -45,8 +45,9 @@ def backup_collection(
 
     Raises:
         CollectionNotFoundError: the collection does not exist.
-        ConfigurationError: ``to`` exists and ``overwrite`` is False; ``to`` holds anything but a backup; or ``to`` is
-            in the folder of the collection, or directly in the folder of the store.
+        ConfigurationError: ``to`` exists and ``overwrite`` is False; ``to`` holds anything but a backup; another
+            process is writing to it; or ``to`` is in the folder of the collection, or directly in the folder of the
+            store.
         StoreBusyError: another process keeps using the store.
         StoreCorruptError: the collection is damaged.
         StoreUnavailableError: the backup cannot be written; no part of it is left.

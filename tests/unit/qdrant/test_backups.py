@@ -222,6 +222,27 @@ def test_a_killed_backup_leaves_none_under_its_name(store, tmp_path, step):
     check(tmp_path / "elsewhere", NOTES)
 
 
+def test_of_two_backups_to_one_folder_at_once_the_second_is_refused(store, tmp_path, monkeypatch):
+    to = tmp_path / "backup"
+    backup_collection("notes", to, store)
+    put_in_place, refused = backups._put_in_place, []
+
+    def overtaken(partial, target):
+        target.rename(backups._replaced(target))  # the moment at which the backup has no name
+        with pytest.raises(ConfigurationError, match="another process is writing this backup"):
+            backup_collection("notes", to, store, overwrite=True)
+        refused.append(target.exists())
+        backups._replaced(target).rename(target)
+        put_in_place(partial, target)
+
+    monkeypatch.setattr(backups, "_put_in_place", overtaken)
+    backup_collection("notes", to, store, overwrite=True)
+    assert refused == [False]
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+    restore_collection(to, tmp_path / "elsewhere")
+    check(tmp_path / "elsewhere", NOTES)
+
+
 def test_a_backup_killed_between_its_renames_leaves_the_old_one(store, tmp_path, monkeypatch):
     target = tmp_path / "backup"
     first = backup_collection("notes", target, store)

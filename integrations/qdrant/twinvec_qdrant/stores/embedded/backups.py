@@ -10,6 +10,8 @@ backup is replaced, two folders are next to it:
 
     .<backup>.twinvec-new/      the new backup, incomplete
     .<backup>.twinvec-replaced/ the old backup; if a kill has left no <backup>, this folder becomes <backup> again
+
+While a backup is written, the file ``.<backup>.twinvec-lock`` is next to it, and no other process writes there.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreUnavailableError
 from twinvec.support.atomic import PARTIAL, sync_file, sync_files
+from twinvec.support.locks import exclusive_lock
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening_of
 from twinvec_qdrant.stores.embedded.checksums import CLOSED, Checksums, named_files
@@ -59,22 +62,34 @@ def check_target(target: Path, collection: Path, *, overwrite: bool) -> None:
 def new_backup(target: Path) -> Iterator[Path]:
     """Yield an empty folder to fill; at the end of the block, its files are checked, and it becomes ``target``.
 
-    An error removes the new folder, and an older backup stays. Raise ``StoreCorruptError`` if the files are not as
-    written, and ``StoreUnavailableError`` if the folder cannot be written.
+    An error removes the new folder, and an older backup stays.
+
+    Raises:
+        ConfigurationError: another process is writing this backup.
+        StoreCorruptError: the files are not as written.
+        StoreUnavailableError: the folder cannot be written.
     """
     partial = target.with_name(f".{target.name}.twinvec-new")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        yield partial
-        _check_files(partial)
-        sync_files(partial)
-        _put_in_place(partial, target)
+        with _writing(target):
+            try:
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir()
+                yield partial
+                _check_files(partial)
+                sync_files(partial)
+                _put_in_place(partial, target)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise StoreUnavailableError(f"{target}: the backup cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _writing(target: Path) -> AbstractContextManager[None]:
+    """Return a context in which no other process writes this backup, or raises ConfigurationError."""
+    lock = target.with_name(f".{target.name}.twinvec-lock")
+    return exclusive_lock(lock, f"{target}: another process is writing this backup; try again when it has ended")
 
 
 def _put_in_place(partial: Path, target: Path) -> None:
@@ -176,8 +191,10 @@ def _replaced(target: Path) -> Path:
 
 def _settle(target: Path) -> None:
     """Give the old backup its name again, if a kill has left it without its name."""
-    with suppress(OSError):
-        if not target.exists() and _replaced(target).is_dir():
+    if target.exists() or not _replaced(target).is_dir():
+        return
+    with suppress(OSError, ConfigurationError), _writing(target):  # another process may be replacing the backup
+        if not target.exists():
             _replaced(target).rename(target)
 
 
