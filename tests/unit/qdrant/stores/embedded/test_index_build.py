@@ -123,7 +123,7 @@ def test_quantised_copies_are_searched_and_the_vectors_compared(folder_on_disk, 
     assert used < 6000 * SIZE, "holes of the engine's files are no bytes of the copy"
     with opened(folder_on_disk, index=IndexSettings("none")) as collection:
         assert found(collection, vectors, exact=True) == exact
-    with pytest.raises(ConfigurationError, match=r"indexed with no quantisation.*not with int8.*migrate"):
+    with pytest.raises(ConfigurationError, match=r"indexed with no quantisation.*not with int8.*reindex"):
         opened(folder_on_disk, index=IndexSettings("int8"))
 
 
