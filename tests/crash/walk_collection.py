@@ -273,7 +273,7 @@ class Walk:
         self._state = State()
         self._edition = 0
         self._longest: dict[str, float] = {}
-        self._killed: set[str] = set()  # the operations of this step that were killed
+        self._is_to_migrate_again = False  # whether a migration was killed beside an ingest
         self._workers = [Worker(self._store, self._kind) for _ in range(3)]
         self._handle: Collection | None = None
         self._where = f"seed {seed}"
@@ -366,7 +366,8 @@ class Walk:
             dies = self._rng.random() < 0.5
             moments.append(self._rng.uniform(0, self._longest.get(operation.name, 0.5)) if dies else None)
         results = []
-        self._killed.clear()
+        beside_ingest = any(each.name == "ingest" for each in operations)
+        self._is_to_migrate_again = False
         for moment, worker, operation in sorted(
             zip(moments, workers, operations, strict=True), key=lambda each: (each[0] is None, each[0] or 0)
         ):
@@ -375,7 +376,7 @@ class Walk:
                 if not worker.is_done():
                     worker.kill()
                     self.outcome.kills += 1
-                    self._killed.add(operation.name)
+                    self._is_to_migrate_again |= operation.name == "migrate" and beside_ingest
                     self._longest[operation.name] = self._longest.get(operation.name, 0.5) * 1.05
                     results.append((operation, False))
                     continue
@@ -485,7 +486,7 @@ class Walk:
         where = self._where
         collection.search("word", 1, filter={"tenant": TENANTS[0]} if self._kind.seed % 2 else None)
         encoder = collection.encoder  # of the model that the search has noticed
-        if "migrate" in self._killed:  # chunks that were written just before a switch may lack a vector
+        if self._is_to_migrate_again:  # chunks that were written just before the switch may lack a vector
             with suppress(ConfigurationError):  # no chunk lacks one
                 collection.migrate(encoder)
         found = {each.id: each for each in collection.get(sorted(may.documents))}

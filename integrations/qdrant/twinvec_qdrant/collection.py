@@ -600,7 +600,10 @@ class Collection:
         """
         member = None if source is None else Roots(self._backend).membership(source)
         found = find_documents(self._catalog, filter)
-        return found if member is None else self._documents_of(member, found)
+        if member is None:
+            return found
+        member = Roots(self._backend).refreshed(member)
+        return [each for each in found if member.has(each)]
 
     def sample(self, limit: int) -> list[StoredChunk]:
         """Return at most ``limit`` chunks of committed documents, chosen by a hash of document id and chunk number.
@@ -843,10 +846,6 @@ class Collection:
 
     def _has_documents(self, membership: Membership) -> bool:
         return any(map(membership.has, self._catalog.sources()))
-
-    def _documents_of(self, membership: Membership, listed: Sequence[str]) -> list[str]:
-        """Return the ids of the source's documents among those that have just been listed."""
-        return list(filter(Roots(self._backend).refreshed(membership).has, listed))
 
     def _calibrate(self) -> None:
         try_to_calibrate(self._backend, self._serving.encoder)

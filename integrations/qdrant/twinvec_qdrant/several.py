@@ -159,12 +159,17 @@ def collections_of(
         return [known.get(name, CollectionEntry(name, None, None)) for name in dict.fromkeys(names)]
     ours = [entry for entry in entries if entry.model is not None or not server]
     if not ours:
-        store = server or path or DEFAULT_PATH
-        from twinvec_qdrant.stores.embedded.store import local_mode_hint
-
-        is_missing = not server and not Path(str(store)).expanduser().is_dir()
-        reason = "the folder does not exist" if is_missing else "the store has no collections"
-        hint = "" if server else local_mode_hint(str(store))
-        hint = hint or "; twinvec ingest SOURCE -c NAME makes a collection"
-        raise CollectionNotFoundError(f"{store}: {reason}{hint}")
+        raise no_collections(server, path)
     return ours
+
+
+def no_collections(server: str, path: str | Path | None) -> CollectionNotFoundError:
+    """Return the error of a store without collections: a ``server``, or else the folder ``path``."""
+    from twinvec_qdrant.stores.embedded.store import local_mode_hint
+
+    store = server or path or DEFAULT_PATH
+    is_missing = not server and not Path(str(store)).expanduser().is_dir()
+    reason = "the folder does not exist" if is_missing else "the store has no collections"
+    hint = "" if server else local_mode_hint(str(store))
+    hint = hint or "; twinvec ingest SOURCE -c NAME makes a collection"
+    return CollectionNotFoundError(f"{store}: {reason}{hint}")

@@ -210,10 +210,11 @@ def _plotted(found: Mapping[str, Sequence[StorageVariant]], plot: Path) -> dict[
 def _show(figures: Mapping[str, Any]) -> None:
     from twinvec.evaluation.report.figure_tables import RERANKED, figure_tables, form_tables
 
-    whole = f"{figures['collection']}, {figures['setting']}" if "collection" in figures else figures["model"]
-    first_stage = whole if "collection" not in figures else whole.partition(", maxsim ")[0]
+    setting = figures.get("setting", "")
+    first_stage = setting.partition(", maxsim ")[0]  # the setting without its reranker
     for each in (*figure_tables([figures]), *form_tables(figures)):
-        subject = whole if each.title == RERANKED else first_stage
+        how = setting if each.title == RERANKED else first_stage
+        subject = f"{figures['collection']}, {how}" if "collection" in figures else figures["model"]
         rows = _figure_table(each, subject)
         show(rows if fits(rows) else _figure_table(each.turned(), subject))
 

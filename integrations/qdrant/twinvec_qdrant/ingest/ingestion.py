@@ -335,8 +335,8 @@ class Ingestion:
                 f"{self._backend.location}; to remove them, ingest with allow_empty=True "
                 "(twinvec ingest --prune --allow-empty)"
             )
-        if gone and membership.added and not membership.prefix:
-            self._warn(taken_over_warning(len(gone), membership.added, would=dry_run))
+        if gone and membership.added and membership.root is not None and membership.root.first:
+            self._warn(taken_over_warning(len(gone), membership.root.name, would=dry_run))
         if dry_run:
             self._report.deleted = len(gone)
             return

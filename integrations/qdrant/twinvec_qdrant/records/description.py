@@ -240,7 +240,7 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
 
 
 def under_the_name_of(encoder: SpaceEncoder, model: GenerationT) -> GenerationT:
-    """Return a model under the name and options of an encoder, which has the same space."""
+    """Return the model with the name and the options of this encoder, whose space is the same."""
     return model.model_copy(update={"model": encoder.name, "options": _options(encoder)})
 
 

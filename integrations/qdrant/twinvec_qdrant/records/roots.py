@@ -41,13 +41,13 @@ class Membership:
         prefix: Prefix of the ids of the root's documents.
         others: Prefixes of the ids of all roots' documents, except the first root's, which have none.
         root: The root as it is stored; None for documents without a root.
-        added: Name of the root if it has just been added, else "".
+        added: Whether the root has just been added.
     """
 
     prefix: str = ""
     others: tuple[str, ...] = ()
     root: StoredRoot | None = None
-    added: str = ""
+    added: bool = False
 
     def id_of(self, source: str) -> str:
         """Return the id in the collection of a document that has the id ``source`` in the root.
@@ -181,7 +181,7 @@ class Roots:
         if before is not None and _is_elsewhere(before, wanted):
             what = "has moved" if write else "would move"
             logger.warning("the source %r %s from %s to %s", wanted.name, what, before.location, wanted.location)
-        return replace(_membership(result, wanted.name), added="" if before else wanted.name)
+        return replace(_membership(result, wanted.name), added=before is None)
 
     def _again(self, known: StoredRoot, wanted: StoredRoot, *, named: bool, prune: bool) -> StoredRoot:
         """Return a stored root, updated with the location, options and descriptions of ``wanted``."""

@@ -24,13 +24,12 @@ def search_served(
         _check_model(client, name, model)
     try:
         found = client.post(collection_path(name, "/search") if name else "/v1/search", _body(queries, asked))
-    except CollectionNotFoundError:
+    except CollectionNotFoundError as error:
         if name:
             raise
-        from twinvec_qdrant.several import collections_of
+        from twinvec_qdrant.several import no_collections
 
-        collections_of([], server="", path=place.path)  # raises the error of a store without collections
-        raise
+        raise no_collections("", place.path) from error
     failed = found.get("failed", {})
     several = not name and len(found["collections"]) + len(failed) > 1
     answers = [_answer(each, asked, several=several) for each in found["results"]]

@@ -186,7 +186,7 @@ class SharedEngine:
             self._identity = None
 
     def is_gone(self) -> bool:
-        """Return whether the folder that this process has opened was removed or replaced, even if it is back since."""
+        """Return whether the folder that this process has opened was removed or replaced, even if it is back by now."""
         if self._is_abandoned:
             return True
         if self._identity is None or self._copy is not None:  # copies are compared with their originals elsewhere
