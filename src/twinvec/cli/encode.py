@@ -111,6 +111,7 @@ def similarity_command(
     first: Annotated[str, typer.Argument(metavar="TEXT", help="The text to compare.")],
     others: Annotated[list[str], typer.Argument(metavar="OTHER", help="Texts to compare with TEXT.")],
     model: Model = "default",
+    precision: PrecisionOption = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Compare one text with others by cosine similarity.
@@ -121,7 +122,7 @@ def similarity_command(
     from twinvec.cli.terminal import show, show_json, table
     from twinvec.encoder import Encoder
 
-    encoder = Encoder(model)
+    encoder = Encoder(model, precision=precision)
     vectors_ND = encoder.encode([first, *others])
     cosines = encoder.similarity(vectors_ND[0], vectors_ND[1:])[0].tolist()
     scored = list(zip(others, cosines, strict=True))

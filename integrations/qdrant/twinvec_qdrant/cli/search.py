@@ -14,17 +14,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionModel, PrecisionOption, SearchMode, StorePath, StoreUrl
+from twinvec.cli.options import (
+    WAIT_SECONDS,
+    AsJson,
+    CollectionModel,
+    PrecisionOption,
+    SearchMode,
+    StorePath,
+    StoreUrl,
+    Wait,
+)
 from twinvec.cli.terminal import complain, show, show_json
 from twinvec_qdrant.cli.filters import filter_hints, parse_filter_options
 from twinvec_qdrant.cli.options import (
     SOME_FAILED,
-    WAIT_SECONDS,
     AnyCollection,
     CollectionPlace,
     FilterOption,
     GrpcPort,
-    Wait,
     open_from_options,
     refuse_served_precision,
 )

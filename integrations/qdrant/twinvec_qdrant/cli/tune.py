@@ -8,9 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, PrecisionOption, Split, StorePath, StoreUrl, wrong_usage
+from twinvec.cli.options import (
+    WAIT_SECONDS,
+    AsJson,
+    CollectionName,
+    PrecisionOption,
+    Split,
+    StorePath,
+    StoreUrl,
+    Wait,
+    wrong_usage,
+)
 from twinvec.cli.terminal import show, show_json, table
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, GrpcPort, Wait, refuse_served_precision
+from twinvec_qdrant.cli.options import CollectionPlace, GrpcPort, refuse_served_precision
 from twinvec_qdrant.cli.served.maintaining import maintenance_of
 from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
 
