@@ -23,6 +23,9 @@ PayloadIndexType = Literal["keyword", "float", "bool", "integer", "datetime", "t
 LEAST_RATE = 0.01
 """Smallest rate of a migration that commands and servers accept, in chunks per second."""
 
+MOST_HITS = 10_000
+"""Largest number of hits that a command or a server finds, skips or reranks in a search."""
+
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
 NEWEST_READING = 6

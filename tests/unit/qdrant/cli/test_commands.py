@@ -494,6 +494,9 @@ def test_wrong_usage(twinvec, arguments, tmp_path, monkeypatch):
     [
         (("search", "tea", "--limit", "ten"), "'--limit': 'ten' should be a valid integer"),
         (("search", "tea", "--limit", "0"), "'--limit': '0' should be greater than or equal to 1"),
+        (("search", "tea", "--limit", "10001"), "'--limit': '10001' should be less than or equal to 10000"),
+        (("search", "tea", "--offset", "10001"), "'--offset': '10001' should be less than or equal to 10000"),
+        (("search", "tea", "--candidates", "10001"), "'--candidates': '10001' should be less than or equal to 10000"),
         (("search", "tea", "--min-relevance", "high"), "'--min-relevance': 'high' should be a valid number"),
         (("search", "tea", "--mode", "fuzzy"), "'fuzzy' is not one of 'hybrid', 'dense', 'sparse'."),
         (("search", "-varroa mites"), "comes last, after --: twinvec search -- '-varroa mites'"),
