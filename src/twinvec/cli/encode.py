@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, Model, PrecisionOption, Ray, TextField, wrong_usage
+from twinvec.cli.options import AsJson, Model, PrecisionOption, Ray, TextField, check_field, wrong_usage
 from twinvec.engines import EngineName
 from twinvec.engines.select import EngineChoice
 from twinvec.storage import Storage
@@ -16,6 +16,7 @@ from twinvec.support.runners import place_of, ray_runner
 
 
 def encode_command(
+    ctx: typer.Context,
     source: Annotated[
         Path, typer.Argument(metavar="INPUT", help="Texts: one text a line (.txt), or one object a line (.jsonl).")
     ],
@@ -70,6 +71,7 @@ def encode_command(
             f"{output}: without --ray, vectors are written to a file NAME.npy, a NumPy array; with --ray, to a folder "
             "NAME.parquet"
         )
+    check_field(ctx, source)
     single = devices[0] if devices and len(devices) == 1 else None  # a single device computes in this process
     several = None if single else devices or None
     with wrong_usage():

@@ -8,12 +8,23 @@ from typing import Annotated, Literal
 
 import typer
 
-from twinvec.cli.options import MODEL_HELP, WAIT_SECONDS, AsJson, StorePath, StoreUrl, TextField, Wait, open_collection
+from twinvec.cli.options import (
+    MODEL_HELP,
+    WAIT_SECONDS,
+    AsJson,
+    StorePath,
+    StoreUrl,
+    TextField,
+    Wait,
+    check_field,
+    open_collection,
+)
 
 _COLLECTION_TEXTS = 5000
 
 
 def export_command(
+    ctx: typer.Context,
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder to create or to extend.")],
     engine: Annotated[
@@ -69,6 +80,7 @@ def export_command(
             "--precision int8 and --dim need texts of the kind that will be encoded: give --calibrate or "
             "--calibrate-collection"
         )
+    check_field(ctx, calibrate)
     texts = None if calibrate is None else read_texts(calibrate, field)
     if calibrate_collection is not None:
         texts = _texts_of(calibrate_collection, path, url, wait)

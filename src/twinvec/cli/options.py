@@ -191,6 +191,14 @@ def wrong_usage() -> Iterator[None]:
         raise typer.BadParameter(str(error)) from error
 
 
+def check_field(ctx: typer.Context, source: Path | None) -> None:
+    """Refuse --field for texts that do not come from JSON lines, such as those of a collection (None)."""
+    from twinvec.support.lines import is_jsonl, is_table_file
+
+    if is_flag(ctx, "field") and (source is None or not (is_jsonl(source) or is_table_file(source))):
+        raise typer.BadParameter("--field names the key of the text in a .jsonl file; leave it out for other texts")
+
+
 def check_store(path: Path | None, url: str | None) -> None:
     """Refuse --path together with --url."""
     if path is not None and url is not None:

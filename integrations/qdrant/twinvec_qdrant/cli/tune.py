@@ -109,5 +109,7 @@ def _show_tuning(collection: str, found: Mapping[str, Any]) -> None:
 
 
 def _gain(test: Mapping[str, Any]) -> str:
+    from twinvec.evaluation.report.figure_tables import shown_p_value
+
     low, high = test["interval"]["low"], test["interval"]["high"]
-    return f"{test['difference']:+.2f} ({low:+.2f} to {high:+.2f}, p {test['p_value']:.2f})"
+    return f"{test['difference']:+.2f} ({low:+.2f} to {high:+.2f}, p {shown_p_value(test['p_value'])})"

@@ -17,7 +17,7 @@ from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError
 from twinvec.evaluation.ir import IrResult
 from twinvec.evaluation.report import plots
-from twinvec.evaluation.report.figure_tables import figure_tables
+from twinvec.evaluation.report.figure_tables import figure_tables, shown_p_value
 from twinvec.evaluation.reranking import gain
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.sts import StsResult, compare_sts
@@ -157,7 +157,7 @@ def _tested(differences: Sequence[Difference]) -> Iterator[str]:
                 d.system,
                 f"{d.test.difference:+.2f}",
                 f"{d.test.interval.low:+.2f} to {d.test.interval.high:+.2f}",
-                "< 0.01" if d.test.p_value < 0.01 else f"{d.test.p_value:.2f}",
+                shown_p_value(d.test.p_value),
             )
             for d in differences
         ),
