@@ -15,7 +15,7 @@ def test_the_page_of_commands_has_every_command_with_its_options():
         assert f"### twinvec {command} {{ #twinvec-{command} }}" in page
     search = page.split("### twinvec search ")[1].split("### twinvec ")[0]
     assert "| --limit &lt;int range&gt; |" in search
-    assert "\\[default: 10; x&gt;=1\\]" in search
+    assert "\\[default: 10; 1&lt;=x&lt;=10000\\]" in search
     assert '```sh\ntwinvec search "how do I renew a certificate" -c docs --rerank maxsim\n' in search
     assert "```sh\nclaude mcp add docs -- twinvec mcp " in page  # an example need not begin with twinvec
     headings = [line for line in page.splitlines() if line.startswith("## ")]

@@ -18,16 +18,13 @@ from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
 from twinvec_qdrant.report import IndexReport
 from twinvec_qdrant.search.named_ids import named_ids, other_forms
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings, Quantization
+from twinvec_qdrant.settings import MOST_HITS, ChunkSettings, IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec.retrieval.tuned_search import Setting
     from twinvec_qdrant.collection import Collection
 else:
     Collection = Any  # so that annotations can be resolved without the class, a slow import
-
-MOST_HITS = 10_000
-"""Largest number of hits of a search with ``Asked.everything``."""
 
 Passages = Literal["auto", "words", "states"]
 """Ways to find passages; see ``Asked.passages``."""
@@ -47,7 +44,8 @@ class Asked:
         candidates: Number of hits to rerank.
         chunks: Return every chunk instead of the best one of each document.
         least: Smallest relevance of a hit.
-        everything: Return all hits whose relevance is at least ``least``, instead of the best ``limit`` hits.
+        everything: Return all hits whose relevance is at least ``least``, at most ``MOST_HITS``, instead of the best
+            ``limit`` hits.
         phrasings: The arguments ``words`` and ``answers`` of ``Collection.search``.
         passages: How to find passages: "words" compares the words of the query; "states" compares token states, which
             takes about 10 ms a hit; "auto" compares token states only if the passage of the best hit lacks a word of

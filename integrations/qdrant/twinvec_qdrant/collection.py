@@ -230,6 +230,11 @@ class Collection:
             if self._owns_backend:
                 backend.close()
 
+    def check_open(self) -> None:
+        """Raise StoreError if the collection has been closed."""
+        if self._model:
+            raise closed_error(self._location)
+
     @property
     def encoder(self) -> SpaceEncoder:
         """The encoder of the collection's model: the caller's, or else the recorded model, loaded at the first use.

@@ -189,8 +189,8 @@ def check_wanted(description: Description, wanted: RequestedSettings, location: 
         )
     if wanted.tenant_key not in (None, description.tenant_key):
         raise ConfigurationError(
-            f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}, and cannot "
-            "change: leave tenant_key out, or ingest into a new collection"
+            f"the collection's tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}, and cannot change: "
+            "leave tenant_key out, or ingest into a new collection"
         )
     check_same_language(description.language, wanted.language, location)
     if wanted.late_interaction not in (None, description.states_dim is not None):

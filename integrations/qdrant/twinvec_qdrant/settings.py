@@ -23,6 +23,9 @@ PayloadIndexType = Literal["keyword", "float", "bool", "integer", "datetime", "t
 LEAST_RATE = 0.01
 """Smallest rate of a migration that commands and servers accept, in chunks per second."""
 
+MOST_HITS = 10_000
+"""Largest number of hits that a command or a server finds, skips or reranks in a search."""
+
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
 NEWEST_READING = 6
@@ -30,7 +33,7 @@ NEWEST_READING = 6
 
 Older versions differ as follows; each also has the differences of the versions after it.
 
-- Version 5: a ``.json`` or ``.mbox`` file is one text.
+- Version 5: a ``.json`` or ``.mbox`` file is one text; headings of chunks keep their Markdown markup.
 - Version 4: an element of a web page whose end tag is missing contains the text after it; UTF-8 with a wrong byte is
   decoded by another encoding; ISO 8859-1 is not decoded as Windows-1252; web pages may be binary files.
 - Version 3: ``.ndjson`` files are text; separate parts of a chapter of an EPUB book may be joined.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
@@ -32,13 +33,21 @@ from twinvec_serve.safety.headers import SafeHeaders
 from twinvec_serve.services import Services
 from twinvec_serve.settings import ServeSettings
 
+_WITHOUT_HEAD = re.compile(r"/mcp/?|/v1/collections/[^/]+/(backup|verify)/?")
+"""Paths whose answer is endless, or only known after long work."""
+
 MCP_HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID")
 
 
 class _Application(FastAPI):
-    """FastAPI's application with direct routes, which bypass FastAPI. Requests to both pass the middleware first."""
+    """FastAPI's application with direct routes, which bypass FastAPI. Requests to both pass the middleware first.
+
+    HEAD is answered as GET; the HTTP server leaves the body out.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD" and not _WITHOUT_HEAD.fullmatch(scope["path"]):
+            scope = {**scope, "method": "GET"}
         is_direct = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in self._direct
         if not is_direct:
             await super().__call__(scope, receive, send)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, Model, PrecisionOption, Ray, TextField, wrong_usage
+from twinvec.cli.options import AsJson, Model, PrecisionOption, Ray, TextField, check_field, wrong_usage
 from twinvec.engines import EngineName
 from twinvec.engines.select import EngineChoice
 from twinvec.storage import Storage
@@ -16,6 +16,7 @@ from twinvec.support.runners import place_of, ray_runner
 
 
 def encode_command(
+    ctx: typer.Context,
     source: Annotated[
         Path, typer.Argument(metavar="INPUT", help="Texts: one text a line (.txt), or one object a line (.jsonl).")
     ],
@@ -70,6 +71,7 @@ def encode_command(
             f"{output}: without --ray, vectors are written to a file NAME.npy, a NumPy array; with --ray, to a folder "
             "NAME.parquet"
         )
+    check_field(ctx, source)
     single = devices[0] if devices and len(devices) == 1 else None  # a single device computes in this process
     several = None if single else devices or None
     with wrong_usage():
@@ -111,6 +113,7 @@ def similarity_command(
     first: Annotated[str, typer.Argument(metavar="TEXT", help="The text to compare.")],
     others: Annotated[list[str], typer.Argument(metavar="OTHER", help="Texts to compare with TEXT.")],
     model: Model = "default",
+    precision: PrecisionOption = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Compare one text with others by cosine similarity.
@@ -121,7 +124,7 @@ def similarity_command(
     from twinvec.cli.terminal import show, show_json, table
     from twinvec.encoder import Encoder
 
-    encoder = Encoder(model)
+    encoder = Encoder(model, precision=precision)
     vectors_ND = encoder.encode([first, *others])
     cosines = encoder.similarity(vectors_ND[0], vectors_ND[1:])[0].tolist()
     scored = list(zip(others, cosines, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,11 +11,14 @@ import typer
 
 from twinvec.cli.options import (
     SYSTEM_HELP,
+    WAIT_SECONDS,
     AsJson,
     PrecisionOption,
+    SearchTaskOptions,
     StorePath,
     StoreUrl,
     TaskOptions,
+    Wait,
     is_flag,
     open_collection,
     takes_tasks,
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 @takes_tasks
 def evaluate_command(
     ctx: typer.Context,
-    tasks: TaskOptions,
+    tasks: SearchTaskOptions,
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=SYSTEM_HELP)] = None,
     runs: Annotated[
         Path | None, typer.Option(help="Folder for the hits of each retrieval set, as TREC runs: SET.MODEL.trec.")
@@ -66,6 +70,7 @@ def evaluate_command(
         ),
     ] = None,
     precision: PrecisionOption = "auto",
+    wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Measure a model or a collection. Figures are x 100, with 95% intervals.
@@ -83,13 +88,15 @@ def evaluate_command(
         raise typer.BadParameter("--forms measures retrieval: give --ir")
     if collection is None and is_flag(ctx, "precision") and not computes(str(model)):
         raise typer.BadParameter(f"--precision is for models and collections: it has no effect on {model}")
+    if collection is None and not is_flag(ctx, "rerank"):
+        tasks = replace(tasks, rerank=None)
     data = tasks.load(corpus_optional=collection is not None)
     _check_outputs(model if collection is None else None, data, runs, forms)
     if collection is not None:
         mode = "hybrid" if mode is None and tasks.rerank == "none" else mode  # as "twinvec search --rerank none"
         if not data.ir or data.needs_vectors or data.questions:
             raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
-        with open_collection(collection, path, url=url, model=model, precision=precision) as opened:
+        with open_collection(collection, path, url=url, model=model, precision=precision, wait=wait) as opened:
             if runs is not None and not all(each.documents for each in data.ir.values()):
                 check_run_ids(opened.find())
             figures, found, system = _evaluate_collection(opened, collection, mode, data, forms)
@@ -110,9 +117,11 @@ def evaluate_command(
 
 @takes_tasks
 def compare_command(
+    ctx: typer.Context,
     models: Annotated[list[str], typer.Argument(metavar="MODEL", help="Two or more models, as for evaluate.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for report.md, report.html and the plots.")],
     tasks: TaskOptions,
+    precision: PrecisionOption = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Compare models on the same data: tables, paired tests, plots, largest differences.
@@ -121,11 +130,14 @@ def compare_command(
     twinvec compare default ./my-model bm25 -o report --ir scifact/
     """
     from twinvec.evaluation.report.comparison import compare, write_report
+    from twinvec.evaluation.suite import computes
     from twinvec.support.checks import check_output_folder
 
+    if is_flag(ctx, "precision") and not any(map(computes, models)):
+        raise typer.BadParameter(f"--precision is for models: it has no effect on {' and '.join(models)}")
     data = tasks.load()
     check_output_folder(output)
-    comparison = compare(models, data, progress=True)
+    comparison = compare(models, data, precision=precision, progress=True)
     written = write_report(comparison, output)
     if as_json:
         show_json({**comparison.as_json(), "files": [str(path) for path in written]})

@@ -8,12 +8,23 @@ from typing import Annotated, Literal
 
 import typer
 
-from twinvec.cli.options import MODEL_HELP, AsJson, StorePath, StoreUrl, TextField, open_collection
+from twinvec.cli.options import (
+    MODEL_HELP,
+    WAIT_SECONDS,
+    AsJson,
+    StorePath,
+    StoreUrl,
+    TextField,
+    Wait,
+    check_field,
+    open_collection,
+)
 
 _COLLECTION_TEXTS = 5000
 
 
 def export_command(
+    ctx: typer.Context,
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder to create or to extend.")],
     engine: Annotated[
@@ -40,6 +51,7 @@ def export_command(
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
+    wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Export a model that runs without torch, in float32 or int8.
@@ -68,9 +80,10 @@ def export_command(
             "--precision int8 and --dim need texts of the kind that will be encoded: give --calibrate or "
             "--calibrate-collection"
         )
+    check_field(ctx, calibrate)
     texts = None if calibrate is None else read_texts(calibrate, field)
     if calibrate_collection is not None:
-        texts = _texts_of(calibrate_collection, path, url)
+        texts = _texts_of(calibrate_collection, path, url, wait)
     with unreported_truncations():  # no warnings, which would name temporary copies of the model
         report = export_model(model, output, engine=engine, precision=precision, calibrate=texts, dims=dims or ())
     if as_json:
@@ -85,11 +98,11 @@ def export_command(
     show(f"{report.folder}: {engine}, {precision}", properties(lines))
 
 
-def _texts_of(name: str, path: Path | None, url: str | None) -> Iterator[str]:
+def _texts_of(name: str, path: Path | None, url: str | None, wait: float) -> Iterator[str]:
     """Yield the texts of a collection's documents: all of them, or an even sample of ``_COLLECTION_TEXTS``."""
     import random
 
-    with open_collection(name, path, url=url) as collection:
+    with open_collection(name, path, url=url, wait=wait) as collection:
         ids = sorted(collection.find())
         chosen = ids if len(ids) <= _COLLECTION_TEXTS else random.Random(0).sample(ids, _COLLECTION_TEXTS)
         for document in collection.get(chosen):

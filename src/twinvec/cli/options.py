@@ -1,9 +1,9 @@
 """The options that several commands share, each written once, and opening the collection that they name.
 
 The same flag has the same help text in every command. The core has no store for collections; an installed package
-provides one. It declares a function ``open(name, path, *, url, encoder, create, precision)`` in the entry-point
-group ``twinvec.retrievers``, which returns a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``,
-``get`` and ``notes``.
+provides one. It declares a function ``open(name, path, *, url, encoder, create)`` in the entry-point group
+``twinvec.retrievers``, which returns a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``, ``get`` and
+``notes``. The arguments ``precision`` and ``wait_seconds`` are passed only if an option changes them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ PROJECT_TABLE = "tool.twinvec"
 MODEL_HELP = "'default', a folder, or org/name or org/name@commit on the hub."
 PATH_HELP = "Folder of the embedded store. Default: ./.twinvec."
 URL_HELP = "Address of a Qdrant server, instead of --path. QDRANT_API_KEY holds the key."
+RERANK_HELP = "Reranker to measure as well: it reranks the hits of each --ir set."
 SYSTEM_HELP = "'default', a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
 
 
@@ -138,6 +139,16 @@ StoreUrl = Annotated[
         callback=_choose_store,
     ),
 ]
+WAIT_SECONDS = 10.0
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait",
+        min=0,
+        metavar="SECONDS",
+        help="Longest wait for a busy server, or for another process that uses the store.",
+    ),
+]
 SearchMode = Annotated[
     Literal["hybrid", "dense", "sparse"] | None,
     typer.Option(
@@ -180,6 +191,14 @@ def wrong_usage() -> Iterator[None]:
         raise typer.BadParameter(str(error)) from error
 
 
+def check_field(ctx: typer.Context, source: Path | None) -> None:
+    """Refuse --field for texts that do not come from JSON lines, such as those of a collection (None)."""
+    from twinvec.support.lines import is_jsonl, is_table_file
+
+    if is_flag(ctx, "field") and (source is None or not (is_jsonl(source) or is_table_file(source))):
+        raise typer.BadParameter("--field names the key of the text in a .jsonl file; leave it out for other texts")
+
+
 def check_store(path: Path | None, url: str | None) -> None:
     """Refuse --path together with --url."""
     if path is not None and url is not None:
@@ -193,10 +212,12 @@ def open_collection(
     url: str | None = None,
     model: str | None = None,
     precision: Precision = "auto",
+    wait: float = WAIT_SECONDS,
 ) -> Any:
     """Open an existing collection, as a context manager, in the folder ``path`` (default: ./.twinvec) or on a server.
 
-    ``model`` defaults to the model that the collection records. It computes in ``precision``.
+    ``model`` defaults to the model that the collection records. It computes in ``precision``. ``wait`` is the longest
+    wait in seconds for a busy server, or for another process that uses the store.
 
     Raises:
         ConfigurationError: no installed package provides a store, or both ``path`` and ``url`` are given.
@@ -204,9 +225,11 @@ def open_collection(
     """
     from twinvec.encoder import Encoder
 
-    given = (
-        {"encoder": None, "precision": precision} if model is None else {"encoder": Encoder(model, precision=precision)}
-    )
+    given: dict[str, Any] = {"encoder": None if model is None else Encoder(model, precision=precision)}
+    if model is None and precision != "auto":
+        given["precision"] = precision
+    if wait != WAIT_SECONDS:
+        given["wait_seconds"] = wait
     for entry in entry_points(group="twinvec.retrievers"):
         return entry.load()(name, path, url=url, create=False, **given)
     raise ConfigurationError(f"the collection {name!r} needs a store: {install_line('twinvec-qdrant')}")
@@ -245,9 +268,7 @@ class TaskOptions:
     ] = "ndcg@10,mrr@10,map@100,recall@10,recall@100,precision@10"
     rerank: Annotated[
         str | None,
-        typer.Option(
-            metavar="none|maxsim|MODEL", help="Reranker to measure as well: it reranks the hits of each --ir set."
-        ),
+        typer.Option(metavar="none|maxsim|MODEL", help=RERANK_HELP),
     ] = None
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 
@@ -268,19 +289,35 @@ class TaskOptions:
         return load_tasks(**given, corpus_optional=corpus_optional)
 
 
+@dataclass(frozen=True)
+class SearchTaskOptions(TaskOptions):
+    """The data and the measures of a command that can measure the searches of a collection."""
+
+    rerank: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TWINVEC_RERANK",
+            metavar="none|maxsim|MODEL",
+            help=f"{RERANK_HELP} The environment variable and the file count only with --collection.",
+            show_default=False,
+        ),
+    ] = None
+
+
 def takes_tasks(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter ``tasks`` of a command by the options of ``TaskOptions``."""
-    hints = get_type_hints(TaskOptions, include_extras=True)
+    """Replace the parameter ``tasks`` of a command by the options of its type."""
+    own = inspect.signature(command, eval_str=True)
+    kind: type[TaskOptions] = own.parameters["tasks"].annotation
+    hints = get_type_hints(kind, include_extras=True)
     shared = [
         inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
-        for each in fields(TaskOptions)
+        for each in fields(kind)
     ]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        command(tasks=TaskOptions(**{each.name: given.pop(each.name) for each in shared}), **given)
+        command(tasks=kind(**{each.name: given.pop(each.name) for each in shared}), **given)
 
-    own = inspect.signature(command, eval_str=True)
     parameters: list[inspect.Parameter] = []
     for parameter in own.parameters.values():
         named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]

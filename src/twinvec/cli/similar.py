@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from twinvec.cli.options import AsJson, Model, wrong_usage
+from twinvec.cli.options import AsJson, Model, PrecisionOption, wrong_usage
 from twinvec.cli.terminal import show, show_json, table
 
 Source = Annotated[
@@ -23,6 +23,7 @@ def pairs_command(
     model: Model = "default",
     limit: Annotated[int, typer.Option(min=1, help="Number of pairs.")] = 20,
     threshold: Annotated[float | None, typer.Option(help="Only pairs with at least this cosine.")] = None,
+    precision: PrecisionOption = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Find the most similar pairs of texts. The search is exact: it compares all distinct texts.
@@ -38,7 +39,7 @@ def pairs_command(
     with wrong_usage():
         check_cosine(threshold)
     texts = list(dict.fromkeys(read_nonblank_texts(source)))
-    vectors = Encoder(model).encode(texts, progress=True)
+    vectors = Encoder(model, precision=precision).encode(texts, progress=True)
     with progress_bar("Comparing", None, ""):
         scores, rows = most_similar_pairs(vectors, limit, threshold=threshold)
     found = [(float(score), texts[a], texts[b]) for score, (a, b) in zip(scores, rows.tolist(), strict=True)]
@@ -63,6 +64,7 @@ def cluster_command(
     ] = None,
     min_size: Annotated[int, typer.Option(min=1, help="Smallest number of texts in a cluster (density).")] = 3,
     map_file: Annotated[Path | None, typer.Option("--map", help="Draw a 2-D map into this PNG file.")] = None,
+    precision: PrecisionOption = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Group similar texts. The most typical text of a cluster names it.
@@ -89,7 +91,7 @@ def cluster_command(
         check_overwrites(map_file, source)
     texts = list(dict.fromkeys(read_nonblank_texts(source)))
     check_clustering(method, clusters, threshold, len(texts))
-    vectors = Encoder(model).encode(texts, progress=True)
+    vectors = Encoder(model, precision=precision).encode(texts, progress=True)
     with progress_bar("Clustering", None, ""):
         labels = cluster(vectors, method, clusters=clusters, threshold=threshold, min_size=min_size)
     typical = {label: texts[row] for label, row in medoids(vectors, labels).items()}

@@ -7,15 +7,18 @@ import math
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from twinvec.cli.options import (
     MODEL_HELP,
+    WAIT_SECONDS,
     AsJson,
+    PrecisionOption,
     StorePath,
     StoreUrl,
+    Wait,
     check_store,
     is_flag,
     open_collection,
@@ -26,6 +29,7 @@ from twinvec.errors import ModelError
 from twinvec.support.checks import check_input_file
 
 if TYPE_CHECKING:
+    from twinvec.encoder import Encoder
     from twinvec.training.mining.hard_negatives import MiningJob, MiningReport
     from twinvec.training.run.config import TrainConfig
     from twinvec.training.run.model_card import TrainReport
@@ -128,6 +132,8 @@ def mine(
     denoise_above: Annotated[
         float | None, typer.Option(help="With --denoise: largest probability with which a hit is kept. Default: 0.1.")
     ] = None,
+    precision: PrecisionOption = "auto",
+    wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Mine hard negatives for pairs, or resume a run that was interrupted.
@@ -139,6 +145,7 @@ def mine(
     twinvec mine pairs.jsonl -o rows.jsonl --first-rank 3 --last-rank 30
     twinvec mine pairs.jsonl -o rows.jsonl --collection docs --margin 0.05
     """
+    from twinvec.encoder import Encoder
     from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, ProbabilityScorer
     from twinvec.training.mining.output_file import check_output
 
@@ -156,9 +163,10 @@ def mine(
     check_output(pairs, output)
     job = MiningJob(pairs, output, options, scorer=None if denoise is None else ProbabilityScorer(denoise))
     if collection is not None:
-        report = _mine_collection(job, collection, path, url, model, progress=not as_json)
+        opening = {"model": model, "precision": precision, "wait": wait}
+        report = _mine_collection(job, collection, path, url, progress=not as_json, **opening)
     else:
-        report = _mine_positives(job, model or "default", progress=not as_json)
+        report = _mine_positives(job, Encoder(model or "default", precision=precision), progress=not as_json)
     if as_json:
         show_json(asdict(report))
         return
@@ -169,12 +177,13 @@ def mine(
 
 
 def _mine_collection(
-    job: MiningJob, name: str, path: Path | None, url: str | None, model: str | None, *, progress: bool
+    job: MiningJob, name: str, path: Path | None, url: str | None, *, progress: bool, **opening: Any
 ) -> MiningReport:
+    """Search a collection for negatives; ``opening`` are options of ``open_collection``."""
     from twinvec.training.mining.hard_negatives import mine_file, reserve_output
     from twinvec.training.mining.output_file import remove_other_vectors
 
-    with open_collection(name, path, url=url, model=model) as opened:
+    with open_collection(name, path, url=url, **opening) as opened:
         identity = f"collection {name}, {url or (path or Path('.twinvec')).resolve()}, {opened.encoder.space}"
         job = _identified(job, identity)
         reserve_output(job)
@@ -183,14 +192,12 @@ def _mine_collection(
         return mine_file(job, opened, find_chunks=find_chunks, progress=progress)
 
 
-def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningReport:
+def _mine_positives(job: MiningJob, encoder: Encoder, *, progress: bool) -> MiningReport:
     """Search the positives of all rows for negatives; their vectors stay on disk until the run is complete."""
-    from twinvec.encoder import Encoder
     from twinvec.training.mining.dense_index import DenseIndex
     from twinvec.training.mining.hard_negatives import mine_file, reserve_output
     from twinvec.training.mining.output_file import remove_other_vectors, vectors_path
 
-    encoder = Encoder(model)
     job = _identified(job, encoder.space)
     reserve_output(job)
     vectors = vectors_path(job.output, job.source, encoder.space)

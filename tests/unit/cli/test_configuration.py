@@ -163,6 +163,7 @@ def test_every_option_with_a_variable_shows_it_and_nothing_else_takes_it():
     assert all(variable == f"TWINVEC_{name.upper()}" for (_, name), variable in named.items())
     assert ("drop", "collection") not in named, "what deletes is named each time"
     assert ("search", "model") not in named, "a collection records its model"
+    assert {"info", "search", "update"} < {command for command, name in named if name == "collection"}
     for command in group.commands.values():
         shown = command.get_help(typer.Context(command)) if command.name in ("info", "search", "encode") else ""
         for name, variable in ((each.name, each.envvar) for each in command.params if each.envvar and shown):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
+import typer.main
 
 from twinvec import Encoder
 from twinvec.cli import options
+from twinvec.cli.app import build_app
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError
 from twinvec.installation import install_line
 from twinvec_qdrant import Collection
@@ -39,3 +42,36 @@ def test_without_a_store_the_install_command_is_told(monkeypatch):
     monkeypatch.setattr(options, "entry_points", lambda group: [])
     with pytest.raises(ConfigurationError, match=re.escape(install_line("twinvec-qdrant"))):
         options.open_collection("notes")
+
+
+@pytest.fixture
+def opened_with(monkeypatch):
+    """The keyword arguments with which an installed store was called; the store opens nothing."""
+    found = []
+
+    def open_collection(name, path, *, url, encoder, create, **changed):
+        found.append(changed)
+        raise ConfigurationError("seen")
+
+    entry = SimpleNamespace(load=lambda: open_collection)
+    monkeypatch.setattr(options, "entry_points", lambda group: [entry])
+    return found
+
+
+def test_a_store_gets_the_arguments_that_options_change(opened_with, tiny_model):
+    given = ({}, {"precision": "bfloat16"}, {"wait": 2.5}, {"model": str(tiny_model("bert")), "precision": "bfloat16"})
+    for each in given:
+        with pytest.raises(ConfigurationError, match="seen"):
+            options.open_collection("notes", **each)
+    assert opened_with == [{}, {"precision": "bfloat16"}, {"wait_seconds": 2.5}, {}]
+
+
+def test_commands_of_one_kind_have_the_same_options():
+    commands = typer.main.get_command(build_app()).commands
+    has = {name: {each for made in command.params for each in made.opts} for name, command in commands.items()}
+    of_a_store = {name for name, taken in has.items() if {"--path", "--json"} <= taken or name == "show"}
+    assert len(of_a_store) > 15
+    assert {name for name in of_a_store if "--wait" not in has[name]} == {"serve"}
+    encodes = {name for name, taken in has.items() if {"--model", "--ir"} & taken}
+    assert {"similarity", "mine", "compare", "search"} < encodes
+    assert {name for name in encodes if "--precision" not in has[name]} == {"adopt"}, "it compares some vectors only"

@@ -6,12 +6,16 @@ import inspect
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import ir_measures
 import pytest
 from matplotlib.image import imread
 
+from twinvec import encoder as encoders
 from twinvec.cli import evaluate as commands
+from twinvec.cli import options
+from twinvec.errors import ConfigurationError
 from twinvec.evaluation import serving
 from twinvec.evaluation.measures import MEASURES
 from twinvec_qdrant import Collection
@@ -190,6 +194,16 @@ def test_reranking_behind_words_and_behind_a_collection(twinvec, beir, model, st
     assert "maxsim compares token states, and bm25 has none" in refused.err
 
 
+def test_the_reranker_of_the_settings_is_measured_with_a_collection(twinvec, beir, model, store, monkeypatch):
+    monkeypatch.chdir(store.parent)
+    (store.parent / "twinvec.toml").write_text("rerank = 'maxsim'\npath = 'store'\n")
+    of_collection = ("--collection", "small", "--ir", beir, "--json")
+    assert "small" in json.loads(twinvec("evaluate", *of_collection).out)["reranked"]
+    assert "reranked" not in json.loads(twinvec("evaluate", *of_collection, "--rerank", "none").out)
+    assert "reranked" not in json.loads(twinvec("evaluate", model, "--ir", beir, "--json").out)
+    assert twinvec("evaluate", "bm25", "--ir", beir).code == 0
+
+
 def test_no_column_is_lost_where_the_output_is_no_terminal(twinvec, write, model):
     figures = json.loads(twinvec("evaluate", model, "--sts", write("s.tsv", STS), "--json").out)["sts"]
     shown = twinvec("evaluate", model, "--sts", write("s.tsv", STS)).out
@@ -311,3 +325,57 @@ def test_a_map_does_not_overwrite_the_texts(twinvec, write):
 
 def test_the_measures_offered_are_the_default_ones():
     assert inspect.signature(commands.evaluate_command).parameters["measures"].default.split(",") == list(MEASURES)
+
+
+def test_commands_that_may_open_a_collection_wait_as_told(twinvec, tmp_path, beir, model, monkeypatch):
+    waits = []
+
+    def open_collection(name, path, *, wait_seconds, **_):
+        waits.append(wait_seconds)
+        raise ConfigurationError("seen")
+
+    entry = SimpleNamespace(load=lambda: open_collection)
+    monkeypatch.setattr(options, "entry_points", lambda group: [entry])
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text(json.dumps({"anchor": "a drink", "positive": "tea and milk"}))
+    commands = (
+        ("evaluate", "--collection", "notes", "--ir", beir),
+        ("mine", pairs, "-o", tmp_path / "rows.jsonl", "--collection", "notes"),
+        ("export", model, "-o", tmp_path / "exported", "--calibrate-collection", "notes"),
+    )
+    for command in commands:
+        waits.clear()
+        done = twinvec(*command, "--wait", 2.5)
+        assert (done.code, waits) == (1, [2.5]), done.err
+
+
+@pytest.mark.parametrize("command", ["similarity", "pairs", "cluster", "mine", "compare"])
+def test_a_command_that_encodes_computes_in_the_given_precision(twinvec, tmp_path, model, beir, monkeypatch, command):
+    load, loaded = encoders.load_engine, []
+
+    def spied(choice, model):
+        loaded.append(choice.precision)
+        return load(choice, model)
+
+    monkeypatch.setattr(encoders, "load_engine", spied)
+    source = tmp_path / "texts.txt"
+    source.write_text("tea and milk\ntea\ncoffee\nmilk\n")
+    (tmp_path / "pairs.jsonl").write_text(json.dumps({"anchor": "a drink", "positive": "tea and milk"}))
+    arguments = {
+        "similarity": ("tea", "milk", "--model", model),
+        "pairs": (source, "--model", model),
+        "cluster": (source, "--model", model),
+        "mine": (tmp_path / "pairs.jsonl", "-o", tmp_path / "rows.jsonl", "--model", model),
+        "compare": (model, "bm25", "-o", tmp_path / "report", "--ir", beir),
+    }[command]
+    monkeypatch.setenv("TWINVEC_PRECISION", "bfloat16")
+    assert twinvec(command, *arguments).code == 0
+    assert set(loaded) == {"bfloat16"}
+
+
+def test_a_precision_of_systems_without_a_model_is_refused(twinvec, tmp_path, beir):
+    refused = twinvec("compare", "bm25", "run:a.trec", "-o", tmp_path, "--ir", beir, "--precision", "float32")
+    assert (
+        refused.code,
+        "it has no effect on bm25 and run:a.trec" in " ".join(refused.err.replace("│", " ").split()),
+    ) == (2, True)

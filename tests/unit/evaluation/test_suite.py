@@ -10,6 +10,7 @@ from twinvec.errors import ConfigurationError, InputError, MissingExtraError, Mo
 from twinvec.evaluation.measures import MEASURES
 from twinvec.evaluation.report.figure_tables import figure_tables, form_tables
 from twinvec.evaluation.suite import evaluate, load_tasks
+from twinvec_qdrant.cli.tune import _gain
 
 STS = "score\tsentence1\tsentence2\n5\tA cat sleeps.\tThe cat is asleep.\n2\tA cat sleeps.\tA dog barks.\n0\tA\tBread\n"
 
@@ -143,3 +144,15 @@ def test_forms_have_a_table_for_each_set():
     (table,) = form_tables({"forms": {"s": {"float32": {"ndcg@10": 50.0, "bytes": 1536}, "int8": {"ndcg@10": 49.0}}}})
     assert (table.title, table.columns) == ("s, kept as", ["form", "ndcg@10", "bytes"])
     assert table.rows == [["float32", "50.00", "1,536"], ["int8", "49.00", ""]]
+
+
+def test_a_small_p_value_is_not_shown_as_zero():
+    reranked = {
+        "x": {"mrr@10": 50.0, "gain": 2.0, "p_value": 0.002},
+        "y": {"mrr@10": 50.0, "gain": 0.1, "p_value": 0.4},
+    }
+    (table,) = figure_tables([{"model": "a", "reranked": reranked}])
+    assert [row[-1] for row in table.rows] == ["< 0.01", "0.40"]
+    test = {"difference": 2.0, "interval": {"low": 1.0, "high": 3.0}}
+    assert _gain(test | {"p_value": 0.002}) == "+2.00 (+1.00 to +3.00, p < 0.01)"
+    assert _gain(test | {"p_value": 0.4}) == "+2.00 (+1.00 to +3.00, p 0.40)"

@@ -203,6 +203,7 @@ def test_a_collection_that_is_pickled_or_copied_says_what_to_do(collection):
 
 def test_a_closed_collection_says_so(place, words):
     collection = Collection.open("notes", encoder=words, chunking=False, **place)
+    collection.check_open()
     with Collection.open("notes", encoder=words, **place) as other:
         other.ingest([("tea", "green tea")])
         collection.close()
@@ -211,6 +212,7 @@ def test_a_closed_collection_says_so(place, words):
             lambda: collection.ingest([("a", "b")]),
             lambda: collection.get(["tea"]),
             lambda: collection.delete(["tea"]),
+            collection.check_open,
             collection.count,
             collection.info,
         ):

@@ -344,6 +344,18 @@ async def test_a_pattern_that_fits_thousands_of_ids_has_a_short_answer(shelf):
     assert len(result.content[0].text) < 40_000
 
 
+async def test_a_size_holds_for_long_ids(shelf):
+    ids = [f"n/{letter * 9000}" for letter in "abcdef"]
+    (await shelf.open("docs")).ingest([(each, f"The certificate {each[2]} has expired.") for each in ids])
+    found = await answer(shelf, "search", queries=["certificate expired"], collections=["docs"])
+    assert (len(found["results"]), found["left_out"] > 2) == (2, True)
+    result = await asked(shelf, "get_documents", pattern="n/*")
+    assert [each["id"] for each in result.structured_content["documents"]] == ids[:3]
+    assert (result.structured_content["left_out"], result.structured_content["left_out_count"]) == (ids[3:5], 3)
+    short = await answer(shelf, "get_documents", pattern="n/a*", max_chars=8720)
+    assert len(short["documents"][0]["text"]) < 30, "cut, because the id has taken the size"
+
+
 async def test_a_long_title_is_cut(shelf):
     (await shelf.open("docs")).ingest([{"id": "t", "title": "certificate " * 5000, "text": "A certificate."}])
     result = await asked(shelf, "search", queries=["certificate"])

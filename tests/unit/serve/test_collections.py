@@ -476,3 +476,17 @@ def test_a_collection_whose_folder_is_away_for_a_while_is_served_again(tiny, tmp
         away.rename(store)
         found = client.post("/v1/collections/notes/search", json=query)
         assert [hit["id"] for hit in found.json()["results"][0]["hits"]] == ["tea"], found.text
+
+
+def test_messages_about_tenants_name_no_folder_of_the_server(served, tmp_path_factory):
+    shared = {"name": "shared", "tenant_key": "team"}
+    assert served.post("/v1/collections", json=shared).status_code == 201
+    refused = [
+        served.post("/v1/collections/shared/search", json={"query": "a"}),
+        served.post("/v1/collections", json={**shared, "tenant_key": "firm", "exists_ok": True}),
+    ]
+    assert [each.status_code for each in refused] == [400, 400]
+    for each in refused:
+        assert "tenant" in each.json()["error"]["message"]
+        assert str(tmp_path_factory.getbasetemp()) not in each.json()["error"]["message"]
+    assert served.delete("/v1/collections/shared").status_code == 200

@@ -658,3 +658,28 @@ async def test_work_that_cannot_end_in_time_is_told_as_stopped(monkeypatch):
     assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
     assert b"server_stopped" in sent[-2]["body"]
     assert b'"new": 3' in sent[-2]["body"]
+
+
+@pytest.mark.parametrize("kept", [10, 110, -30, -6])
+def test_a_form_that_is_cut_off_is_refused(served, docs, kept):
+    part = '--cut\r\nContent-Disposition: form-data; name="files"; filename="{}.md"\r\n\r\nThe text of {}.\r\n'
+    whole = (part.format("a", "a") + part.format("b", "b") + "--cut--\r\n").encode()
+    headers = {"Content-Type": "multipart/form-data; boundary=cut"}
+    refused = served.post(f"{docs}/documents", content=whole[:kept], headers=headers)
+    assert refused.status_code == 400
+    assert "the form was cut off: its closing boundary is missing" in refused.json()["error"]["message"]
+    assert served.get(docs).json()["sources"] == 0
+    assert served.post(f"{docs}/documents", content=whole, headers=headers).json()["new"] == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"--cut--\r\n", "the form has no files: give each file in a part with the name files"),
+        (b"--cut\r\nContent-Disposition: form-data\r\n\r\na\r\n--cut--\r\n", 'field "name" must be provided'),
+    ],
+)
+def test_a_form_without_files_is_refused(served, docs, content, told):
+    headers = {"Content-Type": "multipart/form-data; boundary=cut"}
+    refused = served.post(f"{docs}/documents", content=content, headers=headers)
+    assert (refused.status_code, told in refused.json()["error"]["message"]) == (400, True)

@@ -33,9 +33,22 @@ def test_the_process_is_alive_before_its_models_are_loaded_and_ready_after():
     assert answer.headers["retry-after"] == "1"
     app.state.services.models.loaded_at = 1
     assert client.get("/readyz").json() == {"status": "ok"}
-    for path in ("/healthz", "/readyz"):
-        asked = client.head(path)
-        assert (asked.status_code, asked.content) == (200, b"")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v1/models", "/v1/models/none", "/openapi.json", "/docs", "/", "/none"])
+def test_head_is_answered_as_get_without_its_body(path):
+    app = create_app()
+    client = TestClient(app)
+    app.state.services.models.loaded_at = 1
+    asked, whole = client.head(path), client.get(path)
+    assert (asked.status_code, asked.content) == (whole.status_code, b"")
+    assert asked.headers == whole.headers
+    assert "head" not in str(client.get("/openapi.json").json()["paths"].get(path, {}))
+
+
+@pytest.mark.parametrize("path", ["/v1/collections/docs/verify", "/v1/collections/docs/backup", "/mcp"])
+def test_head_does_no_long_work(path):
+    assert TestClient(create_app()).head(path).status_code == 405
 
 
 def test_metrics_count_what_the_parts_tell():

@@ -296,12 +296,11 @@ def test_every_route_says_which_right_it_needs():
     assert refused == writing & here
 
 
-def test_a_redirect_behind_a_proxy_keeps_to_https():
-    """A client that follows it sends its body again."""
-    asked = client(443, read_keys=(KEY,), behind_proxy=True, allow_origins=("https://search.example.com",))
-    headers = {"Host": "search.example.com", "Authorization": f"Bearer {KEY}"}
-    answer = asked.get("/v1/collections/", headers=headers, follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (307, "https://search.example.com/v1/collections")
+def test_a_redirect_keeps_to_the_address_that_the_client_knows():
+    """Behind a proxy, the server knows neither the scheme nor the host. A client that follows sends its body again."""
+    asked = client(read_keys=(KEY,), behind_proxy=True)
+    answer = asked.get("/v1/collections/?a=b%2F", headers={"Authorization": f"Bearer {KEY}"}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, "/v1/collections?a=b%2F")
 
 
 # --- Hosts and origins ---

@@ -177,6 +177,20 @@ def test_what_train_prints_as_json_is_json_alone(twinvec, folder):
     assert set(report["before"]) == set(report["after"]) == {"pairs.mrr@10", "pairs.accuracy@1"}
 
 
+def test_a_folder_in_use_is_refused_before_the_libraries_are_imported(folder, monkeypatch):
+    imported = []
+    monkeypatch.setattr("twinvec.training.run.train.import_extra", lambda package, *_: imported.append(package))
+    (folder / "model").mkdir()
+    with (
+        exclusive_lock(folder / "model" / "training.lock", "busy"),
+        pytest.raises(ConfigurationError, match="another process is training into it"),
+    ):
+        CliRunner().invoke(
+            build_app(), ["train", str(folder / "run.yaml"), "-o", str(folder / "model")], catch_exceptions=False
+        )
+    assert imported == []
+
+
 def test_mine_writes_rows_that_train_takes(twinvec, folder, tiny_model, tiny_cross_encoder):
     rows = folder / "rows.jsonl"
     options = ("--model", tiny_model("bert"), "--negatives", 2, "--denoise", tiny_cross_encoder("bert"))

@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import MODEL_HELP, URL_HELP, AsJson, CollectionName, server_address, store_folder
+from twinvec.cli.options import (
+    MODEL_HELP,
+    URL_HELP,
+    WAIT_SECONDS,
+    AsJson,
+    CollectionName,
+    Wait,
+    server_address,
+    store_folder,
+)
 from twinvec.cli.terminal import complain, properties, show, show_json
 from twinvec.errors import CollectionNotFoundError, TwinvecError
 from twinvec_qdrant.cli.options import (
     SOME_FAILED,
-    WAIT_SECONDS,
     CollectionPlace,
     GrpcPort,
-    Wait,
     check_stemmer,
     grpc_options,
     open_from_options,

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, StorePath, wrong_usage
+from twinvec.cli.options import WAIT_SECONDS, AsJson, CollectionName, StorePath, Wait, wrong_usage
 from twinvec.cli.terminal import show_json, tell
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait
+from twinvec_qdrant.cli.options import CollectionPlace
 from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.names import check_new_name

@@ -8,13 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl, check_store
+from twinvec.cli.options import WAIT_SECONDS, AsJson, CollectionName, StorePath, StoreUrl, Wait, check_store
 from twinvec.cli.terminal import properties, show, show_json, table, tell
 from twinvec_qdrant.cli.options import (
-    WAIT_SECONDS,
     CollectionPlace,
     GrpcPort,
-    Wait,
     as_text,
     check_confirmed,
     open_from_options,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from twinvec.cli.options import (
+    WAIT_SECONDS,
     AsJson,
     CollectionName,
     NewCollectionModel,
@@ -19,6 +20,7 @@ from twinvec.cli.options import (
     Ray,
     StorePath,
     StoreUrl,
+    Wait,
     is_flag,
     wrong_usage,
 )
@@ -27,14 +29,12 @@ from twinvec.errors import ConfigurationError
 from twinvec.support.runners import ray_runner
 from twinvec_qdrant.cli.options import (
     SOME_FAILED,
-    WAIT_SECONDS,
     Cluster,
     CollectionPlace,
     GrpcPort,
     NoPayloadIndexes,
     PayloadIndexOption,
     QuantizationOption,
-    Wait,
     as_text,
     check_stemmer,
     cluster_settings,

@@ -9,25 +9,25 @@ from typing import Annotated, Any
 import typer
 
 from twinvec.cli.options import (
+    WAIT_SECONDS,
     AsJson,
     CollectionName,
     PrecisionOption,
     StorePath,
     StoreUrl,
+    Wait,
     server_address,
     store_folder,
 )
 from twinvec.cli.terminal import complain, properties, show, show_json, tell
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.cli.options import (
-    WAIT_SECONDS,
     Cluster,
     CollectionPlace,
     GrpcPort,
     NoPayloadIndexes,
     PayloadIndexOption,
     QuantizationOption,
-    Wait,
     as_text,
     cluster_settings,
     open_from_options,

@@ -43,16 +43,6 @@ AnyCollection = Annotated[
         show_default=False,
     ),
 ]
-WAIT_SECONDS = 10.0
-Wait = Annotated[
-    float,
-    typer.Option(
-        "--wait",
-        min=0,
-        metavar="SECONDS",
-        help="Longest wait for a busy server, or for another process that uses the store.",
-    ),
-]
 GrpcPort = Annotated[
     int | None,
     typer.Option(

@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl, is_flag, wrong_usage
+from twinvec.cli.options import (
+    WAIT_SECONDS,
+    AsJson,
+    CollectionName,
+    PrecisionOption,
+    StorePath,
+    StoreUrl,
+    Wait,
+    is_flag,
+    wrong_usage,
+)
 from twinvec.cli.terminal import properties, show, show_json
 from twinvec.support.checks import check_overwrites
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, GrpcPort, Wait, open_from_options
+from twinvec_qdrant.cli.options import CollectionPlace, GrpcPort, open_from_options
 
 if TYPE_CHECKING:
     from twinvec_qdrant.question_writing.writing import QuestionReport
@@ -62,6 +72,7 @@ def questions_command(
     parallel: Annotated[int, typer.Option(min=1, help="Number of simultaneous requests.")] = 4,
     path: StorePath = None,
     url: StoreUrl = None,
+    precision: PrecisionOption = "auto",
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
@@ -89,7 +100,7 @@ def questions_command(
 
         check_overwrites(output, like)
         examples = read_nonblank_texts(like)
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port, precision)) as opened:
         report = write_questions(
             opened,
             endpoint,

@@ -14,21 +14,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionModel, PrecisionOption, SearchMode, StorePath, StoreUrl
+from twinvec.cli.options import (
+    WAIT_SECONDS,
+    AsJson,
+    CollectionModel,
+    PrecisionOption,
+    SearchMode,
+    StorePath,
+    StoreUrl,
+    Wait,
+)
 from twinvec.cli.terminal import complain, show, show_json
 from twinvec_qdrant.cli.filters import filter_hints, parse_filter_options
 from twinvec_qdrant.cli.options import (
     SOME_FAILED,
-    WAIT_SECONDS,
     AnyCollection,
     CollectionPlace,
     FilterOption,
     GrpcPort,
-    Wait,
     open_from_options,
     refuse_served_precision,
 )
 from twinvec_qdrant.cli.served.connecting import client_of, looks_again
+from twinvec_qdrant.settings import MOST_HITS
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
@@ -59,9 +67,11 @@ def search_command(
             show_default=False,
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Number of hits for each query.")] = 10,
-    offset: Annotated[int, typer.Option(min=0, help="Number of best hits to skip, to get the next page.")] = 0,
-    candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_HITS, help="Number of hits for each query.")] = 10,
+    offset: Annotated[
+        int, typer.Option(min=0, max=MOST_HITS, help="Number of best hits to skip, to get the next page.")
+    ] = 0,
+    candidates: Annotated[int, typer.Option(min=1, max=MOST_HITS, help="Number of hits to rerank.")] = 100,
     where: FilterOption = None,
     words: Annotated[
         list[str] | None,

@@ -8,9 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionName, PrecisionOption, Split, StorePath, StoreUrl, wrong_usage
+from twinvec.cli.options import (
+    WAIT_SECONDS,
+    AsJson,
+    CollectionName,
+    PrecisionOption,
+    Split,
+    StorePath,
+    StoreUrl,
+    Wait,
+    wrong_usage,
+)
 from twinvec.cli.terminal import show, show_json, table
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, GrpcPort, Wait, refuse_served_precision
+from twinvec_qdrant.cli.options import CollectionPlace, GrpcPort, refuse_served_precision
 from twinvec_qdrant.cli.served.maintaining import maintenance_of
 from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
 
@@ -99,5 +109,7 @@ def _show_tuning(collection: str, found: Mapping[str, Any]) -> None:
 
 
 def _gain(test: Mapping[str, Any]) -> str:
+    from twinvec.evaluation.report.figure_tables import shown_p_value
+
     low, high = test["interval"]["low"], test["interval"]["high"]
-    return f"{test['difference']:+.2f} ({low:+.2f} to {high:+.2f}, p {test['p_value']:.2f})"
+    return f"{test['difference']:+.2f} ({low:+.2f} to {high:+.2f}, p {shown_p_value(test['p_value'])})"

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, PrecisionOption, StorePath, StoreUrl, check_store
+from twinvec.cli.options import WAIT_SECONDS, AsJson, PrecisionOption, StorePath, StoreUrl, Wait, check_store
 from twinvec.cli.terminal import complain, show_json, tell
 from twinvec_qdrant.cli.collections import store_entries
 from twinvec_qdrant.cli.options import (
     SOME_FAILED,
-    WAIT_SECONDS,
+    AnyCollection,
     CollectionPlace,
     GrpcPort,
-    Wait,
     open_from_options,
     refuse_served_precision,
     show_not_ingested,
@@ -34,10 +33,7 @@ if TYPE_CHECKING:
 
 def update_command(
     ctx: typer.Context,
-    collection: Annotated[
-        str | None,
-        typer.Option("--collection", "-c", metavar="NAME", help="Name of the collection. Default: all of the store."),
-    ] = None,
+    collection: AnyCollection = None,
     path: StorePath = None,
     url: StoreUrl = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running, and ingest changed files at once.")] = False,

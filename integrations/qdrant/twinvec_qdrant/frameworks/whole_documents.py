@@ -92,7 +92,7 @@ def ingest_all(
         DocumentError: names the refused documents and the reasons, and says what is stored.
     """
     given = list(documents.values())
-    collection.get([])  # a closed collection ends the call here, where certainly nothing was stored
+    collection.check_open()  # before the ingest, whose errors do not say whether something was stored
     if vectors and check:
         check_vectors(collection, [each for each in given if isinstance(each, Document)], vectors)
     if unknown_ids and len(given) > 1:  # a single document is stored or refused as a whole

@@ -84,7 +84,7 @@ class Ingestion:
         self._description = description
         self._report = report
         self._tenants = Tenants(catalog, key)
-        chunker = Chunker(encoder, chunking)
+        chunker = Chunker(encoder, chunking, reading=description.reading or 1)
         self._cutting = Cutting(catalog, chunker)
         self._planner = Planner(catalog, self._tenants, chunker, report, description.layout)
         self._gate = DocumentGate(

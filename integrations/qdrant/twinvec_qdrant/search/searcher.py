@@ -156,8 +156,8 @@ class Searcher:
         key = self._description.tenant_key
         if key is not None and key not in request.named:
             raise FilterError(
-                f"{self._backend.location}: the collection has many tenants, and the filter names none; add "
-                f"filter={{{key!r}: ...}} (--filter {key}=...)"
+                f"the collection has many tenants, and the filter names none; add filter={{{key!r}: ...}} "
+                f"(--filter {key}=...)"
             )
 
     def _candidates(

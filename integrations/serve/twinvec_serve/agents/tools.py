@@ -51,6 +51,7 @@ _MOST_IDS = 100
 _MOST_DOCUMENTS = 50  # largest number in one answer; the fields of each document take some 300 characters
 _MOST_KEYS = 50
 _TITLE_CHARS = 300
+_ID_CHARS = 300  # longer ids count as text
 _SUGGESTIONS = 5
 _WILD = re.compile(r"[?[]")  # characters that are special for fnmatch, besides *
 
@@ -212,11 +213,11 @@ class Tools:
         for each in ranked:
             name, hit = each.collection, each.hit
             passage = passage_of(hit)
-            text = passage[: min(_PASSAGE_CHARS, left)]
+            text = passage[: min(_PASSAGE_CHARS, max(left, 0))]
             if not text:
                 result.left_out += 1
                 continue
-            left -= len(text)
+            left -= len(text) + 2 * _excess(hit.id)  # in the source and in the place
             document, described = documents.get((name, hit.id), (None, None))
             lines = None if document is None else lines_of(hit, document.text)
             result.results.append(_found(name, hit, text, place_of(hit, lines), described))
@@ -317,10 +318,11 @@ async def _add_fitting(found: Documents, opened: Collection, pattern: str, max_c
     for fitting in sorted(each for each in await opened.afind(None) if fnmatchcase(each, escaped)):
         if left <= 0 or len(found.documents) >= _MOST_DOCUMENTS:
             found.left_out_count += 1
-            found.left_out += [fitting] if len(found.left_out) < _MOST_IDS else []
+            if len(found.left_out) < _MOST_IDS and sum(map(len, found.left_out)) + len(fitting) <= MAX_CHARS:
+                found.left_out.append(fitting)
             continue
         for each in await opened.aget([fitting]):
-            found.documents.append(_text(opened.name, each, Stretch(), left))
+            found.documents.append(_text(opened.name, each, Stretch(), max(left - _excess(fitting), 1)))
             left -= _size(found.documents[-1])
 
 
@@ -401,3 +403,8 @@ def _text(name: str, document: Document, wanted: Stretch, chars: int, described:
 
 def _size(document: DocumentText) -> int:
     return len(document.id) + len(document.text) + len(json.dumps(document.metadata, ensure_ascii=False))
+
+
+def _excess(identity: str) -> int:
+    """Return the characters of an id that count as text."""
+    return max(len(identity) - _ID_CHARS, 0)

@@ -50,13 +50,13 @@ def page_files() -> dict[str, PageFile]:
     return found
 
 
-@router.api_route("/", methods=["GET", "HEAD"])
+@router.get("/")
 def page(if_none_match: Annotated[str | None, Header()] = None) -> Response:
     """Answer with the page."""
     return _answer(page_files()["index.html"], if_none_match)
 
 
-@router.api_route("/page/{name}", methods=["GET", "HEAD"])
+@router.get("/page/{name}")
 def page_file(name: str, if_none_match: Annotated[str | None, Header()] = None) -> Response:
     """Answer with a file that the page uses."""
     file = page_files().get(name)

@@ -10,7 +10,7 @@ from twinvec_serve.errors import ErrorAnswer
 from twinvec_serve.routes.checks import as_texts, expecting
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
-_MOST = 10_000
+_MOST = 10_000  # as the command searches
 _LEAST_RATE = 0.01  # as the command migrates
 
 Texts = Annotated[list[str], Field(fail_fast=True)]

@@ -21,7 +21,7 @@ _TYPES = {
 _CACHED = {"Cache-Control": "max-age=3600"}
 
 
-@router.api_route("/openapi.json", methods=["GET", "HEAD"])
+@router.get("/openapi.json")
 async def description(request: Request) -> Response:
     """Return the OpenAPI description."""
     return JSONResponse(request.app.openapi())

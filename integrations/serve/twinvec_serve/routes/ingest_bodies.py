@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 from fastapi import Request
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
@@ -205,8 +206,37 @@ def _of_item(value: Any, position: int) -> Any:
     return Failure(f"document {position}", f"expected an object with an id and a text, got {got}", hides=True)
 
 
+class _Form(MultiPartParser):
+    """Parses a form, and notes whether the form has its end, because starlette accepts a form that was cut off."""
+
+    has_end = False
+
+    def on_end(self) -> None:
+        self.has_end = True
+
+
+@asynccontextmanager
+async def _form_of(request: Request, shared: Services) -> AsyncIterator[FormData]:
+    """Yield the form of a request; raise RequestError (400) if it is not valid or was cut off."""
+    try:
+        async with aclosing(request.stream()) as stream:
+            parser = _Form(request.headers, stream, max_files=shared.settings.max_texts)
+            form = await parser.parse()
+    except MultiPartException as error:
+        raise RequestError(error.message, code="invalid_request") from None
+    try:
+        if not parser.has_end:
+            raise RequestError(
+                "the form was cut off: its closing boundary is missing; send the whole form again",
+                code="invalid_request",
+            )
+        yield form
+    finally:
+        await form.close()
+
+
 async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:
-    async with request.form(max_files=shared.settings.max_texts) as form:
+    async with _form_of(request, shared) as form:
         files = [each for each in form.getlist("files") if isinstance(each, UploadFile)]
         if not files:
             raise RequestError(

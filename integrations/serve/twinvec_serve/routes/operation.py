@@ -29,7 +29,6 @@ class Health(Readiness):
     )
 
 
-@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def alive(shared: Served) -> Health:
     """Say that the process answers."""
@@ -37,7 +36,6 @@ async def alive(shared: Served) -> Health:
     return Health(instance=None if announced is None else announced.instance)
 
 
-@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz")
 async def ready(shared: Served) -> Readiness:
     """Answer 200 if the models are loaded, else 503."""

@@ -41,8 +41,6 @@ class Border:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if self._settings.behind_proxy:
-            scope["scheme"] = "https"  # of the addresses in redirects
         headers = Headers(scope=scope)
         limit = self._limit(scope["path"], headers)
         too_large = _too_large(limit, divisible=_RESTORE.fullmatch(scope["path"]) is None)

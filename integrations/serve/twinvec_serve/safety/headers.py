@@ -1,10 +1,12 @@
-"""Headers of every answer, which limit what a browser may do with the answer.
+"""Headers of every answer, which limit what a browser may do with the answer, and the place of a redirect.
 
 The page and the documentation load scripts and styles as files of this server. All other scripts are forbidden, so a
 script inside a text never runs.
 """
 
 from __future__ import annotations
+
+from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,7 +28,10 @@ _TLS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
 
 
 class SafeHeaders:
-    """Adds the headers to every answer; a header that a route sets stays as it is."""
+    """Adds the headers to every answer; a header that a route sets stays as it is.
+
+    A redirect names only the path, because behind a proxy the server does not know its own address.
+    """
 
     def __init__(self, app: ASGIApp, *, tls: bool) -> None:
         self._app = app
@@ -36,8 +41,14 @@ class SafeHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                present = {name for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(each for each in self._headers if each[0] not in present)]
+                own = [(name, _path(value) if name == b"location" else value) for name, value in message["headers"]]
+                present = {name for name, _ in own}
+                message["headers"] = [*own, *(each for each in self._headers if each[0] not in present)]
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+def _path(address: bytes) -> bytes:
+    """Return the path and the query of an address of this server."""
+    return urlsplit(address)._replace(scheme=b"", netloc=b"").geturl()

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from markdown_it import MarkdownIt
 
+from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError
 from twinvec.evaluation.ir import IrResult
 from twinvec.evaluation.report import plots
-from twinvec.evaluation.report.figure_tables import figure_tables
+from twinvec.evaluation.report.figure_tables import figure_tables, shown_p_value
 from twinvec.evaluation.reranking import gain
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.sts import StsResult, compare_sts
@@ -62,15 +63,25 @@ class Comparison:
         }
 
 
-def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Comparison:
+def compare(
+    systems: Sequence[str],
+    tasks: Tasks,
+    *,
+    precision: Precision = "auto",
+    resamples: int = RESAMPLES,
+    progress: bool = False,
+) -> Comparison:
     """Measure two or more different systems, and test each other system against the first.
+
+    All models compute in ``precision``.
 
     Raises ConfigurationError for fewer or equal systems. Errors of ``prepare`` come before any measurement.
     """
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
     plots.import_matplotlib()  # fails before the long work if it is missing: the report has plots
-    waiting = [prepare(system, tasks, resamples=resamples, progress=progress) for system in systems]
+    options: dict[str, Any] = {"precision": precision, "resamples": resamples, "progress": progress}
+    waiting = [prepare(system, tasks, **options) for system in systems]
     evaluations = [measure() for measure in waiting]
     first = evaluations[0]
     tests = [test for other in evaluations[1:] for test in _tests(first, other, resamples)]
@@ -146,7 +157,7 @@ def _tested(differences: Sequence[Difference]) -> Iterator[str]:
                 d.system,
                 f"{d.test.difference:+.2f}",
                 f"{d.test.interval.low:+.2f} to {d.test.interval.high:+.2f}",
-                "< 0.01" if d.test.p_value < 0.01 else f"{d.test.p_value:.2f}",
+                shown_p_value(d.test.p_value),
             )
             for d in differences
         ),

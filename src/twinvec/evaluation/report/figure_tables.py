@@ -69,5 +69,12 @@ def _cell(figures: Mapping[str, Any], measure: str) -> str:
     value = figures.get(measure)
     if not isinstance(value, float):
         return "" if value is None else f"{value:,}"
+    if measure == "p_value":
+        return shown_p_value(value)
     bounds = figures.get(f"{measure}_interval")
     return f"{value:.2f}" + (f" ({bounds[0]:.1f} to {bounds[1]:.1f})" if bounds else "")
+
+
+def shown_p_value(value: float) -> str:
+    """Format a p-value: two decimals, or "< 0.01", because 0.00 would claim certainty."""
+    return "< 0.01" if value < 0.01 else f"{value:.2f}"

@@ -110,6 +110,12 @@ class RunFolder:
         with exclusive_lock(self.path / _LOCK, f"{self.path}: another process is training into it"):
             yield
 
+    def check_unlocked(self) -> None:
+        """Raise ConfigurationError if another process has locked the folder."""
+        if (self.path / _LOCK).exists():
+            with self.locked():
+                pass
+
     @contextmanager
     def with_room(self) -> Iterator[None]:
         """In the block, raise ConfigurationError instead of an error for lack of room on the disk or in a file."""

@@ -43,8 +43,6 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         MissingExtraError: the packages for training are not installed.
         ModelError: the model cannot be found or is damaged.
     """
-    for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws a plot for the model card
-        import_extra(package, "train", "training")
     if not isinstance(config, TrainConfig):
         raise ConfigurationError(
             f"config: expected a TrainConfig, got {shown(config)}; read_config reads one from a file, and check_config "
@@ -58,6 +56,10 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         if is_main_process():
             run.tidy()
         return TrainReport(**{**run.recall("report"), "folder": str(folder)})  # the folder may have been moved
+    if is_main_process():
+        run.check_unlocked()  # at once, because the packages take seconds to import
+    for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws a plot for the model card
+        import_extra(package, "train", "training")
     with run.with_room(), run.locked() if is_main_process() else nullcontext():
         sources = _open(config, run.checkpoints / "data")
         ready = _Run(config, run, sources)

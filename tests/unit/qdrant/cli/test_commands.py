@@ -482,6 +482,8 @@ def test_a_missing_collection_is_named(twinvec, place, command, tmp_path):
         ("export", "default", "-o", "made", "--precision", "int8"),
         ("export", "default", "-o", "made", "--dim", "8"),
         ("export", "default", "-o", "made", "--calibrate", "a.txt", "--calibrate-collection", "n"),
+        ("export", "default", "-o", "made", "--calibrate", "a.txt", "--field", "body"),
+        ("encode", "a.txt", "-o", "a.npy", "--field", "body"),
     ],
 )
 def test_wrong_usage(twinvec, arguments, tmp_path, monkeypatch):
@@ -494,6 +496,13 @@ def test_wrong_usage(twinvec, arguments, tmp_path, monkeypatch):
     [
         (("search", "tea", "--limit", "ten"), "'--limit': 'ten' should be a valid integer"),
         (("search", "tea", "--limit", "0"), "'--limit': '0' should be greater than or equal to 1"),
+        (("search", "tea", "--limit", "10001"), "'--limit': '10001' should be less than or equal to 10000"),
+        (("search", "tea", "--offset", "10001"), "'--offset': '10001' should be less than or equal to 10000"),
+        (("search", "tea", "--candidates", "10001"), "'--candidates': '10001' should be less than or equal to 10000"),
+        (
+            ("export", "default", "-o", "made", "--calibrate-collection", "n", "--field", "body"),
+            "--field names the key of the text in a .jsonl file; leave it out for other texts",
+        ),
         (("search", "tea", "--min-relevance", "high"), "'--min-relevance': 'high' should be a valid number"),
         (("search", "tea", "--mode", "fuzzy"), "'fuzzy' is not one of 'hybrid', 'dense', 'sparse'."),
         (("search", "-varroa mites"), "comes last, after --: twinvec search -- '-varroa mites'"),

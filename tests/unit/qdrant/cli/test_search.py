@@ -436,6 +436,27 @@ def test_a_short_section_is_found_below_its_own_heading(twinvec, tmp_path, tiny_
     assert best("zebra").startswith("plain.txt:"), "a text with such line ends has lines too"
 
 
+@pytest.mark.parametrize("version", [5, NEWEST_READING])
+def test_a_section_below_a_heading_with_markup_is_found(version, twinvec, tmp_path, tiny_model, monkeypatch):
+    marked = FAQ.replace("alpha", "*alpha*").replace("beta", "`beta`")
+    (tmp_path / "faq.md").write_text(marked)
+    store = ("--path", tmp_path / "store")
+    with monkeypatch.context() as older:
+        older.setattr(opening, "NEWEST_READING", version)
+        assert twinvec("ingest", tmp_path, *NOTES[:2], *store, "--model", tiny_model("bert")).code == 0
+    for name, heading, line in (("alpha", "option *alpha*", 5), ("beta", "option `beta`", 9)):
+        search = ("search", f"option {name}", *NOTES, *store, "--chunks", "--limit", 1)
+        (hit,) = figures(twinvec(*search, "--json"))["hits"]
+        shown = heading if version < NEWEST_READING else f"option {name}"
+        assert hit["payload"]["heading"].removeprefix("FAQ > ") == f"Is {shown} free?"  # the path may be cut
+        assert hit["text"].startswith(hit["payload"]["heading"])
+        assert twinvec(*search, "--files").out.strip().endswith(f"faq.md:{line}")
+    (tmp_path / "faq.md").write_text(f"{marked}\n## An *added* one\n\nYes.\n")
+    assert figures(twinvec("ingest", tmp_path, *NOTES[:2], *store, "--json"))["updated"] == 1
+    added = figures(twinvec("search", "added", *NOTES, *store, "--chunks", "--json"))["hits"][0]["payload"]["heading"]
+    assert added.removeprefix("FAQ > ") == f"An {'*added*' if version < NEWEST_READING else 'added'} one"
+
+
 def test_two_places_that_nothing_tells_apart_give_no_line(twinvec, tmp_path, tiny_model):
     (tmp_path / "faq.md").write_text("# FAQ\n\n## Zebra\n\nNo.\n\n## Zebra\n\nNo.\n")
     store = ("--path", tmp_path / "store")

@@ -221,6 +221,22 @@ def test_blanks_and_case_change_nothing(filled):
     assert words
 
 
+@pytest.mark.parametrize(
+    ("language", "word", "near"),
+    [
+        ("german", "Wann", "wand"),
+        ("german", "Wofür", "wofor"),
+        ("french", "quand", "quant"),
+        ("spanish", "dónde", "danda"),
+        ("english", "when", "whey"),
+    ],
+)
+def test_question_words_of_the_language_are_right(language, word, near):
+    analyzer = Analyzer(language, 3)
+    assert speller_of({near: 9}, analyzer).corrections(word) == []
+    assert [each.instead for each in speller_of({near: 9}, analyzer).corrections(f"{near}x")] == [near]
+
+
 def speller_of(words, analyzer=None):
     analyzer = analyzer or Analyzer("english", 2)
     return Speller(words, set(chain.from_iterable(analyzer.terms(list(words)))), analyzer)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -117,14 +118,14 @@ def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
         return [range(len(text))]
     starts = [0, *(each.end() for each in re.finditer("\n", text)), len(text) + 1]
     below: list[tuple[str, range]] = []
-    found: list[range] = []
-    for toml in (False, True):  # older versions read TOML front matter as text
-        sections = located_sections(text, [title] if title else [], toml=toml)
-        below = [(" > ".join(path), range(starts[first], starts[end])) for path, first, end in sections]
-        found = found or [each for whole, each in below if whole == heading]
-    if not found and heading:  # a chunk has only the end of a long heading path
-        found = [each for whole, each in below if whole.endswith(f" > {heading}")]
-    return found or [range(len(text))]
+    for toml, plain in product((False, True), (True, False)):  # older versions: TOML is text, headings keep markup
+        sections = located_sections(text, [title] if title else [], toml=toml, plain=plain)
+        read = [(" > ".join(path), range(starts[first], starts[end])) for path, first, end in sections]
+        if found := [each for whole, each in read if whole == heading]:
+            return found
+        below += read
+    ends = [each for whole, each in below if heading and whole.endswith(f" > {heading}")]  # the path may be too long
+    return list(dict.fromkeys(ends)) or [range(len(text))]
 
 
 def _read(path: Path, encoding: str) -> str | None:

@@ -2,7 +2,7 @@
 
 semantic-text-splitter chooses the cuts. ``markdown`` and ``code`` make the sections and their heading paths ("Guide >
 Install", "app.py > class Server > def start"). This file reserves room for heading, prompt and special tokens. No word
-is lost: a Markdown heading that does not fit into the heading path stays in the body.
+that a reader sees is lost: a Markdown heading that does not fit into the heading path stays in the body.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from twinvec_qdrant.ingest.cutting.code import code_language, code_name, code_se
 from twinvec_qdrant.ingest.cutting.markdown import is_markdown, markdown_sections
 from twinvec_qdrant.ingest.cutting.surroundings import surrounded
 from twinvec_qdrant.ingest.reading.results import PagedDocument
-from twinvec_qdrant.settings import ChunkSettings
+from twinvec_qdrant.settings import NEWEST_READING, ChunkSettings
 
 _SMALLEST_ROOM = 8  # tokens for heading and body together; a smaller chunk would hold no useful text
 _MARGIN = 2  # heading and body joined may have more tokens than both counted separately
@@ -81,13 +81,17 @@ class Chunker:
     Args:
         encoder: A ``twinvec.Encoder``; with chunking off, also an encoder without ``tokenizer``.
         settings: How to cut.
+        reading: The collection's reading version, which says whether headings keep their markup.
 
     Raises:
         ConfigurationError: chunking needs a tokenizer that the encoder lacks, or the limit leaves no room for text.
     """
 
-    def __init__(self, encoder: object, settings: ChunkSettings | None = None) -> None:
+    def __init__(
+        self, encoder: object, settings: ChunkSettings | None = None, *, reading: int = NEWEST_READING
+    ) -> None:
         check_settings(settings, ChunkSettings, "settings")
+        self._has_plain_headings = reading >= 6
         self.settings = settings or ChunkSettings()
         self._encoder = encoder
         tokenizer = getattr(encoder, "tokenizer", None)
@@ -171,7 +175,9 @@ class Chunker:
         if language is not None:
             sections = self._code_sections(document, language)
         else:
-            sections = markdown_sections(document.text, parts) if markdown else [(parts, document.text)]
+            sections = [(parts, document.text)]
+            if markdown:
+                sections = markdown_sections(document.text, parts, plain=self._has_plain_headings)
         kind = language or ("markdown" if markdown else "text")
         headings = [self._heading(path) for path, _ in sections]
         for index, (path, body) in enumerate(sections):

@@ -2,8 +2,8 @@
 
 Distances are optimal string alignment: insertions, deletions, replacements, and swaps of neighbours count one each
 (``rapidfuzz``). A word of 4 to 7 letters is corrected at a distance of 1, a longer word at up to 2; the first letter
-must be the same. Of the closest words, the word in the most chunks is taken. A word for which ``is_right`` is true, for
-example because it is a token of the model, is not corrected.
+must be the same. Of the closest words, the word in the most chunks is taken. Stop words and question words are not
+corrected, nor is a word for which ``is_right`` is true, for example because it is a token of the model.
 """
 
 from __future__ import annotations
@@ -22,6 +22,24 @@ _LONG = 8
 _MOST_WORDS = 1_000  # different words of a query that are checked
 _WORD = re.compile(r"[^\W\d_]+")
 _SURE = 10  # in a full vocabulary, corrections must be more frequent than the rarest word by this factor
+
+_QUESTION_WORDS = {
+    "dutch": "hoeveel waar waarbij waardoor waarheen waarin waarmee waarom waarop waaruit waarvoor wanneer welke wiens",
+    "english": "when where what which whom whose",
+    "finnish": "kenen koska kuinka kuka mihin miksi mikä milloin missä mistä mitkä montako paljonko",
+    "french": "quand comment pourquoi combien quel quelle quels quelles lequel laquelle lesquels lesquelles",
+    "german": "inwiefern wann warum weshalb wessen wieso wieviel wieviele wobei wodurch wofür wogegen woher wohin "
+    "womit woran worauf woraus worin worum wovon wozu",
+    "hungarian": "hány hogyan honnan hova kinek melyik mennyi miért mikor",
+    "italian": "quali quando",
+    "norwegian": "hvilket hvorav",
+    "portuguese": "aonde onde porque porquê quais quanta quantas quanto quantos",
+    "russian": "какие какое кого кому откуда почему сколько",
+    "spanish": "adónde cómo cuál cuáles cuándo cuánta cuántas cuánto cuántos dónde porqué quién quiénes",
+    "swedish": "hurdan varifrån vems",
+    "turkish": "kimin",
+}
+"""Language -> the question words that are missing from its list of stop words."""
 
 
 class Correction(NamedTuple):
@@ -46,6 +64,7 @@ class Speller:
     def __init__(self, words: Mapping[str, int], terms: Collection[str], analyzer: Analyzer) -> None:
         self._analyzer = analyzer
         self._terms = terms
+        self._asking = set(map(folded, _QUESTION_WORDS.get(analyzer.language, "").split()))
         rare = _SURE * min(words.values(), default=0) if len(words) >= MAX_WORDS else 0
         self._by_letter: dict[str, dict[str, tuple[int, str]]] = {}
         for word, count in words.items():
@@ -72,13 +91,13 @@ class Speller:
         return found
 
     def _instead(self, word: str) -> tuple[str, bool] | None:
-        terms = self._analyzer.terms([word])[0]
+        plain = folded(word)
+        terms = [] if plain in self._asking else self._analyzer.terms([word])[0]
         if not terms or any(term in self._terms for term in terms):
             return None
         from rapidfuzz import process
         from rapidfuzz.distance import OSA
 
-        plain = folded(word)
         near = self._by_letter.get(plain[0], {})
         most = 1 if len(plain) < _LONG else 2
         found = process.extract(plain, near.keys(), scorer=OSA.distance, score_cutoff=most, limit=None)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from twinvec import Document
 from twinvec_qdrant import Chunker, ChunkSettings
+from twinvec_qdrant.settings import NEWEST_READING
 from words import WordEncoder
 
 ENCODER = WordEncoder(max_tokens=24)
@@ -71,6 +72,54 @@ def test_a_chunk_stands_below_its_headings():
         ("Guide", "Guide\n\nOne."),
         ("Guide > Install", "Guide > Install\n\nTwo."),
         ("Other", "Other\n\nThree."),
+    ]
+
+
+MARKED = """# The **tea** `pot` &amp; [cup][shop]
+
+One.
+
+## ![A kettle](kettle.png) <a id="boil"></a>boils\\_
+
+Two.
+
+Set in *two*
+lines
+---
+
+Three.
+
+### snake_case, 5 * 3
+
+Four.
+
+[shop]: https://shop.example
+"""
+
+
+def marked(reading):
+    return Chunker(WordEncoder(max_tokens=99), reading=reading).chunks(Document("guide.md", MARKED))
+
+
+def test_headings_lose_their_markup():
+    chunks = marked(NEWEST_READING)
+    assert [chunk.heading for chunk in chunks] == [
+        "The tea pot & cup",
+        "The tea pot & cup > A kettle boils_",
+        "The tea pot & cup > Set in two lines",
+        "The tea pot & cup > Set in two lines > snake_case, 5 * 3",
+    ]
+    assert bodies(chunks) == ["One.", "Two.", "Three.", "Four.\n\n[shop]: https://shop.example"]
+    assert chunks[0].text == "The tea pot & cup\n\nOne."
+
+
+@pytest.mark.parametrize("reading", [1, 5])
+def test_older_reading_versions_keep_the_markup_of_headings(reading):
+    assert [chunk.heading.rpartition(" > ")[2] for chunk in marked(reading)] == [
+        "The **tea** `pot` &amp; [cup][shop]",
+        '![A kettle](kettle.png) <a id="boil"></a>boils\\_',
+        "Set in *two* lines",
+        "snake_case, 5 * 3",
     ]
 
 
