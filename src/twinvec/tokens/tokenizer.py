@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -245,8 +246,14 @@ def _switch(settings: dict[str, Any], key: str, default: bool, path: Path) -> bo
 
 def _convert(folder: Path) -> Tokenizer:
     """Let transformers convert the vocabulary of an old folder that has no ``tokenizer.json``."""
-    if not any((folder / name).is_file() for name in _VOCABULARIES):
+    found = [name for name in _VOCABULARIES if (folder / name).is_file()]
+    if not found:
         raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and there is no vocabulary to make it from")
+    if found[0].endswith(".model") and find_spec("sentencepiece") is None:
+        raise ModelIntegrityError(
+            f"{folder / 'tokenizer.json'}: missing; making it from {found[0]} needs the package 'sentencepiece': "
+            "pip install sentencepiece protobuf"
+        )
     purpose = f"{folder / 'tokenizer.json'} is missing; making it from the vocabulary"
     AutoTokenizer = import_extra("transformers", "torch", purpose).AutoTokenizer
     try:
