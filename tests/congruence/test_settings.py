@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from twinvec import Encoder
+import models
+from twinvec import CrossEncoderReranker, Encoder
 from twinvec.errors import ModelError, ModelIntegrityError, UnsupportedModelError
 
 TEXTS = [
@@ -80,6 +81,7 @@ def test_settings_that_are_followed(tiny_model, tmp_path, kind, changes):
         ("sentence_bert_config.json", "transformer_task", "fill-mask"),
         ("sentence_bert_config.json", "module_output_name", "sentence_embedding"),
         ("config.json", "is_decoder", True),
+        ("config.json", "position_embedding_type", "relative_key"),
         ("config.json", "quantization_config", {"quant_method": "gptq"}),
         ("adapter_config.json", "peft_type", "LORA"),
     ],
@@ -88,6 +90,46 @@ def test_settings_that_are_refused(tiny_copy, name, key, value):
     edited(tiny_copy, {name: {key: value}})
     with pytest.raises(UnsupportedModelError, match=name):
         Encoder(tiny_copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("config.json", "is_decoder", True),
+        ("config.json", "position_embedding_type", "alibi"),
+        ("adapter_config.json", "peft_type", "LORA"),
+    ],
+)
+def test_settings_that_are_refused_in_a_cross_encoder(tiny_cross_encoder, tmp_path, name, key, value):
+    folder = edited(shutil.copytree(tiny_cross_encoder("bert"), tmp_path / "model"), {name: {key: value}})
+    with pytest.raises(UnsupportedModelError, match=name):
+        CrossEncoderReranker(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"position_embedding_type": "alibi"}, "position_embedding_type 'alibi' is not supported; expected 'absolute'"),
+        ({"model_type": "new"}, "backbone 'new' is not supported"),
+        ({"model_type": None}, "backbone None is not supported"),
+    ],
+)
+def test_a_model_with_code_of_its_own_is_named_as_such(tiny_copy, changes, told):
+    """As of jina-embeddings-v2, gte-multilingual-base and jina-reranker-v2."""
+    edited(tiny_copy, {"config.json": {**changes, "auto_map": {"AutoModel": "modeling.Model"}}})
+    with pytest.raises(UnsupportedModelError, match=rf"{told}.*code of its own \(auto_map\), which twinvec does not"):
+        Encoder(tiny_copy)
+
+
+def test_bert_with_the_tokenizer_of_xlm_roberta(tmp_path):
+    """As paraphrase-multilingual-MiniLM-L12-v2. Copies without a class get another tokenizer from transformers."""
+    folder = models.give_tokenizer(models.build(tmp_path / "model", "bert"), "xlm-roberta", "XLMRobertaTokenizer")
+    assert_equal(folder)
+    expected = Encoder(folder)
+    models.give_tokenizer(folder, "xlm-roberta", None)
+    found = Encoder(folder)
+    assert found.space == expected.space
+    np.testing.assert_array_equal(found.encode(TEXTS), expected.encode(TEXTS))
 
 
 def test_a_limit_without_room_for_text_is_refused(tiny_copy):
