@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.arrays import BoolArray
-from twinvec.errors import ModelIntegrityError
+from twinvec.errors import ModelIntegrityError, UnsupportedModelError
 from twinvec.models.integrity import optional_json, read_object
 from twinvec.support.extras import import_extra
 from twinvec.support.slicing import sliced_by_weight
@@ -260,7 +260,12 @@ def _convert(folder: Path) -> Tokenizer:
         converted = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # a damaged vocabulary raises errors of many types
         raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and cannot be made: {error}") from error
-    tokenizer: Tokenizer = converted.backend_tokenizer
+    tokenizer: Tokenizer | None = getattr(converted, "backend_tokenizer", None)
+    if tokenizer is None:
+        raise UnsupportedModelError(
+            f"{folder}: {type(converted).__name__} is not supported, since it is written in Python; expected a "
+            "tokenizer that tokenizer.json can hold"
+        )
     return tokenizer
 
 

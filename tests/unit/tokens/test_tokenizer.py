@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import models
-from twinvec.errors import ModelIntegrityError
+from twinvec.errors import ModelIntegrityError, UnsupportedModelError
 from twinvec.models.finding import find_model
 from twinvec.tokens.tokenizer import TextTokenizer, TokenIds
 
@@ -183,6 +183,17 @@ def test_a_vocabulary_of_old_is_converted(tmp_path):
         (tmp_path / name).write_bytes((source / name).read_bytes())
     converted = TextTokenizer(tmp_path, 32)
     assert ragged(converted.encode(TEXTS)) == ragged(tokenizer.encode(TEXTS))
+
+
+def test_a_tokenizer_in_python_is_refused(tiny_copy):
+    """As of the Japanese models of BERT, which have no ``tokenizer.json``."""
+    vocabulary = json.loads((tiny_copy / "tokenizer.json").read_text())["model"]["vocab"]
+    (tiny_copy / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.get)) + "\n", encoding="utf-8")
+    (tiny_copy / "tokenizer.json").unlink()
+    settings = {"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "basic"}
+    (tiny_copy / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(UnsupportedModelError, match="BertJapaneseTokenizer is not supported, since it is written in"):
+        TextTokenizer(tiny_copy, 32)
 
 
 def test_a_vocabulary_of_sentencepiece_needs_its_package(tmp_path, monkeypatch):
