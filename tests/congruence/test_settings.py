@@ -58,6 +58,7 @@ def assert_equal(folder):
         ("xlm-roberta", {"tokenizer_config.json": {"truncation_side": "left"}}),
         ("bert", {"sentence_bert_config.json": {"max_seq_length": 7}}),
         ("bert", {"tokenizer_config.json": {"model_max_length": 7}}),
+        ("bert", {"sentence_bert_config.json": {"max_seq_length": 7, "model_args": {"attn_implementation": "eager"}}}),
         ("bert", {"config_sentence_transformers.json": {"prompts": {"query": "", "document": "", "topic": "topic: "},
                                                         "default_prompt_name": "topic"}}),
         ("bert", {"config_sentence_transformers.json": {"prompts": {"query": "a: ", "passage": "p: "}}}),
@@ -78,6 +79,9 @@ def test_settings_that_are_followed(tiny_model, tmp_path, kind, changes):
         ("sentence_bert_config.json", "document_length", 5),
         ("sentence_bert_config.json", "query_expansion", True),
         ("sentence_bert_config.json", "processing_kwargs", {"text": {"padding": "max_length"}}),
+        ("sentence_bert_config.json", "config_args", {"hidden_act": "relu"}),
+        ("sentence_bert_config.json", "tokenizer_args", {"truncation_side": "left"}),
+        ("sentence_bert_config.json", "model_args", ["attn_implementation"]),
         ("sentence_bert_config.json", "transformer_task", "fill-mask"),
         ("sentence_bert_config.json", "module_output_name", "sentence_embedding"),
         ("config.json", "is_decoder", True),
@@ -95,6 +99,8 @@ def test_settings_that_are_refused(tiny_copy, name, key, value):
 @pytest.mark.parametrize(
     ("name", "key", "value"),
     [
+        ("sentence_bert_config.json", "processing_kwargs", {"text": {"max_length": 20}}),
+        ("sentence_bert_config.json", "processor_kwargs", {"model_max_length": 20}),
         ("config.json", "is_decoder", True),
         ("config.json", "position_embedding_type", "alibi"),
         ("adapter_config.json", "peft_type", "LORA"),

@@ -30,11 +30,27 @@ _SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {  # settings that change vect
     "transformer_task": (None, "feature-extraction"),
     "module_output_name": (None, "token_embeddings"),
     "modality_config": (None, {}, {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}),
-    "processing_kwargs": (None, {}),
     "query_length": (None,),
     "document_length": (None,),
     "query_expansion": (None, False),
 }
+
+
+_ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
+"""Settings of the Transformer module that sentence-transformers passes to transformers as keyword arguments."""
+_IDLE_ARGUMENTS = {
+    "add_pooling_layer",
+    "attn_implementation",
+    "dtype",
+    "local_files_only",
+    "padding_side",
+    "revision",
+    "torch_dtype",
+    "trust_remote_code",
+    "use_fast",
+    "use_safetensors",
+}
+"""Arguments that do not change vectors in float32."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,7 @@ def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec
     path = folder / "config.json"
     config = read_object(path)
     _refuse_backbone(path, config)
+    _refuse_arguments(folder / "sentence_bert_config.json", sentence_config)
     for key in ("max_position_embeddings", "pad_token_id"):
         if not isinstance(config.get(key, 0), int):
             raise ModelIntegrityError(f"{path}: {key} is {config[key]!r}, expected a whole number")
@@ -111,6 +128,17 @@ def _refuse_backbone(path: Path, config: dict[str, Any]) -> None:
     for key in ("is_decoder", "add_cross_attention", "quantization_config"):
         if config.get(key):
             raise UnsupportedModelError(f"{path}: {key} {config[key]!r} is not supported")
+
+
+def _refuse_arguments(path: Path, sentence_config: dict[str, Any]) -> None:
+    if sentence_config.get("processing_kwargs"):
+        raise UnsupportedModelError(
+            f"{path}: processing_kwargs {sentence_config['processing_kwargs']!r} is not supported"
+        )
+    for key in _ARGUMENTS:
+        arguments = sentence_config.get(key) or {}
+        if not isinstance(arguments, dict) or arguments.keys() - _IDLE_ARGUMENTS:
+            raise UnsupportedModelError(f"{path}: {key} {arguments!r} is not supported")
 
 
 def _max_input_tokens(folder: Path, sentence_config: dict[str, Any], positions: int) -> int:
