@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 _TEXTS_AT_ONCE = 1024
 _CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # characters tokenised at once: all their tokens are in memory before truncation
 _WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer")
+_CLASSES = {
+    "bert": "BertTokenizer",
+    "distilbert": "DistilBertTokenizer",
+    "mpnet": "MPNetTokenizer",
+    "roberta": "RobertaTokenizer",
+}
+"""Classes of tokenizers by backbone, for models that name none."""
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
@@ -205,7 +212,7 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
             tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises bare Exception
             raise ModelIntegrityError(f"{path}: cannot be read as a tokenizer: {error}") from error
-        _apply_settings(folder / "tokenizer_config.json", tokenizer)
+        _apply_settings(folder, tokenizer)
     else:
         tokenizer = _convert(folder)
     if lower_case:
@@ -216,12 +223,14 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
     return tokenizer
 
 
-def _apply_settings(path: Path, tokenizer: Tokenizer) -> None:
+def _apply_settings(folder: Path, tokenizer: Tokenizer) -> None:
     """Let ``tokenizer_config.json`` override ``tokenizer.json``, as transformers does."""
     from tokenizers import normalizers, pre_tokenizers
 
-    settings = optional_json(path)
-    kind = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
+    path = folder / "tokenizer_config.json"
+    settings, config = optional_json(path), optional_json(folder / "config.json")
+    stated = settings.get("tokenizer_class") or config.get("tokenizer_class")
+    kind = str(stated or _CLASSES.get(str(config.get("model_type")))).removesuffix("Fast")
     if kind in _WORD_PIECE and isinstance(tokenizer.normalizer, normalizers.BertNormalizer):
         tokenizer.normalizer = normalizers.BertNormalizer(
             clean_text=True,
