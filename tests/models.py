@@ -188,6 +188,15 @@ def save_backbone(folder: Path, kind: str, labels: int | None = None) -> Path:
     return folder
 
 
+def give_tokenizer(folder: Path, kind: str, tokenizer_class: str | None) -> Path:
+    """Give a model the tokenizer of another backbone; ``tokenizer_class`` is the class that its settings name."""
+    tokenizer = trained_tokenizer(kind)
+    tokenizer.save_pretrained(folder)
+    _change(folder / "tokenizer_config.json", {"tokenizer_class": tokenizer_class, "model_max_length": POSITIONS})
+    _change(folder / "config.json", {"pad_token_id": tokenizer.pad_token_id})
+    return folder
+
+
 @cache
 def trained_tokenizer(kind: str) -> Any:
     """The tokenizer that goes with a backbone: WordPiece, byte-level BPE or Unigram, the same in every process."""

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from twinvec import Encoder
+import models
+from twinvec import CrossEncoderReranker, Encoder
 from twinvec.errors import ModelError, ModelIntegrityError, UnsupportedModelError
 
 TEXTS = [
@@ -55,8 +56,13 @@ def assert_equal(folder):
         ("distilbert", {"tokenizer_config.json": {"do_lower_case": False, "truncation_side": "left"}}),
         ("roberta", {"tokenizer_config.json": {"add_prefix_space": True}}),
         ("xlm-roberta", {"tokenizer_config.json": {"truncation_side": "left"}}),
+        ("bert", {"tokenizer_config.json": {"tokenizer_class": None, "do_lower_case": False}}),
+        ("roberta", {"tokenizer_config.json": {"tokenizer_class": None, "add_prefix_space": True}}),
+        ("bert", {"tokenizer_config.json": {"tokenizer_class": None, "do_lower_case": False},
+                  "config.json": {"tokenizer_class": "MPNetTokenizer"}}),
         ("bert", {"sentence_bert_config.json": {"max_seq_length": 7}}),
         ("bert", {"tokenizer_config.json": {"model_max_length": 7}}),
+        ("bert", {"sentence_bert_config.json": {"max_seq_length": 7, "model_args": {"attn_implementation": "eager"}}}),
         ("bert", {"config_sentence_transformers.json": {"prompts": {"query": "", "document": "", "topic": "topic: "},
                                                         "default_prompt_name": "topic"}}),
         ("bert", {"config_sentence_transformers.json": {"prompts": {"query": "a: ", "passage": "p: "}}}),
@@ -77,9 +83,13 @@ def test_settings_that_are_followed(tiny_model, tmp_path, kind, changes):
         ("sentence_bert_config.json", "document_length", 5),
         ("sentence_bert_config.json", "query_expansion", True),
         ("sentence_bert_config.json", "processing_kwargs", {"text": {"padding": "max_length"}}),
+        ("sentence_bert_config.json", "config_args", {"hidden_act": "relu"}),
+        ("sentence_bert_config.json", "tokenizer_args", {"truncation_side": "left"}),
+        ("sentence_bert_config.json", "model_args", ["attn_implementation"]),
         ("sentence_bert_config.json", "transformer_task", "fill-mask"),
         ("sentence_bert_config.json", "module_output_name", "sentence_embedding"),
         ("config.json", "is_decoder", True),
+        ("config.json", "position_embedding_type", "relative_key"),
         ("config.json", "quantization_config", {"quant_method": "gptq"}),
         ("adapter_config.json", "peft_type", "LORA"),
     ],
@@ -88,6 +98,48 @@ def test_settings_that_are_refused(tiny_copy, name, key, value):
     edited(tiny_copy, {name: {key: value}})
     with pytest.raises(UnsupportedModelError, match=name):
         Encoder(tiny_copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("sentence_bert_config.json", "processing_kwargs", {"text": {"max_length": 20}}),
+        ("sentence_bert_config.json", "processor_kwargs", {"model_max_length": 20}),
+        ("config.json", "is_decoder", True),
+        ("config.json", "position_embedding_type", "alibi"),
+        ("adapter_config.json", "peft_type", "LORA"),
+    ],
+)
+def test_settings_that_are_refused_in_a_cross_encoder(tiny_cross_encoder, tmp_path, name, key, value):
+    folder = edited(shutil.copytree(tiny_cross_encoder("bert"), tmp_path / "model"), {name: {key: value}})
+    with pytest.raises(UnsupportedModelError, match=name):
+        CrossEncoderReranker(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"position_embedding_type": "alibi"}, "position_embedding_type 'alibi' is not supported; expected 'absolute'"),
+        ({"model_type": "new"}, "backbone 'new' is not supported"),
+        ({"model_type": None}, "backbone None is not supported"),
+    ],
+)
+def test_a_model_with_code_of_its_own_is_named_as_such(tiny_copy, changes, told):
+    """As of jina-embeddings-v2, gte-multilingual-base and jina-reranker-v2."""
+    edited(tiny_copy, {"config.json": {**changes, "auto_map": {"AutoModel": "modeling.Model"}}})
+    with pytest.raises(UnsupportedModelError, match=rf"{told}.*code of its own \(auto_map\), which twinvec does not"):
+        Encoder(tiny_copy)
+
+
+def test_bert_with_the_tokenizer_of_xlm_roberta(tmp_path):
+    """As paraphrase-multilingual-MiniLM-L12-v2. Copies without a class get another tokenizer from transformers."""
+    folder = models.give_tokenizer(models.build(tmp_path / "model", "bert"), "xlm-roberta", "XLMRobertaTokenizer")
+    assert_equal(folder)
+    expected = Encoder(folder)
+    models.give_tokenizer(folder, "xlm-roberta", None)
+    found = Encoder(folder)
+    assert found.space == expected.space
+    np.testing.assert_array_equal(found.encode(TEXTS), expected.encode(TEXTS))
 
 
 def test_a_limit_without_room_for_text_is_refused(tiny_copy):

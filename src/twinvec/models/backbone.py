@@ -21,6 +21,8 @@ LEAST_TOKENS = 3
 OFFSET_POSITIONS = {"roberta", "xlm-roberta", "mpnet"}
 """Backbones whose positions start after the padding id."""
 
+_ABSOLUTE_POSITIONS = BACKBONES - {"modernbert"}  # backbones with a table of positions
+
 CROSS_ENCODERS_GO_TO = "'twinvec evaluate MODEL --ir DIR --rerank FOLDER' and CrossEncoderReranker take it"
 """The end of errors and warnings about a cross-encoder that is used as an encoder."""
 
@@ -28,11 +30,27 @@ _SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {  # settings that change vect
     "transformer_task": (None, "feature-extraction"),
     "module_output_name": (None, "token_embeddings"),
     "modality_config": (None, {}, {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}),
-    "processing_kwargs": (None, {}),
     "query_length": (None,),
     "document_length": (None,),
     "query_expansion": (None, False),
 }
+
+
+_ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
+"""Settings of the Transformer module that sentence-transformers passes to transformers as keyword arguments."""
+_IDLE_ARGUMENTS = {
+    "add_pooling_layer",
+    "attn_implementation",
+    "dtype",
+    "local_files_only",
+    "padding_side",
+    "revision",
+    "torch_dtype",
+    "trust_remote_code",
+    "use_fast",
+    "use_safetensors",
+}
+"""Arguments that do not change vectors in float32."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +84,13 @@ class BackboneSpec:
 def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec:
     """Read and check a backbone's ``config.json``; ``sentence_config`` is from ``read_transformer_config``.
 
-    Raise ModelIntegrityError for malformed settings, UnsupportedModelError for a ``model_type`` not in ``BACKBONES``.
+    Raise ModelIntegrityError for malformed settings, and UnsupportedModelError for an adapter, a ``model_type`` that is
+    not in ``BACKBONES``, or a setting that changes the states and is not supported.
     """
     path = folder / "config.json"
     config = read_object(path)
-    kind = config.get("model_type")
-    if not isinstance(kind, str) or kind not in BACKBONES:
-        raise UnsupportedModelError(f"{path}: backbone {kind!r} is not supported; supported are {describe(BACKBONES)}")
+    _refuse_backbone(path, config)
+    _refuse_arguments(folder / "sentence_bert_config.json", sentence_config)
     for key in ("max_position_embeddings", "pad_token_id"):
         if not isinstance(config.get(key, 0), int):
             raise ModelIntegrityError(f"{path}: {key} is {config[key]!r}, expected a whole number")
@@ -88,6 +106,39 @@ def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec
         lower_case=bool(sentence_config.get("do_lower_case", False)),
         positions=positions,
     )
+
+
+def _refuse_backbone(path: Path, config: dict[str, Any]) -> None:
+    adapter = path.with_name("adapter_config.json")
+    if adapter.is_file():
+        raise UnsupportedModelError(
+            f"{adapter}: adapters are not supported; merge the adapter into the model's weights"
+        )
+    code = "; the model has code of its own (auto_map), which twinvec does not run" if "auto_map" in config else ""
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in BACKBONES:
+        raise UnsupportedModelError(
+            f"{path}: backbone {kind!r} is not supported; supported are {describe(BACKBONES)}{code}"
+        )
+    positions = config.get("position_embedding_type", "absolute")
+    if kind in _ABSOLUTE_POSITIONS and positions not in (None, "absolute"):  # transformers ignores the setting
+        raise UnsupportedModelError(
+            f"{path}: position_embedding_type {positions!r} is not supported; expected 'absolute'{code}"
+        )
+    for key in ("is_decoder", "add_cross_attention", "quantization_config"):
+        if config.get(key):
+            raise UnsupportedModelError(f"{path}: {key} {config[key]!r} is not supported")
+
+
+def _refuse_arguments(path: Path, sentence_config: dict[str, Any]) -> None:
+    if sentence_config.get("processing_kwargs"):
+        raise UnsupportedModelError(
+            f"{path}: processing_kwargs {sentence_config['processing_kwargs']!r} is not supported"
+        )
+    for key in _ARGUMENTS:
+        arguments = sentence_config.get(key) or {}
+        if not isinstance(arguments, dict) or arguments.keys() - _IDLE_ARGUMENTS:
+            raise UnsupportedModelError(f"{path}: {key} {arguments!r} is not supported")
 
 
 def _max_input_tokens(folder: Path, sentence_config: dict[str, Any], positions: int) -> int:
@@ -119,16 +170,8 @@ def read_transformer_config(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def refuse_settings(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> None:
-    """Refuse settings that change the vectors and are not supported."""
-    adapter = folder / "adapter_config.json"
-    if adapter.is_file():
-        raise UnsupportedModelError(
-            f"{adapter}: adapters are not supported; merge the adapter into the model's weights"
-        )
-    for key in ("is_decoder", "add_cross_attention", "quantization_config"):
-        if config.get(key):
-            raise UnsupportedModelError(f"{folder / 'config.json'}: {key} {config[key]!r} is not supported")
+def refuse_settings(folder: Path, sentence_config: dict[str, Any]) -> None:
+    """Refuse settings of the Transformer module that change the vectors and are not supported."""
     path = folder / "sentence_bert_config.json"
     if sentence_config.get("transformer_task") == "sequence-classification":
         raise UnsupportedModelError(
@@ -144,6 +187,16 @@ def is_classifier(config: dict[str, Any]) -> bool:
     """Whether a backbone's ``config.json`` names an architecture for sequence classification."""
     names = config.get("architectures")
     return isinstance(names, list) and any(str(name).endswith("ForSequenceClassification") for name in names)
+
+
+def label_count(config: dict[str, Any], path: Path) -> int:
+    """Return the number of a classifier's labels; raise ModelIntegrityError if ``config.json`` has no valid one."""
+    named = config.get("id2label")
+    if named is not None and not isinstance(named, dict):
+        raise ModelIntegrityError(f"{path}: id2label is {named!r}, expected an object with a name for each label")
+    if named:
+        return len(named)
+    return positive(config, "num_labels", path) if "num_labels" in config else 2  # the default of transformers
 
 
 def positive(config: dict[str, Any], key: str, path: Path) -> int:

@@ -16,7 +16,13 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ModelIntegrityError, UnsupportedModelError
-from twinvec.models.backbone import BackboneSpec, is_classifier, read_backbone, read_transformer_config
+from twinvec.models.backbone import (
+    BackboneSpec,
+    is_classifier,
+    label_count,
+    read_backbone,
+    read_transformer_config,
+)
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import describe, optional_json
 
@@ -72,10 +78,7 @@ def read_classifier(root: Path) -> ClassifierSpec:
         raise UnsupportedModelError(
             f"{path}: architectures are {config.get('architectures')!r}; expected one for sequence classification"
         )
-    named = config.get("id2label") or {0: "", 1: ""}  # two labels are the default of transformers
-    if not isinstance(named, dict):
-        raise ModelIntegrityError(f"{path}: id2label is {named!r}, expected an object with a name for each label")
-    labels = len(named)
+    labels = label_count(config, path)
     if labels != 1:
         raise UnsupportedModelError(f"{path}: the model has {labels} labels; a reranker has one")
     stated = root / "config_sentence_transformers.json"

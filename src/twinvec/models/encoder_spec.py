@@ -148,7 +148,7 @@ def read_spec(root: Path) -> ModelSpec:
     folder = modules[0][1]
     sentence_config = read_transformer_config(folder)
     backbone = read_backbone(folder, sentence_config)
-    refuse_settings(folder, backbone.config, sentence_config)
+    refuse_settings(folder, sentence_config)
     if len(modules) == 1 and is_classifier(backbone.config):
         _warn_of_classifier(folder)
     pooling, include_prompt, head = _read_head(modules[1:])

@@ -14,11 +14,13 @@ import importlib.util
 import logging
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
+from twinvec.models.backbone import read_backbone, read_transformer_config
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, safe_relative, verify_folder, weight_files
 
@@ -67,7 +69,7 @@ def find_model(
         ConfigurationError: the name is empty, or neither a string nor a path.
         ModelNotFoundError: the folder or repository does not exist, or the hub is unreachable and its cache lacks it.
         ModelIntegrityError: a weight file is missing, changed, truncated or pickled; the message names it.
-        UnsupportedModelError: a weight file is missing, and the model has modules of a class that is not supported.
+        UnsupportedModelError: a weight file is missing, and a module or the backbone is not supported.
     """
     if not isinstance(name, (str, Path)) or not str(name).strip():
         raise ConfigurationError(f"a model is a folder, 'default' or a hub name, got {name!r}")
@@ -94,11 +96,13 @@ def find_model(
 
 
 def _verify(folder: Path) -> None:
-    """Verify the weights; if this fails because a module class is not supported, raise UnsupportedModelError."""
+    """Verify the weights; if this fails for a module or backbone that is not supported, raise UnsupportedModelError."""
     try:
         verify_folder(folder)
     except ModelIntegrityError:
-        read_modules(folder)
+        backbone = read_modules(folder)[0][1]
+        with suppress(ModelIntegrityError):  # the error about the weights says more
+            read_backbone(backbone, read_transformer_config(backbone))
         raise
 
 

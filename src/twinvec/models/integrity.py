@@ -17,6 +17,10 @@ RUN_FILE = "training.json"
 """File with the state of a training run. A run without a manifest has not ended, since it writes the manifest last."""
 
 _WEIGHTS = "model.safetensors"
+_SAVE_AS_SAFETENSORS = (
+    "if you trust the model, load it with sentence-transformers (SentenceTransformer or CrossEncoder) and save it with "
+    "save_pretrained, which writes safetensors"
+)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -27,7 +31,7 @@ def weight_files(folder: Path) -> list[Path]:
     homes = [folder, *sorted(path for path in folder.glob("[0-9]*_*") if path.is_dir())]
     files = [path for home in homes for path in _weights_of(home)]
     if not files:
-        raise missing(folder, _WEIGHTS)
+        raise _without_weights(folder)
     return files
 
 
@@ -36,7 +40,7 @@ def loaded_weights(home: Path) -> list[Path]:
     whole = home / _WEIGHTS
     found = [whole] if whole.is_file() else _shards(home)
     if not found:
-        raise missing(home, _WEIGHTS)
+        raise _without_weights(home)
     return found
 
 
@@ -63,12 +67,17 @@ def _weights_of(home: Path) -> list[Path]:
     pickled = [path for pattern in ("*.bin", "*.pt", "*.pth", "*.pkl") for path in sorted(home.glob(pattern))]
     if pickled:
         raise ModelIntegrityError(
-            f"{pickled[0]}: pickled weights are refused, since loading them can run code; save the model as safetensors"
+            f"{pickled[0]}: pickled weights are refused, since loading them can run code; {_SAVE_AS_SAFETENSORS}"
         )
     config = home / "config.json"
     if config.is_file() and "model_type" in read_object(config):  # the folder of a backbone
-        raise missing(home, _WEIGHTS)
+        raise _without_weights(home)
     return []
+
+
+def _without_weights(folder: Path) -> ModelIntegrityError:
+    why = f"; pickled weights (pytorch_model.bin) are neither downloaded nor loaded; {_SAVE_AS_SAFETENSORS}"
+    return missing(folder, _WEIGHTS, why)
 
 
 def missing(folder: Path, name: str, why: str = "") -> ModelIntegrityError:

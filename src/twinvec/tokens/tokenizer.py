@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.arrays import BoolArray
-from twinvec.errors import ModelIntegrityError
+from twinvec.errors import ModelIntegrityError, UnsupportedModelError
 from twinvec.models.integrity import optional_json, read_object
 from twinvec.support.extras import import_extra
 from twinvec.support.slicing import sliced_by_weight
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 _TEXTS_AT_ONCE = 1024
 _CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # characters tokenised at once: all their tokens are in memory before truncation
 _WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer")
+_CLASSES = {
+    "bert": "BertTokenizer",
+    "distilbert": "DistilBertTokenizer",
+    "mpnet": "MPNetTokenizer",
+    "roberta": "RobertaTokenizer",
+}
+"""Classes of tokenizers by backbone, for models that name none."""
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
@@ -204,7 +212,7 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
             tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises bare Exception
             raise ModelIntegrityError(f"{path}: cannot be read as a tokenizer: {error}") from error
-        _apply_settings(folder / "tokenizer_config.json", tokenizer)
+        _apply_settings(folder, tokenizer)
     else:
         tokenizer = _convert(folder)
     if lower_case:
@@ -215,12 +223,14 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
     return tokenizer
 
 
-def _apply_settings(path: Path, tokenizer: Tokenizer) -> None:
+def _apply_settings(folder: Path, tokenizer: Tokenizer) -> None:
     """Let ``tokenizer_config.json`` override ``tokenizer.json``, as transformers does."""
     from tokenizers import normalizers, pre_tokenizers
 
-    settings = optional_json(path)
-    kind = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
+    path = folder / "tokenizer_config.json"
+    settings, config = optional_json(path), optional_json(folder / "config.json")
+    stated = settings.get("tokenizer_class") or config.get("tokenizer_class")
+    kind = str(stated or _CLASSES.get(str(config.get("model_type")))).removesuffix("Fast")
     if kind in _WORD_PIECE and isinstance(tokenizer.normalizer, normalizers.BertNormalizer):
         tokenizer.normalizer = normalizers.BertNormalizer(
             clean_text=True,
@@ -245,15 +255,26 @@ def _switch(settings: dict[str, Any], key: str, default: bool, path: Path) -> bo
 
 def _convert(folder: Path) -> Tokenizer:
     """Let transformers convert the vocabulary of an old folder that has no ``tokenizer.json``."""
-    if not any((folder / name).is_file() for name in _VOCABULARIES):
+    found = [name for name in _VOCABULARIES if (folder / name).is_file()]
+    if not found:
         raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and there is no vocabulary to make it from")
+    if found[0].endswith(".model") and find_spec("sentencepiece") is None:
+        raise ModelIntegrityError(
+            f"{folder / 'tokenizer.json'}: missing; making it from {found[0]} needs the package 'sentencepiece': "
+            "pip install sentencepiece protobuf"
+        )
     purpose = f"{folder / 'tokenizer.json'} is missing; making it from the vocabulary"
     AutoTokenizer = import_extra("transformers", "torch", purpose).AutoTokenizer
     try:
         converted = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # a damaged vocabulary raises errors of many types
         raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and cannot be made: {error}") from error
-    tokenizer: Tokenizer = converted.backend_tokenizer
+    tokenizer: Tokenizer | None = getattr(converted, "backend_tokenizer", None)
+    if tokenizer is None:
+        raise UnsupportedModelError(
+            f"{folder}: {type(converted).__name__} is not supported, since it is written in Python; expected a "
+            "tokenizer that tokenizer.json can hold"
+        )
     return tokenizer
 
 

@@ -97,8 +97,6 @@ def test_activations_of_the_backbone(tiny_copy, activation):
         ({"model_type": "modernbert"}, "backbone 'modernbert'"),
         ({"hidden_act": "mish"}, "activation 'mish'"),
         ({"hidden_act": ["gelu"]}, "activation ['gelu']"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
-        ({"is_decoder": True}, "a decoder"),
     ],
 )
 def test_what_can_be_built(tiny_model, changes, part):

@@ -131,7 +131,7 @@ def test_a_pickle_under_the_name_of_safetensors(tiny_copy, refused, tmp_path):
 def test_pickled_weights(tiny_copy, refused, tmp_path, place, name):
     (tiny_copy / place / WEIGHTS).unlink()
     (tiny_copy / place / name).write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
-    refused(os.path.normpath(f"{place}/{name}"), "pickled weights are refused")
+    refused(os.path.normpath(f"{place}/{name}"), "pickled weights are refused.* save_pretrained")
     assert not (tmp_path / "exploded").exists()
 
 
@@ -155,6 +155,21 @@ def test_weights_that_are_elsewhere_as_the_module_is_another(tmp_path):
     (folder / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(UnsupportedModelError, match=r"modules\.json: module class '.*Router' is not supported"):
         Encoder(folder)
+
+
+@pytest.mark.parametrize("place", [".", "2_Dense"])
+def test_a_download_without_the_pickled_weights_says_that_there_may_be_some(tiny_copy, place):
+    (tiny_copy / place / WEIGHTS).unlink()
+    with pytest.raises(ModelIntegrityError, match=r"model\.safetensors: missing; pickled weights .* save_pretrained"):
+        Encoder(tiny_copy)
+
+
+def test_weights_that_are_missing_do_not_hide_that_the_backbone_is_not_supported(tiny_copy):
+    (tiny_copy / WEIGHTS).unlink()
+    config = json.loads((tiny_copy / "config.json").read_text())
+    (tiny_copy / "config.json").write_text(json.dumps(config | {"model_type": "t5"}))
+    with pytest.raises(UnsupportedModelError, match="backbone 't5' is not supported"):
+        Encoder(tiny_copy)
 
 
 def test_missing_tokenizer(tiny_copy, refused):

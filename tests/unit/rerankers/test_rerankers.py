@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import math
 import pickle
@@ -287,6 +288,18 @@ def test_models_that_are_no_cross_encoders(tiny_model, tiny_cross_encoder):
         CrossEncoderReranker(tiny_model("bert"))
     with pytest.raises(UnsupportedModelError, match="3 labels; a reranker has one"):
         CrossEncoderReranker(tiny_cross_encoder("bert", labels=3))
+
+
+def test_the_number_of_labels_may_be_stated_alone(tiny_cross_encoder, tmp_path):
+    folder = shutil.copytree(tiny_cross_encoder("bert"), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    assert len(config.pop("id2label")) == 1
+    (folder / "config.json").write_text(json.dumps(config | {"num_labels": 1}))
+    expected = CrossEncoderReranker(tiny_cross_encoder("bert")).score([("fox", "dog")])
+    np.testing.assert_array_equal(CrossEncoderReranker(folder).score([("fox", "dog")]), expected)
+    (folder / "config.json").write_text(json.dumps(config | {"num_labels": 3}))
+    with pytest.raises(UnsupportedModelError, match="3 labels; a reranker has one"):
+        CrossEncoderReranker(folder)
 
 
 def test_damaged_cross_encoders(tiny_cross_encoder, tmp_path):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import models
+from twinvec.errors import ModelIntegrityError, UnsupportedModelError
 from twinvec.models.finding import find_model
 from twinvec.tokens.tokenizer import TextTokenizer, TokenIds
 
@@ -182,6 +183,25 @@ def test_a_vocabulary_of_old_is_converted(tmp_path):
         (tmp_path / name).write_bytes((source / name).read_bytes())
     converted = TextTokenizer(tmp_path, 32)
     assert ragged(converted.encode(TEXTS)) == ragged(tokenizer.encode(TEXTS))
+
+
+def test_a_tokenizer_in_python_is_refused(tiny_copy):
+    """As of the Japanese models of BERT, which have no ``tokenizer.json``."""
+    vocabulary = json.loads((tiny_copy / "tokenizer.json").read_text())["model"]["vocab"]
+    (tiny_copy / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.get)) + "\n", encoding="utf-8")
+    (tiny_copy / "tokenizer.json").unlink()
+    settings = {"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "basic"}
+    (tiny_copy / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(UnsupportedModelError, match="BertJapaneseTokenizer is not supported, since it is written in"):
+        TextTokenizer(tiny_copy, 32)
+
+
+def test_a_vocabulary_of_sentencepiece_needs_its_package(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta"}')
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(b"")
+    monkeypatch.setattr("twinvec.tokens.tokenizer.find_spec", lambda name: None)  # as if it were not installed
+    with pytest.raises(ModelIntegrityError, match=r"sentencepiece\.bpe\.model needs .* pip install sentencepiece"):
+        TextTokenizer(tmp_path, 32)
 
 
 def test_a_chunker_gets_one_that_cuts_nothing():

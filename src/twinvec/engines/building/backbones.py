@@ -79,10 +79,7 @@ def missing_part(config: dict[str, Any]) -> str | None:
     activation = _settings(config)["activation"]
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         return f"activation {activation!r}"
-    positions = config.get("position_embedding_type")
-    if positions not in (None, "absolute"):
-        return f"position_embedding_type {positions!r}"
-    return "a decoder" if config.get("is_decoder") else None
+    return None
 
 
 def can_build(spec: BackboneSpec) -> bool:

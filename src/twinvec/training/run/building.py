@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,24 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
 from torch import nn
-from transformers import PrinterCallback, set_seed
+from transformers import PreTrainedTokenizerFast, PrinterCallback, set_seed
 from transformers.integrations.integration_utils import TensorBoardCallback
 
+from twinvec.engines.loaded_model import load_tokenizer
 from twinvec.engines.torch import limit_threads
 from twinvec.errors import ModelError
-from twinvec.models.backbone import is_classifier, read_backbone, read_transformer_config
+from twinvec.models.backbone import (
+    BackboneSpec,
+    is_classifier,
+    label_count,
+    read_backbone,
+    read_transformer_config,
+)
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.encoder_spec import NO_PROMPTS, read_modules, read_spec
 from twinvec.models.finding import find_model
 from twinvec.models.integrity import read_object
+from twinvec.models.space import SPACE_PROBES
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
 from twinvec.training.data.batch_sampler import BatchPlan
@@ -112,11 +120,11 @@ def _build_encoder(config: TrainConfig) -> SentenceTransformer:
     with _naming_the_field():
         folder = find_model(config.model).path
         read_spec(folder)  # raises for a model that an Encoder refuses
-        limit = _input_limit(config, folder)
+        backbone = _read_backbone(config, folder)
     model = SentenceTransformer(
         str(folder), device=config.device, local_files_only=True, model_kwargs={"dtype": torch.float32}
     )
-    model.max_seq_length = limit
+    _keep_tokens(model, backbone)
     if config.prompts is not None:
         model.prompts = {**NO_PROMPTS, **config.prompts}
         if model.default_prompt_name not in config.prompts:
@@ -127,6 +135,20 @@ def _build_encoder(config: TrainConfig) -> SentenceTransformer:
     if config.lora is not None:
         _add_adapters(model, config.lora)
     return model
+
+
+def _keep_tokens(model: Any, backbone: BackboneSpec) -> None:
+    """Make a model tokenise, truncate and save its tokenizer as an ``Encoder`` of its folder does.
+
+    transformers makes some tokenizers anew, by the rules of a class and not as ``tokenizer.json`` says. For BERT with
+    the vocabulary of XLM-RoBERTa, such as older copies of paraphrase-multilingual-MiniLM-L12-v2, most tokens differ.
+    """
+    probes, own = list(SPACE_PROBES), load_tokenizer(backbone).for_chunking()
+    if model.tokenizer(probes, verbose=False)["input_ids"] != [each.ids for each in own.encode_batch(probes)]:
+        model[0].processor = PreTrainedTokenizerFast.from_pretrained(
+            backbone.folder, tokenizer_object=own, local_files_only=True
+        )
+    model.max_seq_length = backbone.max_tokens
 
 
 def _warn_of_unused_prompts(prompts: dict[str, str], objective: str, default: str | None) -> None:
@@ -185,22 +207,21 @@ def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
     """Return a cross-encoder: with one output, the model unchanged; otherwise, its backbone with a new classifier."""
     with _naming_the_field():
         folder = find_model(config.model).path
-        described = read_object(read_modules(folder)[0][1] / "config.json")
-        other_head = (
-            is_classifier(described) and len(described.get("id2label") or (0, 1)) != 1
-        )  # the library's default is 2
+        path = read_modules(folder)[0][1] / "config.json"
+        described = read_object(path)
+        other_head = is_classifier(described) and label_count(described, path) != 1
         if is_classifier(described) and not other_head:
             read_classifier(folder)  # raises for a model that a CrossEncoderReranker refuses
-        limit = _input_limit(config, folder)
+        backbone = _read_backbone(config, folder)
     model: CrossEncoder = CrossEncoder(
         str(folder),
         num_labels=1,
-        max_length=limit,
         device=config.device,
         local_files_only=True,
         activation_fn=nn.Sigmoid() if other_head else None,
         model_kwargs={"ignore_mismatched_sizes": other_head, "dtype": torch.float32},
     )
+    _keep_tokens(model, backbone)
     return model
 
 
@@ -246,12 +267,12 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
     model[place] = new
 
 
-def _input_limit(config: TrainConfig, folder: Path) -> int:
-    """Return the token limit of the configuration (default: the limit of the model as an ``Encoder`` serves it)."""
+def _read_backbone(config: TrainConfig, folder: Path) -> BackboneSpec:
+    """Return a model's backbone as an ``Encoder`` serves it, but with the token limit of the configuration, if any."""
     transformer = read_modules(folder)[0][1]
     backbone = read_backbone(transformer, read_transformer_config(transformer))
     if config.max_tokens is None:
-        return backbone.max_tokens
+        return backbone
     if config.max_tokens > backbone.positions:
         raise FieldError(f"max_tokens is {config.max_tokens}, but the model has {backbone.positions} positions at most")
     if config.max_tokens < backbone.max_tokens:
@@ -261,7 +282,7 @@ def _input_limit(config: TrainConfig, folder: Path) -> int:
             config.model,
             backbone.max_tokens,
         )
-    return config.max_tokens
+    return replace(backbone, max_tokens=config.max_tokens)
 
 
 def _add_adapters(model: SentenceTransformer, lora: settings.Lora) -> None:

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cases import slow
-from models import LONGEST, build, build_cross_encoder
+from models import LONGEST, build, build_cross_encoder, give_tokenizer
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.errors import (
     ConfigurationError,
@@ -239,6 +239,34 @@ def test_a_model_that_lower_cases_does_so_in_both_libraries(run, tmp_path):
     theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(texts)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
     np.testing.assert_allclose(ours[0], ours[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
+def test_a_model_is_trained_on_the_tokens_that_it_is_served_with(run, tmp_path, kind):
+    """Without a class in the settings, transformers gives BERT a tokenizer of words, whatever tokenizer.json says."""
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+    bi_encoder = kind == "bi-encoder"
+    base = (build if bi_encoder else build_cross_encoder)(tmp_path / "base", "bert")
+    give_tokenizer(base, "xlm-roberta", None)
+    pairs = [("how do files work", "all about files"), ("Größe", "日本語の文章")]
+    texts = [text for pair in pairs for text in pair]
+    own = (Encoder if bi_encoder else CrossEncoderReranker)(base).tokenizer
+    library = SentenceTransformer if bi_encoder else CrossEncoder
+    assert library(str(base), device="cpu").tokenizer(texts)["input_ids"] != ids_of(own, texts)
+    objective = {"name": "info_nce" if bi_encoder else "graded"}
+    run(PAIRS if bi_encoder else SCORED_TO_1, kind=kind, model=str(base), objective=objective)
+    trained = library(str(tmp_path / "model"), device="cpu")
+    assert trained.tokenizer(texts)["input_ids"] == ids_of(own, texts)
+    if bi_encoder:
+        found, expected = Encoder(tmp_path / "model").encode(texts), trained.encode(texts)
+    else:
+        found, expected = CrossEncoderReranker(tmp_path / "model").score(pairs), trained.predict(pairs)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def ids_of(tokenizer, texts):
+    return [each.ids for each in tokenizer.for_chunking().encode_batch(texts)]
 
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
