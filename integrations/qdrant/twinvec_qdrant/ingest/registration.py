@@ -43,8 +43,8 @@ def registered(
 
     Raises:
         DocumentError: the source's folder or file cannot be read.
-        ConfigurationError: ``describe`` is not a mapping or is given without a source, a source without a name is a file
-            that another source reads, or ``Roots.register`` raises it.
+        ConfigurationError: ``describe`` is not a mapping or is given without a source, another source reads the file of
+            an unnamed source, or ``Roots.register`` raises it.
         TextError: a path or text in ``describe`` is not a string, or holds a lone surrogate.
     """
     if not isinstance(describe, Mapping):

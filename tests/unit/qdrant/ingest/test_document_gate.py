@@ -96,7 +96,7 @@ def test_what_is_no_iterable_of_documents_is_refused_at_once(documents):
 
 @pytest.mark.parametrize("documents", [{"tea", "milk"}, frozenset({("a", "tea")})])
 def test_a_set_is_refused_because_the_ids_of_its_texts_would_differ_between_processes(documents):
-    with pytest.raises(DocumentError, match="which has no order; give a list$"):
+    with pytest.raises(DocumentError, match=r"which has no order; give a list$"):
         Gate().groups(documents)
 
 

@@ -163,7 +163,7 @@ def test_a_single_file_of_a_source_is_no_silent_second_source(collection, folder
     fill(folders[0], "new.md", "drafts/a.md")
     for name in ("README.md", "deep/x.md", "new.md"):
         for dry_run in (True, False):
-            with pytest.raises(ConfigurationError, match=r"its source 'guides' reads .*; to read the file again, ingest "):
+            with pytest.raises(ConfigurationError, match=r"source 'guides' reads .*; to read the file again, ingest "):
                 collection.ingest(root(folders[0] / name), dry_run=dry_run)
     assert names(collection) == [("guides", 2)]
     assert counts(collection.ingest(root(folders[0] / "README.md"), source="more")) == (1, 0, 0, 0)
