@@ -227,6 +227,11 @@ def write_msg(path: Path, *, subject: str, sender: str, body: str) -> None:
     )
 
 
+def write_encrypted(path: Path) -> None:
+    """An Office file with a password (MS-OFFCRYPTO): a compound file around the encrypted archive."""
+    _write_compound(path, {"DataSpaces": b"0" * 64, "EncryptedPackage": b"1" * 64, "EncryptionInfo": b"2" * 64})
+
+
 def _write_compound(path: Path, streams: Mapping[str, bytes]) -> None:
     """A compound file (MS-CFB, version 3) of three streams: FAT, directory, mini FAT, then the mini stream."""
     mini, mini_fat, starts = b"", [], {}

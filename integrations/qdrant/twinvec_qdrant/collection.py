@@ -23,7 +23,7 @@ from twinvec.retrieval.documents import Document, as_id, check_ids
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.phrasings import Phrasings
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_choice, check_methods, check_settings
+from twinvec.support.checks import check_choice, check_methods, check_settings, string
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaiting
 from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
@@ -641,10 +641,11 @@ class Collection:
         another process stores documents of the source at the same time, these stay, and the source with them.
 
         Raises:
-            ConfigurationError: the collection has no such source.
+            ConfigurationError: the collection has no such source, or ``source`` is not a string.
         """
         with self._backend.writing:
-            membership = Roots(self._backend).membership(source)
+            # None would mean the documents of all sources
+            membership = Roots(self._backend).membership(string(source, "source"))
             removed = self.delete(self.find(source=source))
             self._remove_root(membership)
             return removed

@@ -131,12 +131,14 @@ def check_ids(ids: Iterable[object]) -> list[str]:
 
 
 def check_documents(values: Iterable[object]) -> Iterable[object]:
-    """Return ``values`` unchanged; raise DocumentError for a table or a value that is not an iterable of documents."""
+    """Return ``values`` unchanged; raise DocumentError for a table, a set, or a value that is not iterable."""
     kind = type(values).__name__
     if is_table(values):
         pandas, polars, pyarrow = "to_dict('records')", "to_dicts()", "to_pylist()"
         rows = pyarrow if hasattr(values, "to_pylist") else polars if hasattr(values, "to_dicts") else pandas
         raise DocumentError(f"expected documents, got {kind}; give its rows: table.{rows}")
+    if isinstance(values, (set, frozenset)):  # its order differs between processes, and so would ids that are positions
+        raise DocumentError(f"expected an iterable of documents, got {kind}, which has no order; give a list")
     if isinstance(values, Mapping) or not is_list(values):
         raise DocumentError(f"expected an iterable of documents, got {kind}")
     return values

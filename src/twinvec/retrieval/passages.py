@@ -20,7 +20,7 @@ import numpy as np
 from twinvec.arrays import FloatArray, IntArray
 from twinvec.retrieval.analysis import Analyzer, stop_list
 from twinvec.retrieval.base import Hit, Passage, SpanEncoder, body_start
-from twinvec.retrieval.windows import Span, grown, units, windows
+from twinvec.retrieval.windows import Span, beginning, grown, units, windows
 
 Match = tuple[str, int, int]
 """A term, and the start and end of its word in the text."""
@@ -52,7 +52,7 @@ def word_passages(query: str, hits: Sequence[Hit], analyzer: Analyzer) -> list[P
     total = sum(map(len, cut))
     weights = {term: log(1 + (total - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
     return [
-        _passage(hit.text, _best(hit.text, spans, in_units, weights), matches)
+        _passage(hit, _best(hit.text, spans, in_units, weights), matches)
         for hit, spans, in_units, matches in zip(hits, cut, by_unit, found, strict=True)
     ]
 
@@ -92,7 +92,7 @@ def state_passages(
     """
     found = _matches([hit.text for hit in hits], _content_terms(query, analyzer), analyzer)
     return [
-        _passage(hit.text, _nearest(hit, cosines_TQ, spans_T2), matches)
+        _passage(hit, _nearest(hit, cosines_TQ, spans_T2), matches)
         for hit, cosines_TQ, spans_T2, matches in zip(hits, cosines, spans, found, strict=True)
     ]
 
@@ -156,16 +156,16 @@ def _best(text: str, spans: Sequence[Span], terms: Sequence[frozenset[str]], wei
     return grown(text, spans, *best)
 
 
-def _passage(text: str, span: Span | None, matches: Sequence[Match]) -> Passage:
-    """Return a span of a text as a passage; without a span, the whole text."""
-    start, end = span or (0, len(text))
+def _passage(hit: Hit, span: Span | None, matches: Sequence[Match]) -> Passage:
+    """Return a span of a hit's text as a passage; without a span, the beginning of the text."""
+    start, end = span or beginning(hit.text, body_start(hit))
     marks: list[tuple[int, int]] = []
     for _, begin, stop in matches:  # merge overlaps: an identifier and its parts, pairs of syllables
         if start <= begin and stop <= end:
             overlaps = bool(marks) and begin - start < marks[-1][1]
             first, last = marks.pop() if overlaps else (begin - start, 0)
             marks.append((first, max(last, stop - start)))
-    return Passage(text[start:end], start, end, tuple(marks))
+    return Passage(hit.text[start:end], start, end, tuple(marks))
 
 
 def _terms_of(spans: Sequence[Span], matches: Sequence[Match]) -> list[frozenset[str]]:

@@ -87,6 +87,14 @@ def units(text: str, start: int = 0) -> list[Span]:
     return found
 
 
+def beginning(text: str, start: int = 0) -> Span:
+    """Return the beginning of ``text`` from ``start`` on, at most ``LONGEST`` columns, for a text without units."""
+    rest = text[start:]
+    if not rest.strip():
+        return Span(0, len(text))
+    return next(_short(text, Span(start + len(rest) - len(rest.lstrip()), start + len(rest.rstrip()))))
+
+
 def _introduces(text: str, line: Span, unit: Span) -> bool:
     """Return whether a line stands directly above a unit that is further indented."""
     between = text[line.end : unit.start]

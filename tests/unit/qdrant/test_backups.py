@@ -89,6 +89,9 @@ def test_an_older_backup_is_replaced_only_on_request_and_nothing_else_is(store, 
         backup_collection("notes", store, store, overwrite=True)
     with pytest.raises(ConfigurationError, match="not a backup"):
         restore_collection(store, tmp_path / "elsewhere")
+    (tmp_path / "archive.tar").write_bytes(b"a file")
+    with pytest.raises(ConfigurationError, match="not a backup"):
+        restore_collection(tmp_path / "archive.tar", tmp_path / "elsewhere")
     with pytest.raises(CollectionNotFoundError):
         backup_collection("letters", tmp_path / "letters", store)
     (tmp_path / "file").write_text("")

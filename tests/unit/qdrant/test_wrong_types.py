@@ -75,6 +75,13 @@ def test_names_of_sources_and_spaces(collection, value):
     refused("space ", collection.search_vector, np.ones(collection.info()["dim"]), space=value)
 
 
+def test_the_source_to_delete_has_a_name(collection):
+    collection.ingest([("tea", "Tea is served at four.")], source="menu")
+    before = sorted(collection.find())
+    refused("source must be a string, got None", collection.delete_source, None)
+    assert sorted(collection.find()) == before, "None would mean all sources"
+
+
 @pytest.mark.parametrize("value", ["*.md", 5, None, b"bytes", [1], np.array(3), Path("a")], ids=repr)
 def test_patterns_and_languages(tmp_path, value):
     for name in ("include", "exclude"):

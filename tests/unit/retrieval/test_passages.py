@@ -95,6 +95,14 @@ def test_a_text_without_a_sentence_is_a_passage_whole(text):
     assert found.text == text
 
 
+@pytest.mark.parametrize("signs", ["-" * 10_000, "= " * 10_000, "\n|---|---|" * 2_000, "👩\u200d👩\u200d👧" * 2_000])
+@pytest.mark.parametrize("heading", ["", "Guide > Leave"])
+def test_the_passage_of_a_long_text_without_a_sentence_is_its_beginning(signs, heading):
+    found = passage("leave", f"{heading}\n\n{signs}" if heading else signs, heading)
+    assert 60 <= len(found.text) <= 320
+    assert signs.strip().startswith(found.text)
+
+
 def test_hits_keep_all_else():
     hit = Hit("a", "A pump.", 1.0, {"dense": 0.5}, {"x": 1}, relevance=0.25)
     (found,) = with_passages("pump", [hit], Analyzer())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -42,7 +43,8 @@ def registered(
 
     Raises:
         DocumentError: the source's folder or file cannot be read.
-        ConfigurationError: ``describe`` is not a mapping or is given without a source, or ``Roots.register`` raises it.
+        ConfigurationError: ``describe`` is not a mapping or is given without a source, another source reads the file of
+            an unnamed source, or ``Roots.register`` raises it.
         TextError: a path or text in ``describe`` is not a string, or holds a lone surrogate.
     """
     if not isinstance(describe, Mapping):
@@ -62,10 +64,26 @@ def registered(
         if read_by := getattr(documents, "read_by", None):
             read_by(_reading_version(catalog, is_old=_has_versioned, write=write))
     if wanted is not None:
+        if not named:
+            _check_not_read(wanted, roots)
         return documents, roots.register(wanted, named=named, prune=prune, write=write)
     if describe:
         raise ConfigurationError("describe needs a source: give source=NAME")
     return documents, roots.membership(None)
+
+
+def _check_not_read(wanted: StoredRoot, roots: Roots) -> None:
+    """Raise ``ConfigurationError`` for a file that is not a source yet, and that the folder of a source holds."""
+    if wanted.location is None or not wanted.is_here() or os.path.isdir(wanted.location):
+        return
+    known = roots.all()
+    for each in known.values() if wanted.name not in known else ():
+        if each.is_here() and (root := root_at(each)) is not None and root.follows(Path(wanted.location)):
+            raise ConfigurationError(
+                f"{roots.location}: its source {each.name!r} reads {wanted.location}; to read the file again, ingest "
+                f"{each.location}, or run twinvec update; to add the file as another source, give it a name: "
+                "--source NAME (source=...)"
+            )
 
 
 def _reading_version(catalog: Catalog, *, is_old: Callable[[Iterable[str]], bool], write: bool) -> int:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from twinvec.errors import DocumentError
+from twinvec.errors import DocumentError, TextError
 from twinvec.retrieval.documents import plain_json
 from twinvec.retrieval.filters import Filter, parse_filter
-from twinvec.text import check_text
+from twinvec.text import check_text, is_list
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id
@@ -42,6 +42,8 @@ class Notes:
             DocumentError: a note is not a mapping of plain JSON values; nothing was written.
             TextError: a key is not a string, or holds a lone surrogate; nothing was written.
         """
+        if not isinstance(notes, Mapping):
+            raise DocumentError(f"notes: expected a mapping from key to note, got {type(notes).__name__}")
         points = [self._point(key, fields) for key, fields in notes.items()]
         with self._backend.writing:
             if are_filtered(self._namespace):
@@ -54,13 +56,13 @@ class Notes:
     def delete(self, keys: Iterable[str]) -> None:
         """Remove notes; missing keys are ignored."""
         with self._backend.writing:
-            self._backend.delete([self._id(key) for key in keys])
+            self._backend.delete([self._id(key) for key in _several(keys)])
             self._backend.flush()
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the fields of the notes with these keys, by key; missing keys are left out."""
         found: dict[str, dict[str, Any]] = {}
-        for page in pages(keys):
+        for page in pages(_several(keys)):
             points = self._backend.retrieve([self._id(key) for key in page])
             found |= {point.payload["key"]: point.payload["metadata"] for point in points.values()}
         return found
@@ -84,3 +86,10 @@ class Notes:
 
     def _id(self, key: str) -> str:
         return note_id(self._namespace, check_text(key, "note: key"))
+
+
+def _several(keys: Iterable[str]) -> Iterable[str]:
+    """Return ``keys``; raise ``TextError`` for a single key, whose letters would count as keys."""
+    if not is_list(keys):
+        raise TextError(f"note: keys: expected a list of strings, got {type(keys).__name__}")
+    return keys

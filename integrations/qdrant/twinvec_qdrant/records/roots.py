@@ -77,6 +77,11 @@ class Roots:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
+    @property
+    def location(self) -> str:
+        """The address of the collection, for errors."""
+        return self._backend.location
+
     def all(self) -> dict[str, StoredRoot]:
         """Return the roots by name, the first root first."""
         return self._read()[0]

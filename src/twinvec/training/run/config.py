@@ -108,7 +108,7 @@ class TrainConfig(settings.Section):
                 )
 
     def _fits_cross_encoder(self) -> None:
-        if self.matryoshka or self.pooling or self.lora or self.prompts:
+        if self.matryoshka or self.pooling or self.lora or self.prompts is not None:
             raise ValueError("matryoshka, pooling, prompts and lora are for a bi-encoder only")
         if unused := sorted(self.batches.model_fields_set & {"kept_tokens", "token_budget"}):
             raise ValueError(f"batches.{unused[0]} is for a bi-encoder only")

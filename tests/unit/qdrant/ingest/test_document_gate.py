@@ -94,6 +94,12 @@ def test_what_is_no_iterable_of_documents_is_refused_at_once(documents):
     assert str(caught.value) == f"expected an iterable of documents, got {type(documents).__name__}"
 
 
+@pytest.mark.parametrize("documents", [{"tea", "milk"}, frozenset({("a", "tea")})])
+def test_a_set_is_refused_because_the_ids_of_its_texts_would_differ_between_processes(documents):
+    with pytest.raises(DocumentError, match=r"which has no order; give a list$"):
+        Gate().groups(documents)
+
+
 def test_a_table_is_refused_with_what_to_give_instead():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"id": ["a"], "text": ["b"]})

@@ -471,6 +471,13 @@ def test_a_damaged_pdf_is_not_read_as_text(tmp_path):
     assert found.reason == "damaged: no page of the PDF can be read; get the file again"
 
 
+@pytest.mark.parametrize("suffix", [".docx", ".pptx", ".xlsx"])
+def test_an_office_file_with_a_password_says_so(tmp_path, suffix):
+    path = tmp_path / f"locked{suffix}"
+    office_files.write_encrypted(path)
+    assert read(path).reason == "encrypted with a password; save it without the password"
+
+
 def test_a_pdf_with_a_password_says_so(tmp_path):
     path = tmp_path / "locked.pdf"
     office_files.write_pdf(path, [["A page on tea"]])

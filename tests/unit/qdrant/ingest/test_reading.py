@@ -113,6 +113,31 @@ def test_a_compressed_file_says_how_it_is_compressed(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("change", "fails"),
+    [
+        (lambda path: path.write_text(""), True),
+        (lambda path: path.write_text('{"id": "new", "text": "tea"}\n'), True),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b"tea", b"ale")), True),
+        (lambda path: path.write_bytes(path.read_bytes() + b'{"id": "late", "text": "tea"}\n'), False),  # a log grows
+        (lambda path: path.unlink(), False),  # the opened file is read whole
+    ],
+    ids=["emptied", "shorter", "rewritten", "longer", "removed"],
+)
+def test_lines_of_json_that_change_while_they_are_read_hide_their_documents(tmp_path, change, fails):
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps({"id": str(row), "text": "tea"}) + "\n" for row in range(10_000)))
+    reading = read_source(tmp_path)
+    first = next(reading)
+    change(path)
+    *_, last = first, *reading
+    assert isinstance(last, Failure) == fails
+    if fails:
+        assert last == Failure(
+            "log.jsonl", "the file changed while it was read; ingest it again", True, below="log.jsonl/"
+        )
+
+
 def test_a_file_that_changes_while_it_is_read_fails(folder, monkeypatch):
     real, looked = os.fstat, []
 

@@ -158,6 +158,21 @@ def test_fewer_files_of_the_same_folder_are_no_silent_change(collection, folders
     assert counts(collection.ingest(root(folders[0]))) == (1, 0, 2, 0)  # more than before
 
 
+def test_a_single_file_of_a_source_is_no_silent_second_source(collection, folders):
+    collection.ingest(root(folders[0], exclude=("drafts/",)))
+    fill(folders[0], "new.md", "drafts/a.md")
+    for name in ("README.md", "deep/x.md", "new.md"):
+        for dry_run in (True, False):
+            with pytest.raises(ConfigurationError, match=r"source 'guides' reads .*; to read the file again, ingest "):
+                collection.ingest(root(folders[0] / name), dry_run=dry_run)
+    assert names(collection) == [("guides", 2)]
+    assert counts(collection.ingest(root(folders[0] / "README.md"), source="more")) == (1, 0, 0, 0)
+    assert counts(collection.ingest(root(folders[0] / "drafts/a.md"))) == (1, 0, 0, 0)  # guides leaves it out
+    assert counts(collection.ingest(root(folders[1] / "README.md"))) == (1, 0, 0, 0)
+    assert counts(collection.ingest(root(folders[1]))) == (2, 0, 0, 0)
+    assert counts(collection.ingest(root(folders[1] / "README.md"))) == (0, 0, 1, 0)  # it was a source before
+
+
 @pytest.mark.parametrize("ending", ["md", "ndjson"])
 def test_other_single_files_of_a_folder_are_added_to_the_source_unless_it_is_pruned(collection, tmp_path, ending):
     folder = tmp_path / "notes"

@@ -29,6 +29,18 @@ def test_a_key_is_a_text_in_every_call(collection, key):
             call()
 
 
+@pytest.mark.parametrize("keys", ["ab", b"ab", None, 5])
+def test_a_single_key_is_no_list_of_keys(collection, keys):
+    notes = collection.notes("memory")
+    notes.put({"a": {}, "b": {}, "ab": {}})
+    for call in (notes.get, notes.delete):
+        with pytest.raises(TextError, match="note: keys: expected a list of strings, got"):
+            call(keys)
+    with pytest.raises(DocumentError, match="expected a mapping from key to note"):
+        notes.put(keys)
+    assert len(list(notes.find())) == 3
+
+
 def test_notes_come_back_as_they_were_written(collection):
     fields = {"text": "Größe", "number": 0.5, "many": [1, "a", None, {"deep": True}], "long": "x" * 5000}
     notes = collection.notes("memory")

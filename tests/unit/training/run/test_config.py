@@ -222,6 +222,7 @@ WRONG = {
         "batches.unique_texts is for info_nce only",
     ),
     "two passes of a classifier": (classifier(batches={"token_budget": 5}), "batches.token_budget is for a bi-encoder"),
+    "no prompts of a classifier": (classifier(prompts={}), "prompts and lora are for a bi-encoder only"),
     "a pair without room": (classifier(max_tokens=4), "max_tokens: a pair needs at least 5"),
     "a device that nobody knows": (changed(device="cupu"), "run.yaml: device: device 'cupu' cannot be used"),
     "a device that is not there": (changed(device="cuda:99"), "run.yaml: device: device 'cuda:99' cannot be used"),

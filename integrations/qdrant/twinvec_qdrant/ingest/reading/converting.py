@@ -42,6 +42,7 @@ CONVERTED_SINCE = {
 """Endings of the names of files that are converted, each with the first reading version that converts such files."""
 
 _ZIP, _OLE = b"PK", b"\xd0\xcf\x11\xe0"
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")  # the stream of an Office file with a password (MS-OFFCRYPTO)
 _BEGINNINGS = {
     **dict.fromkeys((".docx", ".epub", ".pptx", ".xlsx", *TEXTS, WORKBOOK), _ZIP),
     **dict.fromkeys((".msg", ".xls"), _OLE),
@@ -114,6 +115,8 @@ def _without_placeholders(markdown: str) -> str:
 def _check_format(data: bytes, suffix: str) -> None:
     """Refuse a file that does not begin as its format requires: markitdown would take it for plain text."""
     beginning = _BEGINNINGS.get(suffix)
+    if beginning == _ZIP and data.startswith(_OLE) and _ENCRYPTED in data:
+        raise DocumentError("encrypted with a password; save it without the password")
     if beginning and not data.removeprefix(BOM_UTF8).lstrip().startswith(beginning):
         raise DocumentError(f"not of the format that its name ({suffix}) says; save it again, or rename it")
     if beginning == _ZIP and not is_zipfile(BytesIO(data)):

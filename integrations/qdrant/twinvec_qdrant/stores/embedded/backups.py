@@ -111,7 +111,7 @@ def read_backup(source: Path) -> Backup:
         if values.pop("format") != _FORMAT:
             raise ValueError("made by a later version of twinvec")
         return Backup(**values)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ConfigurationError(f"{source}: not a backup (it has no {_ABOUT})") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreCorruptError(f"{source / _ABOUT}: damaged backup: {error}; use another backup") from error

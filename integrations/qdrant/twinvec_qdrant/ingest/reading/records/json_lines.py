@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,7 +13,17 @@ from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document, parse_record
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
-from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Read, hiding, printable, reason_of, unreadable
+from twinvec_qdrant.ingest.reading.results import (
+    CHANGED,
+    NO_TEXT,
+    Empty,
+    Read,
+    hiding,
+    is_unchanged,
+    printable,
+    reason_of,
+    unreadable,
+)
 
 RECORDS_SUFFIX = ".jsonl"
 NEWER_RECORDS_SUFFIX = ".ndjson"
@@ -24,9 +36,21 @@ def read_records(path: Path, name: str, prefix: str, columns: RecordColumns) -> 
     """Yield the documents of a file; ``name`` is its name in failures, and ``prefix`` comes before the ids."""
     try:
         with path.open("rb") as file:
+            before = os.fstat(file.fileno())
             yield from read_lines(file, name, prefix, columns)
+            is_file = stat.S_ISREG(before.st_mode)
+            if is_file and _has_changed(before, os.fstat(file.fileno()), file.tell()):
+                yield Read(hiding(printable(name), CHANGED, prefix), 0)
     except OSError as error:
         yield Read(unreadable(name, error, prefix), 0)
+
+
+def _has_changed(before: os.stat_result, after: os.stat_result, read: int) -> bool:
+    """Return whether a file has changed since ``before``, apart from added lines that were read.
+
+    ``read`` is the number of bytes that were read.
+    """
+    return after.st_size != read or (after.st_size <= before.st_size and not is_unchanged(before, after))
 
 
 def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
