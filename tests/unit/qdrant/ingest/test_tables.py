@@ -63,6 +63,18 @@ def test_delimiter_and_encoding_are_found(mark, encoding, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("stated", ["sep=|", "SEP=|", '"sep=|"', "sep=|\r"])
+def test_a_line_of_excel_states_the_delimiter(stated, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(f"\ufeff{stated}\nid|text\n1|one; two; three\n\n2|four; five; six\n3|a|b\n", newline="")
+    first, second, failure = read_source(path)
+    assert [(each.id, each.text) for each in (first, second)] == [("1", "one; two; three"), ("2", "four; five; six")]
+    assert failure.source == "a.csv:6"
+    older = read_source(path)
+    older.read_by(5)
+    assert not any(getattr(each, "text", "").startswith("one") for each in older), "since reading version 6"
+
+
 @pytest.mark.parametrize("texts", [['"fine" is a word'], ['"open'], ['"open', '"again']])
 def test_a_tsv_file_that_quoting_does_not_fit_is_read_without(texts, tmp_path):
     path = tmp_path / "a.tsv"

@@ -46,11 +46,11 @@ def read_records(path: Path, name: str, prefix: str, columns: RecordColumns) -> 
 
 
 def _has_changed(before: os.stat_result, after: os.stat_result, read: int) -> bool:
-    """Return whether a file has changed since ``before``, apart from added lines that were read.
+    """Return whether a file has changed since ``before``, apart from added lines.
 
     ``read`` is the number of bytes that were read.
     """
-    return after.st_size != read or (after.st_size <= before.st_size and not is_unchanged(before, after))
+    return after.st_size < read or (after.st_size <= before.st_size and not is_unchanged(before, after))
 
 
 def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:

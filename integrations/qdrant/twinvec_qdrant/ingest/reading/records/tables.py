@@ -1,7 +1,9 @@
 """Tables: a CSV or TSV file -> documents, one for each row below the header.
 
 The file is read twice: first for its encoding, its delimiter and the columns that hold only numbers, then for its rows.
-All rows that do not fit the header are one failure.
+All rows that do not fit the header are one failure. Excel can write a line "sep=;" above the header, which states the
+delimiter.
+
 Cells may be quoted. In a TSV file, a quotation mark can also be part of a text, as the format has no quoting of its own
 (text/tab-separated-values). So if such a file is malformed with quoting, it is read without.
 """
@@ -47,6 +49,7 @@ Quoting = Literal[0, 3]  # csv.QUOTE_MINIMAL or csv.QUOTE_NONE
 _BLOCK = 1 << 20
 _SAMPLE_LINES = 20
 _DELIMITERS = ",;\t|"
+_STATED = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # the line of Excel; since reading version 6
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # text that stays the same if it is stored as a number
 
 
@@ -55,6 +58,7 @@ class _Layout:
     """The structure of a table; a column is named by its index in the header."""
 
     encoding: Encoding
+    above: int  # lines above the header
     delimiter: str
     quoting: Quoting
     header: tuple[str, ...]  # all names are different
@@ -130,35 +134,48 @@ def _layout(path: Path, columns: RecordColumns, version: int) -> tuple[_Layout, 
     encoding = find_encoding(lambda: _blocks(path), version)
     with path.open(encoding=encoding.name, errors=encoding.errors, newline="") as file:
         is_tsv = path.suffix.lower() == ".tsv"
-        delimiter = "\t" if is_tsv else _delimiter(list(islice(file, _SAMPLE_LINES)))
+        sample = list(islice(file, _SAMPLE_LINES))
+        stated = _STATED.fullmatch(sample[0]) if sample and version >= 6 and not is_tsv else None
+        above = 0 if stated is None else 1
+        delimiter = "\t" if is_tsv else _delimiter(sample) if stated is None else stated[1]
         quoting: Quoting = csv.QUOTE_MINIMAL
         try:
-            header, numeric, count = _surveyed(file, delimiter, quoting)
+            header, numeric, count = _surveyed(file, above, delimiter, quoting)
         except DocumentError:
             if not is_tsv:
                 raise
             quoting = csv.QUOTE_NONE
-            header, numeric, count = _surveyed(file, delimiter, quoting)
-    return _Layout(encoding, delimiter, quoting, header, *_places(header, columns), numeric), count
+            header, numeric, count = _surveyed(file, above, delimiter, quoting)
+    return _Layout(encoding, above, delimiter, quoting, header, *_places(header, columns), numeric), count
 
 
-def _surveyed(file: TextIO, delimiter: str, quoting: Quoting) -> tuple[tuple[str, ...], frozenset[int], int]:
+def _surveyed(
+    file: TextIO, above: int, delimiter: str, quoting: Quoting
+) -> tuple[tuple[str, ...], frozenset[int], int]:
     """Return the header, the columns that hold only numbers, and the number of rows."""
-    file.seek(0)
-    rows = _well_formed(csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True))
+    rows = _well_formed(_reader(file, above, delimiter, quoting), above)
     header = _header(next(rows, []))
     return header, *_numeric(rows, len(header))
 
 
-def _well_formed(rows: Any) -> Iterator[list[str]]:
+def _reader(file: TextIO, above: int, delimiter: str, quoting: Quoting) -> Any:
+    """Return a reader of the header and the rows; its ``line_num`` does not count the lines ``above``."""
+    file.seek(0)
+    for _ in range(above):
+        file.readline()
+    return csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
+
+
+def _well_formed(rows: Any, above: int) -> Iterator[list[str]]:
     """Yield the rows of a reader; a ``DocumentError`` names the lines of the row that cannot be read."""
-    first = 1
+    first = above + 1
     try:
         for row in rows:
             yield row
-            first = rows.line_num + 1
+            first = above + rows.line_num + 1
     except csv.Error as error:
-        where = f"line {first}" if rows.line_num <= first else f"lines {first:,} to {rows.line_num:,}"
+        last = above + rows.line_num
+        where = f"line {first}" if last <= first else f"lines {first:,} to {last:,}"
         raise DocumentError(f"not a table: {where}: {error}") from error
 
 
@@ -228,13 +245,13 @@ def _places(header: Sequence[str], columns: RecordColumns) -> tuple[int | None, 
 def _rows(path: Path, layout: _Layout) -> Iterator[tuple[int, int, list[str]]]:
     """Yield the rows that are not blank, each with its first line and its number; the row below the header is 1."""
     with path.open(encoding=layout.encoding.name, errors=layout.encoding.errors, newline="") as file:
-        rows = csv.reader(file, delimiter=layout.delimiter, quoting=layout.quoting, strict=True)
+        rows = _reader(file, layout.above, layout.delimiter, layout.quoting)
         next(rows, None)
-        line = rows.line_num + 1
+        line = layout.above + rows.line_num + 1
         for number, row in enumerate(iter(partial(_next, rows), None), 1):
             if any(cell.strip() for cell in row):
                 yield line, number, row
-            line = rows.line_num + 1
+            line = layout.above + rows.line_num + 1
 
 
 def _next(rows: Iterator[list[str]]) -> list[str] | None:
