@@ -17,7 +17,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -30,7 +30,8 @@ import numpy as np
 import tenacity
 from killing import command_line, processes
 
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, TwinvecError
+from twinvec.errors import CollectionNotFoundError, TwinvecError
+from twinvec.retrieval.base import Hit
 from twinvec_qdrant import Collection, backup_collection, opening, restore_collection
 from twinvec_qdrant.ingest import planned as batches
 from twinvec_qdrant.maintenance import migration
@@ -43,6 +44,7 @@ SOURCES = ("main", "left", "right")
 TENANTS = ("ann", "ben")
 ALONE = ("restore", "rename")  # operations that need the collection to be closed
 WAIT_SECONDS = 120
+_READS = 6  # times that a reader reads everything
 
 Documents = dict[str, tuple[str, int]]
 """Document id -> its text and its edition."""
@@ -90,6 +92,10 @@ class Kind:
         chunking = False if self.seed % 5 == 0 else None
         return Collection.open(**place, encoder=model(0), late_interaction=states, tenant_key=tenant, chunking=chunking)
 
+    def tenants(self) -> Sequence[str | None]:
+        """The tenants that searches name, one after another; None if there are none."""
+        return TENANTS if self.seed % 2 else (None,)
+
     def document(self, name: str, edition: int) -> dict[str, Any]:
         """A document as it is ingested."""
         rng = random.Random(f"{self.seed} {name} {edition}")
@@ -131,6 +137,7 @@ class Operation:
         model: Number of the model afterwards, if it changes.
         empties: A source whose other documents are removed.
         tenants: Only documents of these tenants are removed from the source. Default: all.
+        may: Editions that each document may have while the operation runs; None among them for a missing document.
     """
 
     name: str
@@ -140,6 +147,7 @@ class Operation:
     model: int | None = None
     empties: str = ""
     tenants: frozenset[str] = frozenset()
+    may: dict[str, set[int | None]] = field(default_factory=dict)
 
     def changes(self, part: str, keys: Iterable[str]) -> dict[str, int | None]:
         """Return the edition afterwards of each of the documents or notes with these ids that the operation changes."""
@@ -189,12 +197,64 @@ def do(store: Path, kind: Kind, collection: Collection | None, operation: Operat
         assert not report.failed, report
     elif operation.name == "migrate":
         collection.migrate(model(given["to"]))
+    elif operation.name == "read":
+        read(collection, kind, operation.may)
+    elif operation.name == "verify":
+        report = collection.verify(**given)
+        assert report.sound, report
     elif operation.name == "backup":
         backup_collection("notes", given["to"], store, overwrite=True, wait_seconds=WAIT_SECONDS)
     elif operation.name == "notes":
         collection.notes("app").put({key: {"edition": edition} for key, edition in operation.notes.items()})
     else:
         getattr(collection, operation.name)(**given)
+
+
+def read(collection: Collection, kind: Kind, may: Mapping[str, set[int | None]]) -> None:
+    """Search, get and find while others write: all documents are there, whole, in an edition that they may have."""
+    for row in range(_READS):
+        for tenant in kind.tenants():
+            own = {name: may[name] for name in may if tenant is None or tenant_of(name) == tenant}
+            wanted = None if tenant is None else {"tenant": tenant}
+            mode: Any = ("dense", "hybrid")[row % 2]
+            hits = collection.search("word", 1000, mode, wanted, group=False, exact=True, passages=False)
+            _check_hits(hits, kind, own)
+        for document in (documents := collection.get(sorted(may))):
+            edition = document.payload["edition"]
+            assert edition in may[document.id], ("get", document.id, edition, may[document.id])
+            expected = kind.document(document.id.rpartition(":")[2], edition)["text"]
+            assert document.text == expected, ("get", document.id, document.text, expected)
+        _check_names({document.id for document in documents}, may, "get")
+        _check_names(set(collection.find()), may, "find")
+        group = f"g{row % 3}"
+        fits = {name: values for name, values in may.items() if group in {f"g{(each or 0) % 3}" for each in values}}
+        assert set(collection.find({"group": group})) <= fits.keys(), group
+        collection.roots(), collection.described(list(may)[:5]), collection.info(), collection.notes("app").find()
+
+
+def _check_names(found: set[str], may: Mapping[str, set[int | None]], what: str) -> None:
+    missing = {name for name, values in may.items() if None not in values} - found
+    extra = found - {name for name, values in may.items() if values != {None}}
+    assert (missing, extra) == (set(), set()), what
+
+
+def _check_hits(hits: Sequence[Hit], kind: Kind, may: Mapping[str, set[int | None]]) -> None:
+    """Each document is found whole, in one edition; on a server, not all parts of a document that is just changing."""
+    found: dict[str, dict[int, Hit]] = {}
+    for hit in hits:
+        chunks = found.setdefault(hit.payload["source"], {})
+        assert hit.payload["position"] not in chunks, ("a chunk is found twice", hit.id)
+        chunks[hit.payload["position"]] = hit
+    for name, chunks in found.items():
+        (edition,) = editions = {hit.payload["edition"] for hit in chunks.values()}
+        assert editions <= may[name], ("search", name, editions, may[name])
+        text = "\n\n".join(chunks[position].text for position in sorted(chunks))
+        expected = kind.document(name.rpartition(":")[2], edition)["text"]
+        if not kind.url or len(may[name]) == 1:
+            assert text == expected, ("search", name, text, expected)
+        assert all(hit.text in expected for hit in chunks.values()), ("search", name, text, expected)
+    certain = {name: values for name, values in may.items() if not kind.url or len(values) == 1}
+    _check_names(found.keys() & certain, certain, "search")
 
 
 def work(pipe: Connection, store: Path, kind: Kind) -> None:
@@ -208,7 +268,7 @@ def work(pipe: Connection, store: Path, kind: Kind) -> None:
                 collection = kind.opened(store)
             do(store, kind, collection, operation)
             pipe.send(None)
-        except TwinvecError as error:
+        except (TwinvecError, AssertionError) as error:
             pipe.send(f"{type(error).__name__}: {error}")
         if collection is not None and not operation.arguments.get("keep", True):
             collection.close()
@@ -273,7 +333,7 @@ class Walk:
         self._state = State()
         self._edition = 0
         self._longest: dict[str, float] = {}
-        self._is_to_migrate_again = False  # whether a migration was killed beside an ingest
+        self._may_lack_vectors = False  # on a server: whether a migration was killed beside an ingest
         self._workers = [Worker(self._store, self._kind) for _ in range(3)]
         self._handle: Collection | None = None
         self._where = f"seed {seed}"
@@ -288,6 +348,8 @@ class Walk:
         self.outcome.steps += 1
         alone = not self._kind.url and self._rng.random() < 0.12
         operations = [self._one_alone()] if alone else [self._one() for _ in range(self._rng.choice((1, 1, 2, 3)))]
+        if not alone and len(operations) < len(self._workers) and self._rng.random() < 0.6:
+            operations.append(Operation("read", may=self._possible(operations)))
         told = ", ".join(f"{each.name} {each.arguments}" for each in operations)
         self._where = f"seed {self._kind.seed}, step {self.outcome.steps}: {told}"
         if alone:
@@ -330,6 +392,8 @@ class Walk:
         if name == "migrate":
             to = (max(self._state.models) + rng.choice((1, 1, 2))) % 4
             return Operation(name, {"to": to}, model=to)
+        if name == "verify":
+            return Operation(name, {"repair": rng.random() < 0.5})
         if name == "backup":
             return Operation(name, {"to": self._backup})
         if name == "reindex":
@@ -366,8 +430,8 @@ class Walk:
             dies = self._rng.random() < 0.5
             moments.append(self._rng.uniform(0, self._longest.get(operation.name, 0.5)) if dies else None)
         results = []
-        beside_ingest = any(each.name == "ingest" for each in operations)
-        self._is_to_migrate_again = False
+        beside_ingest = bool(self._kind.url) and any(each.name == "ingest" for each in operations)
+        self._may_lack_vectors = False
         for moment, worker, operation in sorted(
             zip(moments, workers, operations, strict=True), key=lambda each: (each[0] is None, each[0] or 0)
         ):
@@ -376,7 +440,7 @@ class Walk:
                 if not worker.is_done():
                     worker.kill()
                     self.outcome.kills += 1
-                    self._is_to_migrate_again |= operation.name == "migrate" and beside_ingest
+                    self._may_lack_vectors |= operation.name == "migrate" and beside_ingest
                     self._longest[operation.name] = self._longest.get(operation.name, 0.5) * 1.05
                     results.append((operation, False))
                     continue
@@ -401,6 +465,15 @@ class Walk:
         if operation.name == "backup":
             return "another process is writing this backup" in error
         return False
+
+    def _possible(self, operations: Sequence[Operation]) -> dict[str, set[int | None]]:
+        """Return the editions that documents may have while these operations run."""
+        names = self._state.documents.keys() | {name for each in operations for name in each.documents}
+        may = {name: set(self._state.documents.get(name, {None})) for name in names}
+        for each in operations:
+            for name, edition in each.changes("documents", names).items():
+                may[name].add(edition)
+        return may
 
     def _apply(self, results: list[tuple[Operation, bool]]) -> None:
         """Change what the collection may hold; of each operation it is known whether it was completed."""
@@ -486,9 +559,8 @@ class Walk:
         where = self._where
         collection.search("word", 1, filter={"tenant": TENANTS[0]} if self._kind.seed % 2 else None)
         encoder = collection.encoder  # of the model that the search has noticed
-        if self._is_to_migrate_again:  # chunks that were written just before the switch may lack a vector
-            with suppress(ConfigurationError):  # no chunk lacks one
-                collection.migrate(encoder)
+        if self._may_lack_vectors:
+            collection.ingest([])  # encodes what lacks a vector
         found = {each.id: each for each in collection.get(sorted(may.documents))}
         assert sorted(collection.find()) == sorted(found), (where, "find and get differ, or an unknown document")
         editions: dict[str, int] = {}
@@ -521,6 +593,7 @@ class Walk:
 
 _WEIGHTS = {
     "ingest": 10,
+    "verify": 1,
     "delete": 2,
     "delete_source": 1,
     "notes": 1,
@@ -544,7 +617,7 @@ def _check_searches(
     query = "edition7 part1 word"
     vector = encoder.encode_query([query])[0]
     pieces: dict[str, dict[int, str]] = {}
-    for wanted in [{"tenant": each} for each in TENANTS] if kind.seed % 2 else [None]:
+    for wanted in [each and {"tenant": each} for each in kind.tenants()]:
         hits = collection.search(query, 1000, "dense", wanted, group=False, exact=True, passages=False)
         cosines = encoder.encode_document([hit.text for hit in hits]) if hits else np.zeros((0, encoder.dim))
         for hit, row in zip(hits, cosines, strict=True):
