@@ -3,11 +3,13 @@
     python tests/crash/walk_collection.py --kills 200 --seed 1
 
 At every step, one to three processes do an operation each: ingest into one of three sources with and without pruning,
-delete documents or a source, build indexes, index payload keys, write notes, migrate, drop other vectors, back up. Each
-is killed (SIGKILL) or not. Some keep the collection open from step to step. At other steps, one process alone restores
-the backup over the collection, or the store's folder is renamed. After every step, the collection is compared with the
-dict: documents with their text and payload, their chunks and vectors, what exact searches, filters and words find, the
-sources with their descriptions, and the notes. An operation that was killed may have happened or not.
+delete documents or a source, build indexes, index payload keys, write notes, migrate, drop other vectors, back up, push
+to a second collection, verify, repair, or read. Each is killed (SIGKILL) or not. Some keep the collection open from
+step to step. At other steps, one process alone restores the backup over the collection, or the store's folder is
+renamed. After every step, the collection is compared with the dict: documents with their text and payload, their chunks
+and vectors, what exact searches, filters and words find, the sources with their descriptions, and the notes. An
+operation that was killed may have happened or not. While others write, a reader finds every document whole, in one of
+the editions that it may have.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,8 @@ from killing import command_line, processes
 
 from twinvec.errors import CollectionNotFoundError, TwinvecError
 from twinvec.retrieval.base import Hit
-from twinvec_qdrant import Collection, backup_collection, opening, restore_collection
+from twinvec_qdrant import Collection, backup_collection, drop_collection, opening, restore_collection
+from twinvec_qdrant.ingest import pace
 from twinvec_qdrant.ingest import planned as batches
 from twinvec_qdrant.maintenance import migration
 from twinvec_qdrant.stores.embedded import backend as embedded
@@ -62,13 +65,18 @@ def load(name: str, options: object = None, precision: str = "auto") -> StateEnc
 
 
 def prepare(seed: int) -> None:
-    """Let this process work in many small steps, and find models by their names; with some seeds, all is indexed."""
+    """Let this process work in many small steps, and find models by their names.
+
+    With some seeds, all vectors are indexed. With others, every chunk is written alone, most of them as drafts.
+    """
     batches.BATCH_CHUNKS = 8
     migration._PAGE = 8
     opening.load_space_encoder = load
     retrying._GROWING = tenacity.wait_none()
     if seed % 4 == 0:
         embedded.WORTHWHILE = 1
+    if seed % 5 == 1:
+        pace.PORTION_SECONDS = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,17 +88,26 @@ class Kind:
 
     seed: int
     url: str = ""
+    name: str = "notes"
+
+    def place(self, store: Path) -> dict[str, Any]:
+        """The arguments of ``Collection.open`` that name the collection."""
+        place: dict[str, Any] = {"name": self.name, "wait_seconds": WAIT_SECONDS}
+        return place | ({"url": self.url} if self.url else {"path": store})
 
     def opened(self, store: Path) -> Collection:
         """Open the collection with the model that it records."""
         tenant = "tenant" if self.seed % 2 else None
-        place: dict[str, Any] = {"name": "notes", "wait_seconds": WAIT_SECONDS}
-        place |= {"url": self.url} if self.url else {"path": store}
+        place = self.place(store)
         with suppress(CollectionNotFoundError):
             return Collection.open(**place, create=False)
         states = self.seed % 3 == 0
         chunking = False if self.seed % 5 == 0 else None
         return Collection.open(**place, encoder=model(0), late_interaction=states, tenant_key=tenant, chunking=chunking)
+
+    def copy(self) -> Kind:
+        """The collection to which this one is pushed, in the same store."""
+        return replace(self, name="copy")
 
     def tenants(self) -> Sequence[str | None]:
         """The tenants that searches name, one after another; None if there are none."""
@@ -204,6 +221,9 @@ def do(store: Path, kind: Kind, collection: Collection | None, operation: Operat
         assert report.sound, report
     elif operation.name == "backup":
         backup_collection("notes", given["to"], store, overwrite=True, wait_seconds=WAIT_SECONDS)
+    elif operation.name == "push":
+        pushed = collection.push(**kind.copy().place(store), allow_empty=True, **given)
+        assert not pushed.missed, pushed
     elif operation.name == "notes":
         collection.notes("app").put({key: {"edition": edition} for key, edition in operation.notes.items()})
     else:
@@ -330,6 +350,8 @@ class Walk:
         self._store = folder / "store"
         self._backup = folder / "backup"
         self._saved: State | None = None
+        self._pushed: State | None = None
+        self._is_copy_outdated = False  # whether the copy has a former model
         self._state = State()
         self._edition = 0
         self._longest: dict[str, float] = {}
@@ -394,13 +416,16 @@ class Walk:
             return Operation(name, {"to": to}, model=to)
         if name == "verify":
             return Operation(name, {"repair": rng.random() < 0.5})
+        if name == "push":
+            return Operation(name, {"prune": rng.random() < 0.5})
         if name == "backup":
             return Operation(name, {"to": self._backup})
         if name == "reindex":
             indexes = rng.choice((None, {"group": "keyword"}, {"edition": "integer"}, {"*": False}, False))
             if self._kind.url and (indexes is False or (indexes and "*" in indexes)):
                 indexes = {}  # a strict server filters by keys with an index only
-            return Operation(name, {} if indexes is None else {"payload_indexes": indexes})
+            given = {"index": {"quantization": rng.choice(("int8", "none"))}} if rng.random() < 0.3 else {}
+            return Operation(name, given if indexes is None else {"payload_indexes": indexes, **given})
         return Operation(name)
 
     def _one_alone(self) -> Operation:
@@ -462,6 +487,11 @@ class Walk:
             return "there is no source" in error and all(may_be_gone)
         if operation.name == "migrate":
             return re.search("has the model .* already|(is|was) under way", error) is not None
+        if operation.name == "push":
+            if "made with the model" in error or "has the model" in error:
+                self._is_copy_outdated = True
+                return True
+            return "missed" in error and len(operations) > 1
         if operation.name == "backup":
             return "another process is writing this backup" in error
         return False
@@ -492,6 +522,8 @@ class Walk:
                 self._state.models = {operation.model} if done else self._state.models | {operation.model}
             if operation.name == "backup":
                 self._look_at_backup(before)
+            if operation.name == "push":
+                self._look_at_copy(before, is_whole=done, is_pruned=done and operation.arguments["prune"])
             if operation.name == "restore":
                 self._restored(done=done)
 
@@ -513,6 +545,31 @@ class Walk:
         with self._kind.opened(place) as collection:
             self._saved = self._compared(collection, may)
         shutil.rmtree(place)
+
+    def _look_at_copy(self, before: State, *, is_whole: bool, is_pruned: bool) -> None:
+        """Take what the copy holds for what it should hold, if that may be so; remove a copy with a former model."""
+        kind = self._kind.copy()
+        if self._is_copy_outdated:
+            drop_collection(**kind.place(self._store))
+            self._pushed, self._is_copy_outdated = None, False
+            return
+        try:
+            copy = Collection.open(**kind.place(self._store), create=False)
+        except CollectionNotFoundError:
+            return  # killed early
+        may, former = self._state.copy(), self._pushed or State()
+        for part in ("documents", "notes"):
+            own = getattr(may, part)
+            for key in own.keys() | getattr(former, part).keys():
+                values = own.setdefault(key, {None})
+                values |= getattr(before, part).get(key, {None})
+                if not is_pruned and (not is_whole or None in values):
+                    values |= getattr(former, part).get(key, {None})
+        may.models = may.models | before.models | former.models
+        with copy:
+            assert copy.verify().sound, self._where
+            # the sources come last, so only a whole copy has them
+            self._pushed = self._compared(copy, may) if is_whole else may
 
     def _restored(self, *, done: bool) -> None:
         assert self._saved is not None
@@ -600,6 +657,7 @@ _WEIGHTS = {
     "migrate": 1.5,
     "drop_others": 0.7,
     "backup": 1.5,
+    "push": 2,
     "reindex": 1.5,
 }
 
