@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from threading import Event
@@ -474,6 +475,39 @@ def test_an_engine_killed_while_it_adds_or_drops_a_vector_opens_again(tmp_path, 
         assert answers(collection) == expected(new)
         assert collection.search("rain", mode="sparse")
         assert collection.migrate(words).switched
+
+
+@pytest.mark.parametrize("killed", ["adding", "dropping", "removing"])
+def test_an_engine_killed_while_one_of_its_segments_gets_or_loses_a_vector_opens_again(tmp_path, words, new, killed):
+    segments = tmp_path / "notes" / "shard" / "segments"
+    present, other = (words, new) if killed == "adding" else (new, words)
+    with Collection.open("notes", tmp_path, encoder=words, chunking=False) as collection:
+        collection.ingest(list(NOTES.items())[:4])
+        if present is new:
+            collection.migrate(new)
+        collection.reindex()
+        collection.ingest(NOTES.items())
+    (indexed,) = (each.parent for each in segments.glob("*/vector_index-dense"))
+    assert [each for each in segments.iterdir() if each != indexed], "there is a growing segment too"
+    shutil.copytree(indexed, tmp_path / "before")
+    with Collection.open("notes", tmp_path, encoder=present) as collection:
+        if killed == "adding":
+            collection._backend.add_vector("dense-words-1-48", 48, None)
+        else:
+            collection._backend.drop_vector("dense")
+    if killed == "removing":  # the engine removes the files last
+        for name in ("vector_index-dense", "vector_storage-dense"):
+            shutil.move(tmp_path / "before" / name, indexed)
+    else:
+        shutil.rmtree(indexed)
+        shutil.move(tmp_path / "before", indexed)
+    (tmp_path / "notes" / "shard" / "checksums.json").unlink()  # a killed process has written none
+    with Collection.open("notes", tmp_path, encoder=present) as collection:
+        assert answers(collection) == expected(present)
+    with Collection.open("notes", tmp_path, encoder=present) as collection:
+        assert collection.migrate(other).encoded == len(NOTES)
+        assert answers(collection) == expected(other)
+        assert collection.verify().sound
 
 
 @pytest.mark.slow
