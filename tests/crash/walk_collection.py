@@ -517,9 +517,10 @@ class Walk:
                 may[key] = {value for value, _ in changes}
                 if not any(done for _, done in changes):
                     may[key] |= had.get(key, {None})
+        switched = {operation.model for operation, _ in results if operation.model is not None}
+        is_certain = any(done for operation, done in results if operation.model is not None)
+        self._state.models = switched if is_certain else before.models | switched
         for operation, done in results:
-            if operation.model is not None:
-                self._state.models = {operation.model} if done else self._state.models | {operation.model}
             if operation.name == "backup":
                 self._look_at_backup(before)
             if operation.name == "push":
