@@ -856,7 +856,8 @@ class Collection:
             Roots(self._backend).keep(membership.root)
 
     def _has_documents(self, membership: Membership) -> bool:
-        return any(map(membership.has, self._catalog.sources()))
+        """Return whether documents of a source are stored, or just being stored; intents are read before records."""
+        return any(map(membership.has, self._catalog.changing())) or any(map(membership.has, self._catalog.sources()))
 
     def _after_switch(self) -> tuple[Description, SpaceEncoder]:
         """Return what an ingest goes on with after a switch to another model, whose migration may have been killed."""
