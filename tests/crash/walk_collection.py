@@ -3,11 +3,13 @@
     python tests/crash/walk_collection.py --kills 200 --seed 1
 
 At every step, one to three processes do an operation each: ingest into one of three sources with and without pruning,
-delete documents or a source, build indexes, index payload keys, write notes, migrate, drop other vectors, back up. Each
-is killed (SIGKILL) or not. Some keep the collection open from step to step. At other steps, one process alone restores
-the backup over the collection, or the store's folder is renamed. After every step, the collection is compared with the
-dict: documents with their text and payload, their chunks and vectors, what exact searches, filters and words find, the
-sources with their descriptions, and the notes. An operation that was killed may have happened or not.
+delete documents or a source, build indexes, index payload keys, write notes, migrate, drop other vectors, back up, push
+to a second collection, verify, repair, or read. Each is killed (SIGKILL) or not. Some keep the collection open from
+step to step. At other steps, one process alone restores the backup over the collection, or the store's folder is
+renamed. After every step, the collection is compared with the dict: documents with their text and payload, their chunks
+and vectors, what exact searches, filters and words find, the sources with their descriptions, and the notes. An
+operation that was killed may have happened or not. While others write, a reader finds every document whole, in one of
+the editions that it may have.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,10 @@ import numpy as np
 import tenacity
 from killing import command_line, processes
 
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, TwinvecError
-from twinvec_qdrant import Collection, backup_collection, opening, restore_collection
+from twinvec.errors import CollectionNotFoundError, TwinvecError
+from twinvec.retrieval.base import Hit
+from twinvec_qdrant import Collection, backup_collection, drop_collection, opening, restore_collection
+from twinvec_qdrant.ingest import pace
 from twinvec_qdrant.ingest import planned as batches
 from twinvec_qdrant.maintenance import migration
 from twinvec_qdrant.stores.embedded import backend as embedded
@@ -43,6 +47,7 @@ SOURCES = ("main", "left", "right")
 TENANTS = ("ann", "ben")
 ALONE = ("restore", "rename")  # operations that need the collection to be closed
 WAIT_SECONDS = 120
+_READS = 6  # times that a reader reads everything
 
 Documents = dict[str, tuple[str, int]]
 """Document id -> its text and its edition."""
@@ -60,13 +65,18 @@ def load(name: str, options: object = None, precision: str = "auto") -> StateEnc
 
 
 def prepare(seed: int) -> None:
-    """Let this process work in many small steps, and find models by their names; with some seeds, all is indexed."""
+    """Let this process work in many small steps, and find models by their names.
+
+    With some seeds, all vectors are indexed. With others, every chunk is written alone, most of them as drafts.
+    """
     batches.BATCH_CHUNKS = 8
     migration._PAGE = 8
     opening.load_space_encoder = load
     retrying._GROWING = tenacity.wait_none()
     if seed % 4 == 0:
         embedded.WORTHWHILE = 1
+    if seed % 5 == 1:
+        pace.PORTION_SECONDS = 0.0
 
 
 @dataclass(frozen=True)
@@ -78,17 +88,30 @@ class Kind:
 
     seed: int
     url: str = ""
+    name: str = "notes"
+
+    def place(self, store: Path) -> dict[str, Any]:
+        """The arguments of ``Collection.open`` that name the collection."""
+        place: dict[str, Any] = {"name": self.name, "wait_seconds": WAIT_SECONDS}
+        return place | ({"url": self.url} if self.url else {"path": store})
 
     def opened(self, store: Path) -> Collection:
         """Open the collection with the model that it records."""
         tenant = "tenant" if self.seed % 2 else None
-        place: dict[str, Any] = {"name": "notes", "wait_seconds": WAIT_SECONDS}
-        place |= {"url": self.url} if self.url else {"path": store}
+        place = self.place(store)
         with suppress(CollectionNotFoundError):
             return Collection.open(**place, create=False)
         states = self.seed % 3 == 0
         chunking = False if self.seed % 5 == 0 else None
         return Collection.open(**place, encoder=model(0), late_interaction=states, tenant_key=tenant, chunking=chunking)
+
+    def copy(self) -> Kind:
+        """The collection to which this one is pushed, in the same store."""
+        return replace(self, name="copy")
+
+    def tenants(self) -> Sequence[str | None]:
+        """The tenants that searches name, one after another; None if there are none."""
+        return TENANTS if self.seed % 2 else (None,)
 
     def document(self, name: str, edition: int) -> dict[str, Any]:
         """A document as it is ingested."""
@@ -131,6 +154,7 @@ class Operation:
         model: Number of the model afterwards, if it changes.
         empties: A source whose other documents are removed.
         tenants: Only documents of these tenants are removed from the source. Default: all.
+        may: Editions that each document may have while the operation runs; None among them for a missing document.
     """
 
     name: str
@@ -140,6 +164,7 @@ class Operation:
     model: int | None = None
     empties: str = ""
     tenants: frozenset[str] = frozenset()
+    may: dict[str, set[int | None]] = field(default_factory=dict)
 
     def changes(self, part: str, keys: Iterable[str]) -> dict[str, int | None]:
         """Return the edition afterwards of each of the documents or notes with these ids that the operation changes."""
@@ -189,12 +214,67 @@ def do(store: Path, kind: Kind, collection: Collection | None, operation: Operat
         assert not report.failed, report
     elif operation.name == "migrate":
         collection.migrate(model(given["to"]))
+    elif operation.name == "read":
+        read(collection, kind, operation.may)
+    elif operation.name == "verify":
+        report = collection.verify(**given)
+        assert report.sound, report
     elif operation.name == "backup":
         backup_collection("notes", given["to"], store, overwrite=True, wait_seconds=WAIT_SECONDS)
+    elif operation.name == "push":
+        pushed = collection.push(**kind.copy().place(store), allow_empty=True, **given)
+        assert not pushed.missed, pushed
     elif operation.name == "notes":
         collection.notes("app").put({key: {"edition": edition} for key, edition in operation.notes.items()})
     else:
         getattr(collection, operation.name)(**given)
+
+
+def read(collection: Collection, kind: Kind, may: Mapping[str, set[int | None]]) -> None:
+    """Search, get and find while others write: all documents are there, whole, in an edition that they may have."""
+    for row in range(_READS):
+        for tenant in kind.tenants():
+            own = {name: may[name] for name in may if tenant is None or tenant_of(name) == tenant}
+            wanted = None if tenant is None else {"tenant": tenant}
+            mode: Any = ("dense", "hybrid")[row % 2]
+            hits = collection.search("word", 1000, mode, wanted, group=False, exact=True, passages=False)
+            _check_hits(hits, kind, own)
+        for document in (documents := collection.get(sorted(may))):
+            edition = document.payload["edition"]
+            assert edition in may[document.id], ("get", document.id, edition, may[document.id])
+            expected = kind.document(document.id.rpartition(":")[2], edition)["text"]
+            assert document.text == expected, ("get", document.id, document.text, expected)
+        _check_names({document.id for document in documents}, may, "get")
+        _check_names(set(collection.find()), may, "find")
+        group = f"g{row % 3}"
+        fits = {name: values for name, values in may.items() if group in {f"g{(each or 0) % 3}" for each in values}}
+        assert set(collection.find({"group": group})) <= fits.keys(), group
+        collection.roots(), collection.described(list(may)[:5]), collection.info(), collection.notes("app").find()
+
+
+def _check_names(found: set[str], may: Mapping[str, set[int | None]], what: str) -> None:
+    missing = {name for name, values in may.items() if None not in values} - found
+    extra = found - {name for name, values in may.items() if values != {None}}
+    assert (missing, extra) == (set(), set()), what
+
+
+def _check_hits(hits: Sequence[Hit], kind: Kind, may: Mapping[str, set[int | None]]) -> None:
+    """Each document is found whole, in one edition; on a server, not all parts of a document that is just changing."""
+    found: dict[str, dict[int, Hit]] = {}
+    for hit in hits:
+        chunks = found.setdefault(hit.payload["source"], {})
+        assert hit.payload["position"] not in chunks, ("a chunk is found twice", hit.id)
+        chunks[hit.payload["position"]] = hit
+    for name, chunks in found.items():
+        (edition,) = editions = {hit.payload["edition"] for hit in chunks.values()}
+        assert editions <= may[name], ("search", name, editions, may[name])
+        text = "\n\n".join(chunks[position].text for position in sorted(chunks))
+        expected = kind.document(name.rpartition(":")[2], edition)["text"]
+        if not kind.url or len(may[name]) == 1:
+            assert text == expected, ("search", name, text, expected)
+        assert all(hit.text in expected for hit in chunks.values()), ("search", name, text, expected)
+    certain = {name: values for name, values in may.items() if not kind.url or len(values) == 1}
+    _check_names(found.keys() & certain, certain, "search")
 
 
 def work(pipe: Connection, store: Path, kind: Kind) -> None:
@@ -208,7 +288,7 @@ def work(pipe: Connection, store: Path, kind: Kind) -> None:
                 collection = kind.opened(store)
             do(store, kind, collection, operation)
             pipe.send(None)
-        except TwinvecError as error:
+        except (TwinvecError, AssertionError) as error:
             pipe.send(f"{type(error).__name__}: {error}")
         if collection is not None and not operation.arguments.get("keep", True):
             collection.close()
@@ -270,10 +350,12 @@ class Walk:
         self._store = folder / "store"
         self._backup = folder / "backup"
         self._saved: State | None = None
+        self._pushed: State | None = None
+        self._is_copy_outdated = False  # whether the copy has a former model
         self._state = State()
         self._edition = 0
         self._longest: dict[str, float] = {}
-        self._is_to_migrate_again = False  # whether a migration was killed beside an ingest
+        self._may_lack_vectors = False  # on a server: whether a migration was killed beside an ingest
         self._workers = [Worker(self._store, self._kind) for _ in range(3)]
         self._handle: Collection | None = None
         self._where = f"seed {seed}"
@@ -288,6 +370,8 @@ class Walk:
         self.outcome.steps += 1
         alone = not self._kind.url and self._rng.random() < 0.12
         operations = [self._one_alone()] if alone else [self._one() for _ in range(self._rng.choice((1, 1, 2, 3)))]
+        if not alone and len(operations) < len(self._workers) and self._rng.random() < 0.6:
+            operations.append(Operation("read", may=self._possible(operations)))
         told = ", ".join(f"{each.name} {each.arguments}" for each in operations)
         self._where = f"seed {self._kind.seed}, step {self.outcome.steps}: {told}"
         if alone:
@@ -330,13 +414,18 @@ class Walk:
         if name == "migrate":
             to = (max(self._state.models) + rng.choice((1, 1, 2))) % 4
             return Operation(name, {"to": to}, model=to)
+        if name == "verify":
+            return Operation(name, {"repair": rng.random() < 0.5})
+        if name == "push":
+            return Operation(name, {"prune": rng.random() < 0.5})
         if name == "backup":
             return Operation(name, {"to": self._backup})
         if name == "reindex":
             indexes = rng.choice((None, {"group": "keyword"}, {"edition": "integer"}, {"*": False}, False))
             if self._kind.url and (indexes is False or (indexes and "*" in indexes)):
                 indexes = {}  # a strict server filters by keys with an index only
-            return Operation(name, {} if indexes is None else {"payload_indexes": indexes})
+            given = {"index": {"quantization": rng.choice(("int8", "none"))}} if rng.random() < 0.3 else {}
+            return Operation(name, given if indexes is None else {"payload_indexes": indexes, **given})
         return Operation(name)
 
     def _one_alone(self) -> Operation:
@@ -366,8 +455,8 @@ class Walk:
             dies = self._rng.random() < 0.5
             moments.append(self._rng.uniform(0, self._longest.get(operation.name, 0.5)) if dies else None)
         results = []
-        beside_ingest = any(each.name == "ingest" for each in operations)
-        self._is_to_migrate_again = False
+        beside_ingest = bool(self._kind.url) and any(each.name == "ingest" for each in operations)
+        self._may_lack_vectors = False
         for moment, worker, operation in sorted(
             zip(moments, workers, operations, strict=True), key=lambda each: (each[0] is None, each[0] or 0)
         ):
@@ -376,7 +465,7 @@ class Walk:
                 if not worker.is_done():
                     worker.kill()
                     self.outcome.kills += 1
-                    self._is_to_migrate_again |= operation.name == "migrate" and beside_ingest
+                    self._may_lack_vectors |= operation.name == "migrate" and beside_ingest
                     self._longest[operation.name] = self._longest.get(operation.name, 0.5) * 1.05
                     results.append((operation, False))
                     continue
@@ -398,9 +487,23 @@ class Walk:
             return "there is no source" in error and all(may_be_gone)
         if operation.name == "migrate":
             return re.search("has the model .* already|(is|was) under way", error) is not None
+        if operation.name == "push":
+            if "made with the model" in error or "has the model" in error:
+                self._is_copy_outdated = True
+                return True
+            return "missed" in error and len(operations) > 1
         if operation.name == "backup":
             return "another process is writing this backup" in error
         return False
+
+    def _possible(self, operations: Sequence[Operation]) -> dict[str, set[int | None]]:
+        """Return the editions that documents may have while these operations run."""
+        names = self._state.documents.keys() | {name for each in operations for name in each.documents}
+        may = {name: set(self._state.documents.get(name, {None})) for name in names}
+        for each in operations:
+            for name, edition in each.changes("documents", names).items():
+                may[name].add(edition)
+        return may
 
     def _apply(self, results: list[tuple[Operation, bool]]) -> None:
         """Change what the collection may hold; of each operation it is known whether it was completed."""
@@ -414,11 +517,14 @@ class Walk:
                 may[key] = {value for value, _ in changes}
                 if not any(done for _, done in changes):
                     may[key] |= had.get(key, {None})
+        switched = {operation.model for operation, _ in results if operation.model is not None}
+        is_certain = any(done for operation, done in results if operation.model is not None)
+        self._state.models = switched if is_certain else before.models | switched
         for operation, done in results:
-            if operation.model is not None:
-                self._state.models = {operation.model} if done else self._state.models | {operation.model}
             if operation.name == "backup":
                 self._look_at_backup(before)
+            if operation.name == "push":
+                self._look_at_copy(before, is_whole=done, is_pruned=done and operation.arguments["prune"])
             if operation.name == "restore":
                 self._restored(done=done)
 
@@ -440,6 +546,31 @@ class Walk:
         with self._kind.opened(place) as collection:
             self._saved = self._compared(collection, may)
         shutil.rmtree(place)
+
+    def _look_at_copy(self, before: State, *, is_whole: bool, is_pruned: bool) -> None:
+        """Take what the copy holds for what it should hold, if that may be so; remove a copy with a former model."""
+        kind = self._kind.copy()
+        if self._is_copy_outdated:
+            drop_collection(**kind.place(self._store))
+            self._pushed, self._is_copy_outdated = None, False
+            return
+        try:
+            copy = Collection.open(**kind.place(self._store), create=False)
+        except CollectionNotFoundError:
+            return  # killed early
+        may, former = self._state.copy(), self._pushed or State()
+        for part in ("documents", "notes"):
+            own = getattr(may, part)
+            for key in own.keys() | getattr(former, part).keys():
+                values = own.setdefault(key, {None})
+                values |= getattr(before, part).get(key, {None})
+                if not is_pruned and (not is_whole or None in values):
+                    values |= getattr(former, part).get(key, {None})
+        may.models = may.models | before.models | former.models
+        with copy:
+            assert copy.verify().sound, self._where
+            # the sources come last, so only a whole copy has them
+            self._pushed = self._compared(copy, may) if is_whole else may
 
     def _restored(self, *, done: bool) -> None:
         assert self._saved is not None
@@ -486,9 +617,8 @@ class Walk:
         where = self._where
         collection.search("word", 1, filter={"tenant": TENANTS[0]} if self._kind.seed % 2 else None)
         encoder = collection.encoder  # of the model that the search has noticed
-        if self._is_to_migrate_again:  # chunks that were written just before the switch may lack a vector
-            with suppress(ConfigurationError):  # no chunk lacks one
-                collection.migrate(encoder)
+        if self._may_lack_vectors:
+            collection.ingest([])  # encodes what lacks a vector
         found = {each.id: each for each in collection.get(sorted(may.documents))}
         assert sorted(collection.find()) == sorted(found), (where, "find and get differ, or an unknown document")
         editions: dict[str, int] = {}
@@ -521,12 +651,14 @@ class Walk:
 
 _WEIGHTS = {
     "ingest": 10,
+    "verify": 1,
     "delete": 2,
     "delete_source": 1,
     "notes": 1,
     "migrate": 1.5,
     "drop_others": 0.7,
     "backup": 1.5,
+    "push": 2,
     "reindex": 1.5,
 }
 
@@ -544,7 +676,7 @@ def _check_searches(
     query = "edition7 part1 word"
     vector = encoder.encode_query([query])[0]
     pieces: dict[str, dict[int, str]] = {}
-    for wanted in [{"tenant": each} for each in TENANTS] if kind.seed % 2 else [None]:
+    for wanted in [each and {"tenant": each} for each in kind.tenants()]:
         hits = collection.search(query, 1000, "dense", wanted, group=False, exact=True, passages=False)
         cosines = encoder.encode_document([hit.text for hit in hits]) if hits else np.zeros((0, encoder.dim))
         for hit, row in zip(hits, cosines, strict=True):

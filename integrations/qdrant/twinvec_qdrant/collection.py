@@ -32,7 +32,7 @@ from twinvec_qdrant.ingest.helped import Helpers, Part, PartIngestion, PartRepor
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.registration import registered
-from twinvec_qdrant.maintenance.migration import Migration, OnProgress, drop_others
+from twinvec_qdrant.maintenance.migration import Migration, OnProgress, drop_others, finish_switch
 from twinvec_qdrant.maintenance.push import push
 from twinvec_qdrant.maintenance.reindex import reindex
 from twinvec_qdrant.maintenance.verification import verify
@@ -40,7 +40,7 @@ from twinvec_qdrant.opening import RequestedSettings, load_space_encoder, open_i
 from twinvec_qdrant.opening_store import GRPC_PORT, AsyncQdrantClient, QdrantClient, StorePlace, find_store
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
-from twinvec_qdrant.records.description import Description
+from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.documents import StoredChunk, find_documents, sampled_chunks, stored_documents
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
@@ -314,6 +314,8 @@ class Collection:
             check_methods(helpers, ("with_results",), "helpers", "helpers, as twinvec_ray has them")
         check_settings(report, IngestReport, "report")
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
+        if not dry_run:
+            finish_switch(self._backend, description, lambda: encoder)
         told = report is not None  # a caller who gives a report reads the failures there
         report = IngestReport() if report is None else report
         documents, membership = registered(
@@ -327,11 +329,11 @@ class Collection:
         )
         given = {f"{membership.prefix}{each}": vector for each, vector in (vectors or {}).items()}
         if helpers is None:
-            ingestion = Ingestion(self._catalog, description, encoder, given, report, self._serving.refreshed)
+            ingestion = Ingestion(self._catalog, description, encoder, given, report, self._after_switch)
         elif given:
             raise ConfigurationError("vectors cannot be used together with helpers: leave helpers out")
         else:
-            ingestion = led_ingestion(self._catalog, description, encoder, report, self._serving.refreshed, helpers)
+            ingestion = led_ingestion(self._catalog, description, encoder, report, self._after_switch, helpers)
         ingestion.run(documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
         if not dry_run:
             self._settle_source(membership, report)
@@ -358,7 +360,7 @@ class Collection:
         description, encoder = self._serving.refreshed()
         if self._pace is None or self._pace[0] is not encoder:
             self._pace = encoder, Pace(encoder)
-        ingestion = PartIngestion(self._catalog, description, encoder, part, self._serving.refreshed, self._pace[1])
+        ingestion = PartIngestion(self._catalog, description, encoder, part, self._after_switch, self._pace[1])
         return ingestion.write()
 
     def search(
@@ -676,15 +678,16 @@ class Collection:
         In an embedded store, all files are also read and compared with the checksums of the last close.
 
         Args:
-            repair: Remove chunks that no record lists. Mark documents that are incomplete or have lost their record, so
-                that their next ingest writes them again. After ``open`` with ``repair``, also encode the chunks whose
-                vectors were damaged, with the encoder given to ``open`` or the recorded model.
+            repair: Encode chunks that a killed migration has left without vectors. Remove chunks that no record lists.
+                Mark documents that are incomplete or have lost their record, so that their next ingest writes them
+                again. After ``open`` with ``repair``, also encode the chunks whose vectors were damaged, with the
+                encoder given to ``open`` or the recorded model.
 
         Raises:
             StoreCorruptError: the embedded store's files are damaged: open the collection with ``repair=True``.
         """
         with self._backend.writing if repair else self._backend.no_writers():
-            return verify(self._catalog, repair=repair, encoder=self._serving.encoder)
+            return verify(self._catalog, repair=repair, encoder=lambda: self._serving.refreshed()[1])
 
     def migrate(
         self,
@@ -699,9 +702,10 @@ class Collection:
         """Migrate the collection to another model while it serves searches.
 
         Every chunk gets a second vector, including chunks written meanwhile; then one write switches to the new model.
-        If the process is killed, the old or the new model has all vectors, and the next call continues. The old vectors
-        stay until ``drop_others`` or a migration to a third model; a migration back encodes only newer chunks. After
-        the switch, words are analysed by the newest version, as in ``reindex``.
+        If the process is killed, the old or the new model has all vectors, and the next call continues. On a server, a
+        kill just after the switch may leave chunks that another process has just written without a new vector; the next
+        ingest encodes them. The old vectors stay until ``drop_others`` or a migration to a third model; a migration
+        back encodes only newer chunks. After the switch, words are analysed by the newest version, as in ``reindex``.
 
         If the new model has the same space under another name, nothing is encoded. Examples are an export of the
         present model, or its folder after a move. If its vectors agree with the recorded ones, the name is recorded.
@@ -784,6 +788,7 @@ class Collection:
 
         Afterwards, the last migration cannot be reversed without encoding, and an unfinished migration is given up.
         """
+        finish_switch(self._backend, stored_description(self._backend), lambda: self._serving.refreshed()[1])
         return drop_others(self._backend)
 
     def push(
@@ -851,7 +856,14 @@ class Collection:
             Roots(self._backend).keep(membership.root)
 
     def _has_documents(self, membership: Membership) -> bool:
-        return any(map(membership.has, self._catalog.sources()))
+        """Return whether documents of a source are stored, or just being stored; intents are read before records."""
+        return any(map(membership.has, self._catalog.changing())) or any(map(membership.has, self._catalog.sources()))
+
+    def _after_switch(self) -> tuple[Description, SpaceEncoder]:
+        """Return what an ingest goes on with after a switch to another model, whose migration may have been killed."""
+        description, encoder = self._serving.refreshed()
+        finish_switch(self._backend, description, lambda: encoder)
+        return description, encoder
 
     def _calibrate(self) -> None:
         try_to_calibrate(self._backend, self._serving.encoder)

@@ -235,8 +235,6 @@ class Ingestion:
     def _write_portion(self, portion: Portion, vectors: Mapping[str, TextVectors]) -> None:
         """Commit documents that have all their vectors, write the new chunks of others, and drop failed documents."""
         check_current_model(self._backend, self._description.vector)
-        if self._root is not None:
-            Roots(self._backend).keep(self._root)
         self._report.encoded += portion.encoded
         for source, reason in portion.failures:
             self._report.fail(source, reason)
@@ -285,7 +283,7 @@ class Ingestion:
             own = draft.revision if draft else revision
             known = self._vectors.given_to(planned, chunks)
             changes.append(planned.change(known, self._description.vector, own, draft))
-        won_by_others = {change.record.source for change in self._catalog.write(changes)}
+        won_by_others = {change.record.source for change in self._catalog.write(changes, self._keep_root)}
         lost = []
         for planned in batch:
             self._drafts.pop(planned.document.id, None)
@@ -295,6 +293,11 @@ class Ingestion:
             else:
                 self._count(planned, len(change.points))
         return lost
+
+    def _keep_root(self) -> None:
+        """Add the root again if another process has removed it; after this, a removal sees the intent of the commit."""
+        if self._root is not None:
+            Roots(self._backend).keep(self._root)
 
     def _weighed(self, chunks: Mapping[str, Chunk], vectors: Mapping[str, TextVectors]) -> Mapping[str, WeighedText]:
         """Return the vectors and the number of terms of each chunk, by key."""

@@ -10,7 +10,8 @@
 The vectors of two models have different names: a search uses the vectors of its own model, and a writer with a former
 model is refused. Only the description decides which model the collection has. The point lets a search notice the switch
 without another request (``served_model``); it is written first, so that no search misses a switch. All state is in the
-store; a killed migration continues where it stopped, also in step 5.
+store; a killed migration continues where it stopped. After a kill in step 5, the next ingest encodes these chunks
+(``finish_switch``).
 
 A model of the collection's own space, such as an export of its model, needs no new vectors: if it gives the recorded
 vectors for the probes, one write of the description records its name.
@@ -219,8 +220,7 @@ class Migration:
         due, found = 0.0, True
         while found:  # again, because writers may add chunks to pages that were read before
             found = False
-            without = self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", *EMBEDDED_FIELDS])
-            for page in pages(without, size):
+            for page in pages(_without_vector(self._backend, self._next), size):
                 found = True
                 self._pause(due)
                 due = time.monotonic() + (len(page) / rate if rate else 0)
@@ -236,15 +236,12 @@ class Migration:
 
     def _store(self, points: Sequence[Point]) -> None:
         """Write the vectors of the chunks that no writer has removed meanwhile."""
-        new = {point.id: point for point in points}
         with self._backend.writing:
             self.target()  # raises if the migration was given up: the store then lacks the vector
-            there = self._backend.retrieve(list(new), [])
-            update_existing(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
+            _update_dense(self._backend, points)
 
     def _encoded(self, points: Sequence[Point], advance: Advance) -> list[Point]:
         """Return the points with their new vectors only."""
-        names = [f"document {point.payload['source']!r}" for point in points]
         left = len(points)
 
         def on_texts(count: int) -> None:
@@ -253,7 +250,7 @@ class Migration:
             left -= count
             advance(count)
 
-        encoded = encoded_chunks(points, self._encoder, self._next, names, on_texts)
+        encoded = encoded_chunks(points, self._encoder, self._next, _named(points), on_texts)
         advance(left)  # the remaining texts are repeated ones, which are encoded only once
         self.report.truncated += sum(truncated(self._encoder, [embedded_text(point.payload) for point in points]))
         return encoded
@@ -289,6 +286,37 @@ class Migration:
                 for row, hits in zip(missed, exact, strict=True):
                     found[row] = hits
         return [hits[0].score if hits else 0.0 for hits in found]
+
+
+def finish_switch(backend: Backend, now: Description, encoder: Callable[[], SpaceEncoder]) -> None:
+    """Encode the chunks that a migration has left without a vector of the present model, because it was killed.
+
+    Other processes have written them just before the switch. An embedded store has none, because its other writers wait
+    for the switch; nor has a collection with the vectors of one model only. ``encoder`` returns the present encoder.
+    """
+    if backend.exclusive or (now.next is None and now.previous is None):
+        return
+    for page in pages(_without_vector(backend, now), _PAGE):
+        points = encoded_chunks(page, encoder(), now, _named(page))
+        with backend.writing:
+            if stored_description(backend).vector != now.vector:  # the next migration encodes the chunks
+                return
+            _update_dense(backend, points)
+
+
+def _without_vector(backend: Backend, model: Generation) -> Iterator[Point]:
+    return backend.scroll([CHUNKS, LacksVector(model.vector)], ["source", *EMBEDDED_FIELDS])
+
+
+def _named(chunks: Sequence[Point]) -> list[str]:
+    return [f"document {chunk.payload['source']!r}" for chunk in chunks]
+
+
+def _update_dense(backend: Backend, points: Sequence[Point]) -> None:
+    """Write the vectors of the chunks that still exist."""
+    new = {point.id: point for point in points}
+    there = backend.retrieve(list(new), [])
+    update_existing(backend, there, lambda ids: backend.update_dense([new[key] for key in ids]))
 
 
 def encoded_chunks(

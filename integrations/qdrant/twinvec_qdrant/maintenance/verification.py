@@ -6,7 +6,8 @@ long as encoding again; an embedded store keeps checksums of its files instead. 
 and no intent covers it. A document that has chunks, but neither a record nor an intent, has lost its record; its chunks
 do not count as stray.
 
-Chunks that were saved from damaged files may lack vectors. A repair encodes these first (``heal``).
+Chunks that were saved from damaged files may lack vectors, and so may chunks that were written just before a migration
+switched to another model. A repair encodes these first (``heal``, ``finish_switch``).
 
 Other writers may run meanwhile. Verification therefore reads chunks first, then intents and records, and reads
 suspicious chunks a second time.
@@ -21,7 +22,7 @@ from uuid import uuid4
 
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec_qdrant.maintenance.migration import encoded_chunks
+from twinvec_qdrant.maintenance.migration import encoded_chunks, finish_switch
 from twinvec_qdrant.maintenance.reindex import index_payload
 from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
@@ -91,6 +92,7 @@ def verify(catalog: Catalog, *, repair: bool, encoder: Callable[[], SpaceEncoder
     while True:
         model = stored_description(catalog.backend)
         if repair:
+            finish_switch(catalog.backend, model, encoder)
             if catalog.backend.exclusive:  # on a server, another program may have written points without a payload
                 catalog.backend.delete([each.id for each in catalog.backend.scroll((), ["kind"]) if not each.payload])
             catalog.recover()

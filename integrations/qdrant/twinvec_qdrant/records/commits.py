@@ -23,7 +23,7 @@ a writer checks whether another writer has removed or rewritten its chunks meanw
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import compress
@@ -90,8 +90,14 @@ class Catalog:
         """Yield all committed sources."""
         return (point.payload["source"] for point in self.backend.scroll([RECORDS], ["source"]))
 
-    def write(self, changes: Sequence[Change]) -> list[Change]:
+    def changing(self) -> set[str]:
+        """Return the sources that live writers are changing."""
+        return self._intents.running()
+
+    def write(self, changes: Sequence[Change], prepare: Callable[[], None] = lambda: None) -> list[Change]:
         """Commit changes of different sources, with their drafts; return the changes that lost to another writer.
+
+        ``prepare`` is called before the commit, when an intent names the sources.
 
         Raise ``SpaceMismatchError``, and commit nothing, if the collection now uses another model than the vectors.
         """
@@ -107,6 +113,7 @@ class Catalog:
             backend.upsert(points)
             for vector in vectors:  # a migration that begins later encodes the chunks just written
                 check_current_model(backend, vector)
+            prepare()
             backend.commit(records, [change.old.revision if change.old else None for change in changes])
             won = [True] * len(changes)
             taken: list[Point] = []

@@ -59,6 +59,11 @@ class Intents:
         """Leave intents to the next writer, because this process no longer works on them."""
         _active.difference_update(keys)
 
+    def running(self) -> set[str]:
+        """Return the sources that live writers are changing."""
+        found = self._backend.scroll([INTENTS])
+        return {source for each in found if not self._is_abandoned(each) for source in each.payload["sources"]}
+
     def abandoned(self, ended: Collection[Writer]) -> list[Point]:
         """Return the intents whose writers have ended, or which are too old to belong to a live writer.
 

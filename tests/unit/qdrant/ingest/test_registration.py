@@ -328,8 +328,8 @@ def test_documents_of_an_ingest_that_dies_have_a_source_although_it_was_removed(
         collection.ingest([("a", "the first text")], source="main")
         write = collection._catalog.write
 
-        def removed_then_dead(changes):
-            lost, written = write(changes), other.find(source="right")
+        def removed_then_dead(*arguments):
+            lost, written = write(*arguments), other.find(source="right")
             if written == ["right:b"]:
                 assert other.delete_source("right") == 1
             elif written:
@@ -339,6 +339,23 @@ def test_documents_of_an_ingest_that_dies_have_a_source_although_it_was_removed(
         monkeypatch.setattr(collection._catalog, "write", removed_then_dead)
         with pytest.raises(Died):
             collection.ingest([("b", "a text"), ("c", "another text"), ("d", "a third text")], source="right")
+        assert names(other) == [("main", 1), ("right", 1)]
+
+
+def test_documents_of_a_commit_after_which_the_ingest_dies_have_a_source_although_it_was_removed(server, monkeypatch):
+    with opened(server) as collection, opened(server) as other:
+        collection.ingest([("a", "the first text")], source="main")
+        collection.ingest([("b", "an old text")], source="right")
+        commit = collection._backend.commit
+
+        def between(*arguments):
+            assert other.delete_source("right") == 1
+            commit(*arguments)
+            raise Died
+
+        monkeypatch.setattr(collection._backend, "commit", between)
+        with pytest.raises(Died):
+            collection.ingest([("c", "a new text")], source="right")
         assert names(other) == [("main", 1), ("right", 1)]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from threading import Event
 from types import SimpleNamespace
 
 import numpy as np
@@ -309,10 +312,9 @@ def test_a_handle_that_has_not_loaded_its_model_loads_it_by_the_new_name(filled,
         other.search("note about tea", 1, "dense")
 
 
-@pytest.mark.parametrize("place", ["client"], indirect=True)
-def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_by_the_next(
-    filled, place, words, new, monkeypatch
-):
+@pytest.fixture
+def killed_after_switch(filled, place, words, new, monkeypatch):
+    """A collection whose migration was killed after its switch, and missed what another process wrote just before."""
     with Collection.open("notes", encoder=words, **place) as other:
         write = filled._backend.write_metadata
 
@@ -329,13 +331,81 @@ def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_by_the
         monkeypatch.undo()
     with Collection.open("notes", encoder=new, **place) as collection:
         assert collection.verify().incomplete == ["late"]
-        report = collection.migrate(new)
-        assert (report.encoded, report.switched) == (1, True)
-        assert answers(collection) == expected(new, {**NOTES, "late": "a late note about tea"})
-        assert collection.verify().sound
-        with pytest.raises(ConfigurationError, match="already"):
-            collection.migrate(new)
-        assert collection.migrate(words).encoded == 0, "the way back is kept"
+        yield collection
+
+
+LATE = {**NOTES, "late": "a late note about tea"}
+
+
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_by_the_next(killed_after_switch, words, new):
+    report = killed_after_switch.migrate(new)
+    assert (report.encoded, report.switched) == (1, True)
+    assert answers(killed_after_switch) == expected(new, LATE)
+    assert killed_after_switch.verify().sound
+    with pytest.raises(ConfigurationError, match="already"):
+        killed_after_switch.migrate(new)
+    assert killed_after_switch.migrate(words).encoded == 0, "the way back is kept"
+
+
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_by_an_ingest(killed_after_switch, new):
+    killed_after_switch.ingest([("more", "more about rain")], dry_run=True)
+    assert killed_after_switch.verify().incomplete == ["late"]
+    new.encoded.clear()
+    killed_after_switch.ingest([("more", "more about rain")])
+    assert new.encoded == ["a late note about tea", "more about rain"]
+    assert answers(killed_after_switch) == expected(new, {**LATE, "more": "more about rain"})
+    assert killed_after_switch.verify().sound
+
+
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_before_the_old_vectors_go(
+    killed_after_switch, new
+):
+    assert killed_after_switch.drop_others() == ["words-0"]
+    assert answers(killed_after_switch) == expected(new, LATE)
+
+
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_by_a_repair(killed_after_switch, new):
+    assert killed_after_switch.verify(repair=True).sound
+    assert killed_after_switch.get(["late"])[0].text == LATE["late"]
+    assert answers(killed_after_switch) == expected(new, LATE)
+
+
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+def test_an_ingest_brings_over_what_it_has_committed_itself_just_before_the_switch(
+    filled, place, words, new, monkeypatch
+):
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 1)
+    monkeypatch.setattr("twinvec_qdrant.opening.load_space_encoder", lambda *_: new)
+    committed, switched = Event(), Event()
+    with Collection.open("notes", encoder=words, **place) as other, ThreadPoolExecutor(1) as pool:
+        commit, write = other._backend.commit, filled._backend.write_metadata
+
+        def commit_and_wait(*given):
+            commit(*given)
+            committed.set()
+            assert switched.wait(60)
+
+        def switch_and_die(changes):
+            if "vector" not in changes:
+                return write(changes)
+            ingests.append(pool.submit(other.ingest, [("late", LATE["late"]), ("later", "a later note about tea")]))
+            assert committed.wait(60)
+            write(changes)
+            raise Died
+
+        ingests = []
+        monkeypatch.setattr(other._backend, "commit", commit_and_wait)
+        monkeypatch.setattr(filled._backend, "write_metadata", switch_and_die)
+        with pytest.raises(Died):
+            filled.migrate(new)
+        switched.set()
+        assert ingests[0].result().new == 2
+        assert answers(other) == expected(new, {**LATE, "later": "a later note about tea"})
+        assert other.verify().sound
 
 
 @pytest.fixture
@@ -405,6 +475,39 @@ def test_an_engine_killed_while_it_adds_or_drops_a_vector_opens_again(tmp_path, 
         assert answers(collection) == expected(new)
         assert collection.search("rain", mode="sparse")
         assert collection.migrate(words).switched
+
+
+@pytest.mark.parametrize("killed", ["adding", "dropping", "removing"])
+def test_an_engine_killed_while_one_of_its_segments_gets_or_loses_a_vector_opens_again(tmp_path, words, new, killed):
+    segments = tmp_path / "notes" / "shard" / "segments"
+    present, other = (words, new) if killed == "adding" else (new, words)
+    with Collection.open("notes", tmp_path, encoder=words, chunking=False) as collection:
+        collection.ingest(list(NOTES.items())[:4])
+        if present is new:
+            collection.migrate(new)
+        collection.reindex()
+        collection.ingest(NOTES.items())
+    (indexed,) = (each.parent for each in segments.glob("*/vector_index-dense"))
+    assert [each for each in segments.iterdir() if each != indexed], "there is a growing segment too"
+    shutil.copytree(indexed, tmp_path / "before")
+    with Collection.open("notes", tmp_path, encoder=present) as collection:
+        if killed == "adding":
+            collection._backend.add_vector("dense-words-1-48", 48, None)
+        else:
+            collection._backend.drop_vector("dense")
+    if killed == "removing":  # the engine removes the files last
+        for name in ("vector_index-dense", "vector_storage-dense"):
+            shutil.move(tmp_path / "before" / name, indexed)
+    else:
+        shutil.rmtree(indexed)
+        shutil.move(tmp_path / "before", indexed)
+    (tmp_path / "notes" / "shard" / "checksums.json").unlink()  # a killed process has written none
+    with Collection.open("notes", tmp_path, encoder=present) as collection:
+        assert answers(collection) == expected(present)
+    with Collection.open("notes", tmp_path, encoder=present) as collection:
+        assert collection.migrate(other).encoded == len(NOTES)
+        assert answers(collection) == expected(other)
+        assert collection.verify().sound
 
 
 @pytest.mark.slow

@@ -119,6 +119,8 @@ class EmbeddedBackend(SharedEngine, Backend):
             self._update(edge.UpdateOperation.update_vectors(page))
 
     def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
+        with self._locked("write"):
+            self._forget_files(name)  # the engine removes files that a killed ``drop_vector`` has left
         self._update(edge.UpdateOperation.create_dense_vector(name, dim, edge.Distance.Cosine))
         if states_dim is not None:
             created = edge.UpdateOperation.create_dense_vector(
@@ -130,12 +132,15 @@ class EmbeddedBackend(SharedEngine, Backend):
     def drop_vector(self, name: str) -> None:
         with self._locked("write"):
             self._note_written()  # done first, because the engine counts dropped vectors no longer
-            for each in (name, states_name(name)):
-                self._folder.forget_files(f"-{each}/")
+            self._forget_files(name)
             self._update(edge.UpdateOperation.delete_vector_name(name))
             self._update(edge.UpdateOperation.delete_vector_name(states_name(name)))
             self._count_from_now()
             self.flush()
+
+    def _forget_files(self, vector: str) -> None:
+        for each in (vector, states_name(vector)):
+            self._folder.forget_files(f"-{each}/")
 
     def update_dense(self, points: Sequence[Point]) -> None:
         for batch in in_batches(points):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,16 +37,34 @@ def copy(source: str, target: str, *, vectors: bool) -> None:
 def load_shard(path: str) -> edge.EdgeShard:
     """Open the engine's files, if necessary without their configuration file.
 
-    A kill while the engine adds or drops a vector leaves a configuration that contradicts the segments. The engine then
-    refuses to open the files. Without the configuration file, it takes the configuration from the segments.
+    The engine adds or drops a vector in one segment after another, and then in the configuration. After a kill in the
+    middle, it refuses to open the files. If the segments differ, they lose the vector (``_align``); the engine then
+    repeats the operation from its log. Without the configuration file, it takes the configuration from the segments.
     """
     try:
         return edge.EdgeShard.load(path)
     except BaseException as error:  # a panic of the engine is not an Exception
-        if "config is incompatible with existing segments" not in str(error):
+        if "is incompatible with previously loaded segments" in str(error):
+            _align(Path(path))
+        elif "config is incompatible with existing segments" not in str(error):
             raise
-        (Path(path) / "edge_config.json").unlink()
+        (Path(path) / "edge_config.json").unlink(missing_ok=True)
         return edge.EdgeShard.load(path)
+
+
+def _align(shard: Path) -> None:
+    """Remove the dense vectors that not all segments have."""
+    states = {each: json.loads(each.read_text()) for each in shard.glob("segments/*/segment.json")}
+    vectors = [state["config"]["vector_data"] for state in states.values()]
+    common = set.intersection(*map(set, vectors))
+    for (file, state), own in zip(states.items(), vectors, strict=True):
+        for name in own.keys() - common:
+            del own[name]
+            shutil.rmtree(file.with_name(f"vector_storage-{name}"), ignore_errors=True)
+            shutil.rmtree(file.with_name(f"vector_index-{name}"), ignore_errors=True)
+        aside = file.with_suffix(".aligned")
+        aside.write_text(json.dumps(state))
+        aside.replace(file)
 
 
 def _ids(shard: edge.EdgeShard) -> Iterator[list[str]]:
