@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -18,6 +19,7 @@ from twinvec_qdrant import ChunkSettings, Collection
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.recorded_space import RecordedSpace
 from twinvec_qdrant.records.schema import CHUNKS
+from twinvec_qdrant.stores.embedded.repair.salvage_worker import load_shard
 from words import WordEncoder
 
 TOPICS = ["tea", "bread", "rain"]
@@ -508,6 +510,25 @@ def test_an_engine_killed_while_one_of_its_segments_gets_or_loses_a_vector_opens
         assert collection.migrate(other).encoded == len(NOTES)
         assert answers(collection) == expected(other)
         assert collection.verify().sound
+
+
+def test_segments_without_a_common_vector_keep_their_vectors(tmp_path, words):
+    """No kill leaves such files: they are damaged."""
+    with Collection.open("notes", tmp_path, encoder=words, chunking=False) as collection:
+        collection.ingest(list(NOTES.items())[:4])
+        collection.reindex()
+        collection.ingest(NOTES.items())
+    segments = tmp_path / "notes" / "shard" / "segments"
+    damaged, *others = sorted(segments.glob("*/segment.json"))
+    state = json.loads(damaged.read_text())
+    state["config"]["vector_data"] = {}
+    damaged.write_text(json.dumps(state))
+    before = [each.read_bytes() for each in others]
+    with pytest.raises(BaseException, match="incompatible"):
+        load_shard(str(segments.parent))
+    assert others
+    assert [each.read_bytes() for each in others] == before
+    assert all(each.with_name("vector_storage-dense").is_dir() for each in others)
 
 
 @pytest.mark.slow

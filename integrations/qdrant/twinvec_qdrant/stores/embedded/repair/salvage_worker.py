@@ -45,18 +45,21 @@ def load_shard(path: str) -> edge.EdgeShard:
         return edge.EdgeShard.load(path)
     except BaseException as error:  # a panic of the engine is not an Exception
         if "is incompatible with previously loaded segments" in str(error):
-            _align(Path(path))
+            if not _align(Path(path)):
+                raise
         elif "config is incompatible with existing segments" not in str(error):
             raise
         (Path(path) / "edge_config.json").unlink(missing_ok=True)
         return edge.EdgeShard.load(path)
 
 
-def _align(shard: Path) -> None:
-    """Remove the dense vectors that not all segments have."""
+def _align(shard: Path) -> bool:
+    """Remove the dense vectors that not all segments have; return False, and do nothing, if none would be left."""
     states = {each: json.loads(each.read_text()) for each in shard.glob("segments/*/segment.json")}
     vectors = [state["config"]["vector_data"] for state in states.values()]
     common = set.intersection(*map(set, vectors))
+    if not common:
+        return False
     for (file, state), own in zip(states.items(), vectors, strict=True):
         for name in own.keys() - common:
             del own[name]
@@ -65,6 +68,7 @@ def _align(shard: Path) -> None:
         aside = file.with_suffix(".aligned")
         aside.write_text(json.dumps(state))
         aside.replace(file)
+    return True
 
 
 def _ids(shard: edge.EdgeShard) -> Iterator[list[str]]:
