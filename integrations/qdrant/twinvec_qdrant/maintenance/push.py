@@ -115,6 +115,7 @@ class _Push:
             self._bm25.refresh()
             if not self._target.holds([RECORDS]):
                 self._target.begin_load(self._tenant_path)
+            self._copy_roots()
             for page in pages(self._from.sources(), _PAGE):
                 seen.update(page)
                 self._copy(page)
@@ -125,6 +126,15 @@ class _Push:
             self._bm25.rebalance()
             self._target.build_index(self._index)
         return self._report
+
+    def _copy_roots(self) -> None:
+        """Copy the recorded sources before their documents.
+
+        Documents whose source is not recorded would count as documents of the first one, and be pruned with it: if the
+        push is killed, or if the source is removed from the pushed collection meanwhile.
+        """
+        for roots in self._source.retrieve([ROOTS]).values():
+            self._target.upsert([Roots(self._target).joined(roots)])
 
     def _copy(self, sources: Sequence[str]) -> None:
         there = self._to.records(sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 
 import pytest
 from qdrant_client import QdrantClient
@@ -13,6 +14,7 @@ from twinvec.errors import ConfigurationError, DocumentError, TextError
 from twinvec_qdrant import Collection, RecordColumns, Root
 from twinvec_qdrant.ingest import planned
 from twinvec_qdrant.ingest.ingestion import Ingestion
+from twinvec_qdrant.maintenance.push import _Push
 from twinvec_qdrant.records import roots as stored_roots
 from twinvec_qdrant.records.documents import find_documents
 from twinvec_qdrant.records.roots import Roots
@@ -440,6 +442,27 @@ def test_a_copy_keeps_sources_of_its_own_until_a_push_prunes(collection, folders
         assert counts(copy.ingest(root(folders[0]), prune=True)) == (0, 0, 2, 0)
         assert copy.count() == (3 if prune else 5)
         assert names(collection) == [("guides", 2), ("meetings", 1)]
+
+
+@pytest.mark.parametrize("ends", ["killed", "without the source"])
+def test_documents_of_an_unfinished_push_belong_to_their_source(collection, folders, words, monkeypatch, ends):
+    for folder in folders:
+        collection.ingest(root(folder))
+    copy_notes, client = _Push._copy_notes, QdrantClient(":memory:")
+
+    def end(push, *, prune):
+        if ends == "killed":
+            raise Died
+        collection.delete_source("minutes")
+        return copy_notes(push, prune=prune)
+
+    monkeypatch.setattr(_Push, "_copy_notes", end)
+    with suppress(Died):
+        collection.push(client=client)
+    with Collection.open("notes", client=client, encoder=words) as copy:
+        assert names(copy) == [("guides", 2), ("minutes", 2)]
+        copy.ingest(root(folders[0]), prune=True)
+        assert copy.count() == 4
 
 
 @pytest.mark.parametrize(

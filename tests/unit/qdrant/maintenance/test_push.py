@@ -93,7 +93,7 @@ def test_documents_are_read_in_batches(guides, other, monkeypatch):
     retrieve = guides._backend.retrieve
     monkeypatch.setattr(guides._backend, "retrieve", lambda *args: asked.append(args) or retrieve(*args))
     assert guides.push(**other).copied == 7
-    assert len(asked) == 2, "once for the records, once for the chunks"
+    assert len(asked) == 3, "once for the sources, once for the records, once for the chunks"
 
 
 def test_notes_follow_the_original(guides, other, encoder):
