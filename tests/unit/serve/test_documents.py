@@ -675,7 +675,11 @@ def test_a_form_that_is_cut_off_is_refused(served, docs, kept):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"--cut--\r\n", "the form has no files: give each file in a part with the name files"),
+        (
+            b'--cut\r\nContent-Disposition: form-data; name="a"\r\n\r\na\r\n--cut--\r\n',
+            "the form has no files: give each file in a part with the name files",
+        ),
+        (b"garbage", "Invalid multipart data."),
         (b"--cut\r\nContent-Disposition: form-data\r\n\r\na\r\n--cut--\r\n", 'field "name" must be provided'),
     ],
 )

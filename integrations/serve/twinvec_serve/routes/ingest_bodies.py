@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 from fastapi import Request
+from python_multipart.exceptions import FormParserError
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
@@ -224,6 +225,8 @@ async def _form_of(request: Request, shared: Services) -> AsyncIterator[FormData
             form = await parser.parse()
     except MultiPartException as error:
         raise RequestError(error.message, code="invalid_request") from None
+    except FormParserError:  # from older versions of starlette
+        raise RequestError("Invalid multipart data.", code="invalid_request") from None
     try:
         if not parser.has_end:
             raise RequestError(
