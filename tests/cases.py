@@ -15,6 +15,12 @@ as_sentence_transformers_6_2 = pytest.mark.skipif(
 )
 """Marks a comparison with what sentence-transformers itself does since 6.2."""
 
+as_llama_index_core_0_14_23 = pytest.mark.skipif(
+    Version(version("llama-index-core")) < Version("0.14.23"),
+    reason="in older versions, filters with != and nin leave out nodes without the key",
+)
+"""Marks a comparison with LlamaIndex' own store since 0.14.23."""
+
 
 def slow(*arguments: Any) -> Any:
     """Return a case of a test, with these arguments, that ``make test`` leaves out."""

@@ -12,7 +12,7 @@ from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter,
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models
 
-from cases import slow
+from cases import as_llama_index_core_0_14_23, slow
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.vector_stores.twinvec import TwinvecVectorStore
 from twinvec.errors import ConfigurationError, FilterError
@@ -124,6 +124,7 @@ def test_empty_lists_find_what_they_find_in_llama_indexs_own_store(store, operat
     assert sorted(ours.ids) == sorted(expected) == sorted(node.node_id for node in store.get_nodes(filters=filters))
 
 
+@as_llama_index_core_0_14_23
 @pytest.mark.parametrize(("operator", "value"), [("!=", "x"), ("nin", ["x", "y"])])
 def test_unequal_finds_nodes_without_the_key_as_in_llama_indexs_own_store(store, operator, value) -> None:
     simple, qdrant = SimpleVectorStore(), QdrantVectorStore("theirs", client=QdrantClient(":memory:"))
