@@ -633,7 +633,8 @@ class Walk:
         models = {number for number in may.models if model(number).space == encoder.space}
         assert len(models) == 1, (where, encoder.space, may.models)
         _check_searches(collection, {name: found[name].text for name in editions}, encoder, self._kind, where)
-        for wanted in ({"group": "g1"}, {"even": True}, {"edition": {"gte": self._edition // 2}}):
+        # a strict server refuses filters on keys that it has never seen, as in the copy of an empty collection
+        for wanted in ({"group": "g1"}, {"even": True}, {"edition": {"gte": self._edition // 2}}) if editions else ():
             expected_ids = {name for name, edition in editions.items() if _fits(self._kind, name, edition, wanted)}
             assert set(collection.find(wanted)) == expected_ids, (where, wanted)
         _check_sources(collection, editions, where)
