@@ -14,6 +14,7 @@ from twinvec_qdrant import (
     ChunkSettings,
     Collection,
     Root,
+    TemporaryBackup,
     adopt_collection,
     backup_collection,
     list_collections,
@@ -22,6 +23,7 @@ from twinvec_qdrant import (
     search_collections,
     serving_process,
 )
+from stand_in import StandIn
 from words import WordEncoder
 
 
@@ -49,6 +51,36 @@ def test_paths(collection, path, tmp_path):
     refused("source ", restore_collection, path, tmp_path)
 
 
+@pytest.mark.parametrize("path", ["", b"", 0, False, [], {}], ids=repr)
+def test_an_empty_path_does_not_name_the_default_folder(collection, path, tmp_path, monkeypatch):
+    """The default is the folder .twinvec, whose collection a restore would replace."""
+    monkeypatch.chdir(tmp_path)
+    with Collection.open("notes", encoder=WordEncoder(), chunking=False) as there:
+        there.ingest([("snow", "light snow")])
+    backup_collection("notes", "backup", Path(collection.info()["location"]).parent)
+    refused("path ", restore_collection, "backup", path, overwrite=True)
+    refused("path ", backup_collection, "notes", "other", path)
+    refused("path ", TemporaryBackup, "notes", path)
+    with Collection.open("notes", create=False) as there:
+        assert there.find() == ["snow"]
+
+
+@pytest.mark.parametrize("name", ["", b"", 0, False, [], {}, np.array([])], ids=repr)
+def test_an_empty_name_does_not_name_the_copy_that_a_push_prunes(collection, name, tmp_path):
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as copy:
+        copy.ingest([("snow", "light snow")])
+    refused("the name of a collection must be", collection.push, tmp_path, name=name, prune=True)
+    with Collection.open("notes", tmp_path, create=False) as copy:
+        assert copy.find() == ["snow"]
+
+
+@pytest.mark.parametrize("value", [5, b"", [], ["secret"], np.array(3)], ids=repr)
+def test_urls_and_keys(value):
+    refused("url: expected", list_collections, url=value)
+    with pytest.raises(TwinvecError, match=r"^api_key must be a string, got (int|bytes|list|ndarray)$"):
+        list_collections(url="http://127.0.0.1:1", api_key=value)
+
+
 @pytest.mark.parametrize("seconds", ["5", None, float("nan"), np.array([1.0, 2.0]), -1], ids=repr)
 def test_seconds(seconds, tmp_path):
     refused("wait_seconds must be", Collection.open, "notes", tmp_path, encoder=WordEncoder(), wait_seconds=seconds)
@@ -59,6 +91,23 @@ def test_seconds(seconds, tmp_path):
 @pytest.mark.parametrize("value", [5, None, "default", b"bytes", [1], np.array(3), Path("model")], ids=repr)
 def test_a_migration_takes_an_encoder(collection, value):
     refused("encoder: expected an encoder, such as Encoder(...), got", collection.migrate, value)
+
+
+@pytest.mark.parametrize("value", [5, "false", True, [1]], ids=repr)
+def test_a_migration_checks_its_functions_before_it_encodes(collection, value):
+    encoder = WordEncoder(seed=1)
+    refused("check: expected a function, got", collection.migrate, encoder, check=value)
+    refused("on_progress: expected a function, got", collection.migrate, encoder, on_progress=value)
+    assert not encoder.encoded
+
+
+@pytest.mark.parametrize("value", [5, "notes", [1], np.array([]), False], ids=repr)
+def test_an_adoption(value):
+    with StandIn().running() as server:
+        found = {"name": "theirs", "layout": "langchain", "url": server.url}
+        refused("into: expected a collection", adopt_collection, **found, into=value)
+        if not isinstance(value, str):
+            refused("encoder: expected an encoder", adopt_collection, **found, encoder=value)
 
 
 @pytest.mark.parametrize("value", [5, "x", b"bytes", [[1.0, 2.0]], np.array(3), {"a"}, (1, "a")], ids=repr)

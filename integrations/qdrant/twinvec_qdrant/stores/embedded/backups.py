@@ -203,6 +203,11 @@ def _check_place(collection: Path, target: Path) -> None:
         raise ConfigurationError(
             f"{target}: is in the collection's own folder, so both can be lost at once; name another folder"
         )
+    for folder in target.parents:
+        if folder.parent == collection.parent and (folder / DESCRIPTION).is_file():
+            raise ConfigurationError(
+                f"{target}: is in the folder of another collection, which may be dropped; name another folder"
+            )
     if collection.parent == target.parent:
         raise ConfigurationError(f"{target}: would be a collection of the store; name a folder outside the store")
 
