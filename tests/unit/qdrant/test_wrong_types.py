@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stand_in import StandIn
 from twinvec.errors import TwinvecError
 from twinvec_qdrant import (
     Chunker,
@@ -17,13 +18,13 @@ from twinvec_qdrant import (
     TemporaryBackup,
     adopt_collection,
     backup_collection,
+    drop_collection,
     list_collections,
     read_source,
     restore_collection,
     search_collections,
     serving_process,
 )
-from stand_in import StandIn
 from words import WordEncoder
 
 
@@ -63,6 +64,17 @@ def test_an_empty_path_does_not_name_the_default_folder(collection, path, tmp_pa
     refused("path ", TemporaryBackup, "notes", path)
     with Collection.open("notes", create=False) as there:
         assert there.find() == ["snow"]
+
+
+def test_a_path_that_the_system_refuses(tmp_path):
+    """A name that is too long stands for a folder that the process may not enter, which root may."""
+    path = tmp_path / ("a" * 300) / "store"
+    refused("cannot be read: File name too long", Collection.open, "notes", path, encoder=WordEncoder())
+    refused("cannot be read: File name too long", list_collections, path)
+    refused("cannot be read: File name too long", drop_collection, "notes", path)
+    refused("cannot be read: File name too long", restore_collection, path, tmp_path)
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False):
+        refused("cannot be read: File name too long", backup_collection, "notes", path, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", b"", 0, False, [], {}, np.array([])], ids=repr)
@@ -108,6 +120,8 @@ def test_an_adoption(value):
         refused("into: expected a collection", adopt_collection, **found, into=value)
         if not isinstance(value, str):
             refused("encoder: expected an encoder", adopt_collection, **found, encoder=value)
+            for name in ("text_key", "metadata_key", "vector_name"):
+                refused(f"{name} must be a string", adopt_collection, **found, encoder=WordEncoder(), **{name: value})
 
 
 @pytest.mark.parametrize("value", [5, "x", b"bytes", [[1.0, 2.0]], np.array(3), {"a"}, (1, "a")], ids=repr)

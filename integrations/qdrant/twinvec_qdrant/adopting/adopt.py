@@ -11,7 +11,7 @@ from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
-from twinvec.support.checks import check_methods
+from twinvec.support.checks import check_methods, string
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.adopting.in_place import ADDING, FOREIGN, Adoption
 from twinvec_qdrant.adopting.reading import ELSEWHERE, document_of, is_ours, layout_of
@@ -107,6 +107,9 @@ def adopt_collection(
     """
     if sum(each is not None for each in (url, client, local_path)) != 1:
         raise ConfigurationError("give exactly one of url, client and local_path, to say where the collection is")
+    for key, argument in ((text_key, "text_key"), (metadata_key, "metadata_key"), (vector_name, "vector_name")):
+        if key is not None:
+            string(key, argument)
     wanted = layout_of(layout, text_key, metadata_key)
     if isinstance(encoder, str):
         encoder = load_space_encoder(encoder)

@@ -191,8 +191,9 @@ def _replaced(target: Path) -> Path:
 
 def _settle(target: Path) -> None:
     """Give the old backup its name again, if a kill has left it without its name."""
-    if target.exists() or not _replaced(target).is_dir():
-        return
+    with os_errors(target, "read"):
+        if target.exists() or not _replaced(target).is_dir():
+            return
     with suppress(OSError, ConfigurationError), _writing(target):  # another process may be replacing the backup
         if not target.exists():
             _replaced(target).rename(target)
