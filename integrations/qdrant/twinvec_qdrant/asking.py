@@ -313,11 +313,13 @@ def delete_documents(
     Raises:
         TextError: see ``Collection.get``.
         FilterError: the filter is invalid, or every document satisfies it.
-        ConfigurationError: see ``Collection.find``.
+        ConfigurationError: not exactly one of ``ids``, ``filter`` and ``source`` is given, or see ``Collection.find``.
     """
     # imported here, because a search by a server does not need it
     from twinvec.retrieval.filters import matches_all, parse_filter
 
+    if sum(each is not None for each in (ids, filter, source)) != 1:
+        raise ConfigurationError("give one of ids, filter and source")
     if filter is not None and matches_all(parse_filter(filter)):
         raise FilterError(
             "every document satisfies the filter; to delete them all, delete their source, or drop the collection"

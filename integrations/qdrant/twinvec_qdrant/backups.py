@@ -15,7 +15,7 @@ from twinvec.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from twinvec.support.checks import file_path, number, string
+from twinvec.support.checks import file_path, number, path_text, string
 from twinvec.support.locks import TemporaryFolder, remove_abandoned
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.process import DEFAULT_PATH, check_not_served, store_folder
@@ -46,7 +46,7 @@ def backup_collection(
     Raises:
         CollectionNotFoundError: the collection does not exist.
         ConfigurationError: ``to`` exists and ``overwrite`` is False; ``to`` holds anything but a backup; another
-            process is writing to it; or ``to`` is in the folder of the collection, or directly in the folder of the
+            process is writing to it; or ``to`` is in the folder of a collection, or directly in the folder of the
             store.
         StoreBusyError: another process keeps using the store.
         StoreCorruptError: the collection is damaged.
@@ -56,7 +56,7 @@ def backup_collection(
     from twinvec_qdrant.stores.embedded.store import EmbeddedStore
 
     wait_seconds, place = number(wait_seconds, "wait_seconds", least=0), file_path(to, "to").resolve()
-    store = EmbeddedStore(path or DEFAULT_PATH, string(name, "name"), wait_seconds)
+    store = EmbeddedStore(_store_path(path), string(name, "name"), wait_seconds)
     if store.peek() is None:
         raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
     with closing(store.open()) as backend:
@@ -94,11 +94,11 @@ def restore_collection(
     from twinvec_qdrant.stores.embedded.store import check_not_local_mode
 
     place, wait_seconds = file_path(source, "source").resolve(), number(wait_seconds, "wait_seconds", least=0)
-    about = read_backup(place)
-    check_not_served(path or DEFAULT_PATH)
-    folder = CollectionFolder(path or DEFAULT_PATH, about.collection if name is None else name)
+    store, about = _store_path(path), read_backup(place)
+    check_not_served(store)
+    folder = CollectionFolder(store, about.collection if name is None else name)
     if not folder.exists():
-        check_not_local_mode(path or DEFAULT_PATH)
+        check_not_local_mode(store)
     restore(place, folder, overwrite=overwrite, wait_seconds=wait_seconds)
     return about
 
@@ -111,7 +111,7 @@ class TemporaryBackup(TemporaryFolder):
     """
 
     def __init__(self, name: str, path: str | Path | None = None) -> None:
-        place = _place_with_room(name, path or DEFAULT_PATH)
+        place = _place_with_room(name, _store_path(path))
         try:
             super().__init__(_PREFIX, place)
         except OSError as error:
@@ -131,7 +131,7 @@ class TemporaryBackup(TemporaryFolder):
     @staticmethod
     def remove_abandoned(path: str | Path | None = None) -> list[Path]:
         """Remove the temporary backups that killed processes have left, and return their paths."""
-        return [each for place in _places(path or DEFAULT_PATH) for each in remove_abandoned(_PREFIX, place)]
+        return [each for place in _places(_store_path(path)) for each in remove_abandoned(_PREFIX, place)]
 
 
 class ReceivedBackup(TemporaryFolder):
@@ -150,7 +150,7 @@ class ReceivedBackup(TemporaryFolder):
         from twinvec_qdrant.stores.embedded.archives import unpack
         from twinvec_qdrant.stores.embedded.backups import read_backup
 
-        self._store = store_folder(path or DEFAULT_PATH).resolve()
+        self._store = store_folder(_store_path(path)).resolve()
         with self._archive_errors():
             self._store.mkdir(parents=True, exist_ok=True)
             super().__init__(_PREFIX, self._store)
@@ -210,6 +210,11 @@ class _Arriving:
         found, self._rest = self._rest[:size], self._rest[size:]
         check_room(self._store, WRITE_ROOM + len(found), "restore the backup")
         return bytes(found)
+
+
+def _store_path(path: str | Path | None) -> str:
+    """Return the folder of the store; an empty path is an error, and does not stand for the default folder."""
+    return path_text(DEFAULT_PATH if path is None else path, "path")
 
 
 def _places(path: str | Path) -> list[Path]:

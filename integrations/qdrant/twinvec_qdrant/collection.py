@@ -731,6 +731,9 @@ class Collection:
             BadVectorError: the encoder gives invalid vectors; the collection keeps the old model.
         """
         check_methods(encoder, ENCODER, "encoder", "an encoder, such as Encoder(...)")
+        for function, argument in ((check, "check"), (on_progress, "on_progress")):
+            if function is not None:
+                check_methods(function, ("__call__",), argument, "a function")
         present = None if allow_truncation else self._serving.encoder
         migration = Migration(
             self._backend, encoder, chunks_per_second, present=present, progress=progress, on_progress=on_progress
@@ -827,7 +830,7 @@ class Collection:
         if path is None and url is None and client is None:
             raise ConfigurationError("push needs the other store: give one of path, url and client")
         place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port)
-        store = find_store(name or self.name, place)
+        store = find_store(self.name if name is None else name, place)
         return push(self._catalog, store, prune=prune, allow_empty=allow_empty, progress=progress)
 
     aingest = awaitable(ingest, writes=_CLOSED)

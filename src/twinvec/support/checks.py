@@ -132,7 +132,7 @@ def is_server_address(value: str) -> bool:
     try:
         parts = urlsplit(value)
         _ = parts.port  # raises ValueError for an invalid port
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from twinvec import Hit
-from twinvec.errors import FilterError
+from twinvec.errors import ConfigurationError, FilterError
 from twinvec_qdrant import Asked, Collection, delete_documents, joined_answers, search_as_asked, stored_documents
 from twinvec_qdrant.asking import FoundHit
 from words import WordEncoder
@@ -110,6 +110,11 @@ def test_a_filter_that_leaves_nothing_out_deletes_nothing(tmp_path):
             for dry_run in (False, True):
                 with pytest.raises(FilterError, match="every document satisfies the filter"):
                     delete_documents(opened, None, wanted, dry_run=dry_run)
+        count = opened.count()
+        for chosen in ((None, None), (["a"], {"row": ["b"]}), (None, {"row": ["b"]}, "one"), (["a"], None, "one")):
+            with pytest.raises(ConfigurationError, match="give one of ids, filter and source"):
+                delete_documents(opened, *chosen, dry_run=False)
+        assert opened.count() == count
         assert delete_documents(opened, None, {"row": []}, dry_run=False)["deleted"] == 0
         assert delete_documents(opened, None, {"row": ["a"]}, dry_run=False)["deleted"] == 1
         assert opened.count() == 2

@@ -147,6 +147,15 @@ def test_a_backup_is_no_part_of_the_collection(store):
     assert not (store / "notes" / "deep").exists()
 
 
+def test_a_backup_is_no_part_of_another_collection_which_may_be_dropped(store):
+    restored_from = store.parent / "backup"
+    backup_collection("notes", restored_from, store)
+    restore_collection(restored_from, store, name="others")
+    with pytest.raises(ConfigurationError, match="in the folder of another collection"):
+        backup_collection("notes", store / "others" / "deep" / "backup", store)
+    assert not (store / "others" / "deep").exists()
+
+
 def test_a_backup_is_no_collection_of_the_store(store):
     with pytest.raises(ConfigurationError, match="would be a collection of the store"):
         backup_collection("notes", store / "monday", store)

@@ -8,14 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stand_in import StandIn
 from twinvec.errors import TwinvecError
 from twinvec_qdrant import (
     Chunker,
     ChunkSettings,
     Collection,
     Root,
+    TemporaryBackup,
     adopt_collection,
     backup_collection,
+    drop_collection,
     list_collections,
     read_source,
     restore_collection,
@@ -49,6 +52,47 @@ def test_paths(collection, path, tmp_path):
     refused("source ", restore_collection, path, tmp_path)
 
 
+@pytest.mark.parametrize("path", ["", b"", 0, False, [], {}], ids=repr)
+def test_an_empty_path_does_not_name_the_default_folder(collection, path, tmp_path, monkeypatch):
+    """The default is the folder .twinvec, whose collection a restore would replace."""
+    monkeypatch.chdir(tmp_path)
+    with Collection.open("notes", encoder=WordEncoder(), chunking=False) as there:
+        there.ingest([("snow", "light snow")])
+    backup_collection("notes", "backup", Path(collection.info()["location"]).parent)
+    refused("path ", restore_collection, "backup", path, overwrite=True)
+    refused("path ", backup_collection, "notes", "other", path)
+    refused("path ", TemporaryBackup, "notes", path)
+    with Collection.open("notes", create=False) as there:
+        assert there.find() == ["snow"]
+
+
+def test_a_path_that_the_system_refuses(tmp_path):
+    """A name that is too long stands for a folder that the process may not enter, which root may."""
+    path = tmp_path / ("a" * 300) / "store"
+    refused("cannot be read: File name too long", Collection.open, "notes", path, encoder=WordEncoder())
+    refused("cannot be read: File name too long", list_collections, path)
+    refused("cannot be read: File name too long", drop_collection, "notes", path)
+    refused("cannot be read: File name too long", restore_collection, path, tmp_path)
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False):
+        refused("cannot be read: File name too long", backup_collection, "notes", path, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", b"", 0, False, [], {}, np.array([])], ids=repr)
+def test_an_empty_name_does_not_name_the_copy_that_a_push_prunes(collection, name, tmp_path):
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as copy:
+        copy.ingest([("snow", "light snow")])
+    refused("the name of a collection must be", collection.push, tmp_path, name=name, prune=True)
+    with Collection.open("notes", tmp_path, create=False) as copy:
+        assert copy.find() == ["snow"]
+
+
+@pytest.mark.parametrize("value", [5, b"", [], ["secret"], np.array(3)], ids=repr)
+def test_urls_and_keys(value):
+    refused("url: expected", list_collections, url=value)
+    with pytest.raises(TwinvecError, match=r"^api_key must be a string, got (int|bytes|list|ndarray)$"):
+        list_collections(url="http://127.0.0.1:1", api_key=value)
+
+
 @pytest.mark.parametrize("seconds", ["5", None, float("nan"), np.array([1.0, 2.0]), -1], ids=repr)
 def test_seconds(seconds, tmp_path):
     refused("wait_seconds must be", Collection.open, "notes", tmp_path, encoder=WordEncoder(), wait_seconds=seconds)
@@ -59,6 +103,25 @@ def test_seconds(seconds, tmp_path):
 @pytest.mark.parametrize("value", [5, None, "default", b"bytes", [1], np.array(3), Path("model")], ids=repr)
 def test_a_migration_takes_an_encoder(collection, value):
     refused("encoder: expected an encoder, such as Encoder(...), got", collection.migrate, value)
+
+
+@pytest.mark.parametrize("value", [5, "false", True, [1]], ids=repr)
+def test_a_migration_checks_its_functions_before_it_encodes(collection, value):
+    encoder = WordEncoder(seed=1)
+    refused("check: expected a function, got", collection.migrate, encoder, check=value)
+    refused("on_progress: expected a function, got", collection.migrate, encoder, on_progress=value)
+    assert not encoder.encoded
+
+
+@pytest.mark.parametrize("value", [5, "notes", [1], np.array([]), False], ids=repr)
+def test_an_adoption(value):
+    with StandIn().running() as server:
+        found = {"name": "theirs", "layout": "langchain", "url": server.url}
+        refused("into: expected a collection", adopt_collection, **found, into=value)
+        if not isinstance(value, str):
+            refused("encoder: expected an encoder", adopt_collection, **found, encoder=value)
+            for name in ("text_key", "metadata_key", "vector_name"):
+                refused(f"{name} must be a string", adopt_collection, **found, encoder=WordEncoder(), **{name: value})
 
 
 @pytest.mark.parametrize("value", [5, "x", b"bytes", [[1.0, 2.0]], np.array(3), {"a"}, (1, "a")], ids=repr)

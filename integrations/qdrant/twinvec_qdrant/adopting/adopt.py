@@ -11,12 +11,13 @@ from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
+from twinvec.support.checks import check_methods, string
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.adopting.in_place import ADDING, FOREIGN, Adoption
 from twinvec_qdrant.adopting.reading import ELSEWHERE, document_of, is_ours, layout_of
 from twinvec_qdrant.adopting.source import ForeignCollection, chosen_vector, found
 from twinvec_qdrant.calibration.measuring import try_to_calibrate
-from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.collection import ENCODER, Collection
 from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.framework_layout import Layout, LayoutName
 from twinvec_qdrant.opening import (
@@ -106,9 +107,16 @@ def adopt_collection(
     """
     if sum(each is not None for each in (url, client, local_path)) != 1:
         raise ConfigurationError("give exactly one of url, client and local_path, to say where the collection is")
+    for key, argument in ((text_key, "text_key"), (metadata_key, "metadata_key"), (vector_name, "vector_name")):
+        if key is not None:
+            string(key, argument)
     wanted = layout_of(layout, text_key, metadata_key)
     if isinstance(encoder, str):
         encoder = load_space_encoder(encoder)
+    elif encoder is not None:
+        check_methods(encoder, ENCODER, "encoder", "an encoder, such as Encoder(...), or a model's name")
+    if into is not None:
+        check_methods(into, ("ingest", "info"), "into", "a collection, as Collection.open returns it")
     place = StorePlace(None, url, client, api_key, wait_seconds, grpc, grpc_port)
     with found(name, place, local_path) as backend:
         shape = backend.shape()

@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 
 from twinvec.errors import ConfigurationError, InputError, ModelError
+from twinvec.retrieval.base import check_limit
 from twinvec.support.checks import (
     check_free,
     check_methods,
@@ -63,7 +64,8 @@ class QuestionOptions:
     def __post_init__(self) -> None:
         integer(self.passages, "passages", least=1)
         integer(self.each, "each", least=1)
-        integer(self.keep_rank, "keep_rank", least=0)
+        if integer(self.keep_rank, "keep_rank", least=0):
+            check_limit(self.keep_rank, "keep_rank")
         if not 0 < number(self.share, "share") < 1:
             raise ConfigurationError(f"share must lie between 0 and 1, got {self.share}")
 

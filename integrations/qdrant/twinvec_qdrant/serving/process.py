@@ -201,9 +201,17 @@ def check_not_served(path: str | Path) -> None:
 
 
 def store_folder(path: str | Path) -> Path:
-    """Return the folder of a store, which may be missing; raise ``StoreUnavailableError`` if the path is a file."""
+    """Return the folder of a store, which may be missing.
+
+    Raises:
+        StoreUnavailableError: the path is a file, or this process may not see whether it is.
+    """
     folder = file_path(path, "path")
-    if folder.is_file():
+    try:
+        is_file = folder.is_file()
+    except OSError as error:  # the folder above is closed to this process, or the name is too long
+        raise StoreUnavailableError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if is_file:
         raise StoreUnavailableError(f"{path}: is a file; name the folder of the store")
     return folder
 

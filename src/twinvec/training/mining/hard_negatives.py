@@ -27,7 +27,7 @@ from twinvec.models.space import classifier_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.retrieval.base import Hit, Retriever, body_start
 from twinvec.retrieval.retrieve_rerank import search_many, without_passages
-from twinvec.support.checks import integer
+from twinvec.support.checks import integer, number
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import normalised
 from twinvec.training.mining.dense_index import DenseIndex
@@ -85,14 +85,16 @@ class MiningOptions:
 
     def __post_init__(self) -> None:
         integer(self.negatives, "negatives", least=1)
+        integer(self.first_rank, "first_rank")
+        integer(self.last_rank, "last_rank")
         if not 1 <= self.first_rank <= self.last_rank:
             raise ConfigurationError(
                 f"expected ranks with 1 <= first_rank <= last_rank, got first_rank {self.first_rank} and "
                 f"last_rank {self.last_rank}"
             )
-        for name in ("margin", "denoise_above"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
+        margin = 0.0 if self.margin is None else self.margin
+        for name, value in (("margin", margin), ("denoise_above", self.denoise_above)):
+            if not math.isfinite(number(value, name)):
                 raise ConfigurationError(f"{name} must be a finite number, got {value}")
 
 

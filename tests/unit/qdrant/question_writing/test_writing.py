@@ -396,6 +396,7 @@ def test_texts_of_all_kinds_go_through(tmp_path):
         ({"passages": 0}, "passages must be at least 1"),
         ({"each": 0}, "each must be at least 1"),
         ({"keep_rank": -1}, "keep_rank must be at least 0"),
+        ({"keep_rank": 2**31}, "keep_rank must be a whole number from 1 to 2,147,483,647"),
         ({"share": 0}, "share must lie between 0 and 1, got 0"),
         ({"share": 1.0}, "share must lie between 0 and 1, got 1.0"),
         ({"share": float("nan")}, "share must lie between 0 and 1"),

@@ -199,7 +199,11 @@ def test_a_memory_index_will_do(tiny_model):
         ({"negatives": 0}, "negatives must be at least 1, got 0"),
         ({"first_rank": 0}, "first_rank <= last_rank, got first_rank 0 and last_rank 50"),
         ({"first_rank": 5, "last_rank": 4}, "first_rank <= last_rank, got first_rank 5 and last_rank 4"),
+        ({"first_rank": "1"}, "first_rank must be a whole number, got '1'"),
+        ({"last_rank": None}, "last_rank must be a whole number, got None"),
         ({"margin": float("nan")}, "margin must be a finite number, got nan"),
+        ({"margin": "0.1"}, "margin must be a number, got '0.1'"),
+        ({"denoise_above": None}, "denoise_above must be a number, got None"),
         ({"denoise_above": float("inf")}, "denoise_above must be a finite number, got inf"),
     ],
 )

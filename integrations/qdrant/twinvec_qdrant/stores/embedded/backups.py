@@ -191,8 +191,9 @@ def _replaced(target: Path) -> Path:
 
 def _settle(target: Path) -> None:
     """Give the old backup its name again, if a kill has left it without its name."""
-    if target.exists() or not _replaced(target).is_dir():
-        return
+    with os_errors(target, "read"):
+        if target.exists() or not _replaced(target).is_dir():
+            return
     with suppress(OSError, ConfigurationError), _writing(target):  # another process may be replacing the backup
         if not target.exists():
             _replaced(target).rename(target)
@@ -203,6 +204,11 @@ def _check_place(collection: Path, target: Path) -> None:
         raise ConfigurationError(
             f"{target}: is in the collection's own folder, so both can be lost at once; name another folder"
         )
+    for folder in target.parents:
+        if folder.parent == collection.parent and (folder / DESCRIPTION).is_file():
+            raise ConfigurationError(
+                f"{target}: is in the folder of another collection, which may be dropped; name another folder"
+            )
     if collection.parent == target.parent:
         raise ConfigurationError(f"{target}: would be a collection of the store; name a folder outside the store")
 
