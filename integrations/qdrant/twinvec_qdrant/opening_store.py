@@ -82,7 +82,7 @@ def _check(place: StorePlace) -> None:
     if place.path is not None and place.async_client is not None:
         raise ConfigurationError("async_client is for a server, and path names an embedded store")
     if not isinstance(place.api_key, str | None):  # the error shows no value, which may hold the key
-        raise ConfigurationError(f"api_key must be a string, got {type(place.api_key).__name__}")
+        raise ConfigurationError(f"the API key must be a string, got {type(place.api_key).__name__}")
     if place.api_key is not None and place.url is None:
         raise ConfigurationError("api_key needs url")
     if place.grpc and place.url is None:

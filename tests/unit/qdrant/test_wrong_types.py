@@ -89,7 +89,7 @@ def test_an_empty_name_does_not_name_the_copy_that_a_push_prunes(collection, nam
 @pytest.mark.parametrize("value", [5, b"", [], ["secret"], np.array(3)], ids=repr)
 def test_urls_and_keys(value):
     refused("url: expected", list_collections, url=value)
-    with pytest.raises(TwinvecError, match=r"^api_key must be a string, got (int|bytes|list|ndarray)$"):
+    with pytest.raises(TwinvecError, match=r"^the API key must be a string, got (int|bytes|list|ndarray)$"):
         list_collections(url="http://127.0.0.1:1", api_key=value)
 
 
