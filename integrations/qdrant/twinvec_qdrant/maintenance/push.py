@@ -115,6 +115,7 @@ class _Push:
             self._bm25.refresh()
             if not self._target.holds([RECORDS]):
                 self._target.begin_load(self._tenant_path)
+            self._indexing.begin()  # while the collection is empty, so that no stored values have to be looked at
             self._copy_roots()
             for page in pages(self._from.sources(), _PAGE):
                 seen.update(page)

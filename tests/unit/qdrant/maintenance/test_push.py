@@ -11,6 +11,7 @@ from cases import slow
 from deaths import Died, die_at
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError, StoreLimitError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, drop_collection
+from twinvec_qdrant.records import payload_indexes
 from twinvec_qdrant.records.schema import record_id
 from words import WordEncoder
 
@@ -94,6 +95,16 @@ def test_documents_are_read_in_batches(guides, other, monkeypatch):
     monkeypatch.setattr(guides._backend, "retrieve", lambda *args: asked.append(args) or retrieve(*args))
     assert guides.push(**other).copied == 7
     assert len(asked) == 3, "once for the sources, once for the records, once for the chunks"
+
+
+def test_values_of_a_new_copy_are_not_looked_at_to_index_them(tmp_path, encoder, monkeypatch):
+    looked: list[str] = []
+    monkeypatch.setattr(payload_indexes, "misfit", lambda backend, path, kind: looked.append(path))
+    with Collection.open("notes", tmp_path / "here", encoder=encoder, chunking=False) as collection:
+        collection.ingest([{"id": "a", "text": "tea", "year": 2020}], source="main")
+        looked.clear()
+        collection.push(tmp_path / "there")
+    assert looked == []
 
 
 def test_notes_follow_the_original(guides, other, encoder):
