@@ -106,11 +106,11 @@ class Kind:
         return Collection.open(**place, encoder=model(0), late_interaction=states, tenant_key=tenant, chunking=chunking)
 
     def copy(self) -> Kind:
-        """The collection to which this one is pushed, in the same store."""
+        """Return the kind of the collection in the same store to which this one is pushed."""
         return replace(self, name="copy")
 
     def tenants(self) -> Sequence[str | None]:
-        """The tenants that searches name, one after another; None if there are none."""
+        """Return the tenants, each for a search of its own; [None] for a collection without tenants."""
         return TENANTS if self.seed % 2 else (None,)
 
     def document(self, name: str, edition: int) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def collections_of(
 
 
 def no_collections(server: str, path: str | Path | None) -> CollectionNotFoundError:
-    """Return the error of a store without collections: a ``server``, or else the folder ``path``."""
+    """Return the error for a store that has no collections; the store is a ``server``, or else the folder ``path``."""
     from twinvec_qdrant.stores.embedded.store import local_mode_hint
 
     store = server or path or DEFAULT_PATH

@@ -34,7 +34,7 @@ from twinvec_serve.services import Services
 from twinvec_serve.settings import ServeSettings
 
 _WITHOUT_HEAD = re.compile(r"/mcp/?|/v1/collections/[^/]+/(backup|verify)/?")
-"""Paths whose answer is endless, or only known after long work."""
+"""Paths that refuse HEAD, because their answer to GET never ends or takes long."""
 
 MCP_HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID")
 

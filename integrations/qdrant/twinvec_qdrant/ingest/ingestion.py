@@ -295,7 +295,10 @@ class Ingestion:
         return lost
 
     def _keep_root(self) -> None:
-        """Add the root again if another process has removed it; after this, a removal sees the intent of the commit."""
+        """Add the root again if another process has removed it.
+
+        The commit's intent is stored by now. A later removal sees the intent, and keeps the root.
+        """
         if self._root is not None:
             Roots(self._backend).keep(self._root)
 

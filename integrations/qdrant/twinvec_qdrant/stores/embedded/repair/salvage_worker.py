@@ -61,13 +61,15 @@ def _align(shard: Path) -> bool:
     if not common:
         return False
     for (file, state), own in zip(states.items(), vectors, strict=True):
-        for name in own.keys() - common:
+        dropped = own.keys() - common
+        for name in dropped:
             del own[name]
-            shutil.rmtree(file.with_name(f"vector_storage-{name}"), ignore_errors=True)
-            shutil.rmtree(file.with_name(f"vector_index-{name}"), ignore_errors=True)
         aside = file.with_suffix(".aligned")
         aside.write_text(json.dumps(state))
         aside.replace(file)
+        for name in dropped:  # the files go last, as in the engine, so that no kill leaves a vector without files
+            shutil.rmtree(file.with_name(f"vector_storage-{name}"), ignore_errors=True)
+            shutil.rmtree(file.with_name(f"vector_index-{name}"), ignore_errors=True)
     return True
 
 
