@@ -56,6 +56,7 @@ FOR_EQUALITY = "%s: the key %r holds %s; it is indexed for equality only, and ra
 """Warning with the place, the key and what it holds: a requested index would change answers."""
 
 _KINDS: dict[type, FieldIndexType] = {str: "keyword", float: "float", int: "float", bool: "bool"}
+_PROBES: dict[FieldIndexType | None, FieldIndexType] = {"float": "datetime", "datetime": "float"}
 _DATE_BEGINS = frozenset("+-\u2212 \t0123456789")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_RANGES = (During((("gte", _EPOCH),)), During((("lt", _EPOCH),)))
@@ -141,15 +142,18 @@ class PayloadIndexing:
         if kind is not None and any(path not in self._known for path in paths):
             # reads the indexes again, because another writer may have made some
             self._known = dict(self._backend.field_indexes())
+        there = _index_of(paths, self._known)
+        if kind is not None and self._is_left_probe(paths, there, kind):
+            there, self._known = None, {path: each for path, each in self._known.items() if path not in paths}
         missing = [path for path in paths if path not in self._known]
-        wanted = _index_of(paths, self._known) or kind
+        wanted = there or kind
         if wanted is None or not missing:
             return wanted
         if self._is_refused or len(self._known.keys() - OWN_FIELDS) + len(missing) > MAX_PATHS:
             self._warn(f"a collection has at most {MAX_PATHS} indexed paths")
             return None
         try:
-            if not self._is_new and any(misfit(self._backend, path, wanted) for path in missing):
+            if not self._is_new and self._any_misfit(missing, wanted):
                 wanted = "keyword"
             self._index(missing, wanted)
             if wanted == "float" and self._backend.retrieve([dates_id(key)], []):
@@ -160,6 +164,18 @@ class PayloadIndexing:
             self._warn(str(error))
             return None
         return wanted
+
+    def _is_left_probe(self, paths: Iterable[str], there: FieldIndexType | None, kind: FieldIndexType) -> bool:
+        """Return whether a killed writer may have left this index in ``misfit``, and one of ``kind`` would fit."""
+        if there is None or there != _PROBES.get(kind):
+            return False
+        try:
+            return not self._any_misfit(paths, kind)
+        except StoreLimitError:
+            return False
+
+    def _any_misfit(self, paths: Iterable[str], kind: FieldIndexType) -> bool:
+        return any(misfit(self._backend, path, kind) for path in paths)
 
     def _replace(self, key: str, held: str) -> None:
         logger.warning(FOR_EQUALITY, self._backend.location, key, held)
@@ -204,12 +220,12 @@ def misfits(kind: FieldIndexType | None, seen: SeenKey) -> bool:
 
 def misfit(backend: Backend, path: str, kind: FieldIndexType) -> bool:
     """Return whether an index of this type would hide values of stored points at this path from filters."""
-    if kind not in ("float", "datetime"):
+    if kind not in _PROBES:
         return False
     try:
         return _holds(backend, path, kind)
     except StoreLimitError:  # a server in strict mode needs an index for this filter
-        backend.index_field(path, "datetime" if kind == "float" else "float")
+        backend.index_field(path, _PROBES[kind])
         return _holds(backend, path, kind)
 
 

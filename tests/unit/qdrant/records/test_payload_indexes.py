@@ -12,8 +12,9 @@ from twinvec import Document
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.tuned_search import Setting, save, saved
 from twinvec_qdrant import Collection
-from twinvec_qdrant.records.payload_indexes import LONGEST_TEXT, MAX_PATHS, seen_keys
+from twinvec_qdrant.records.payload_indexes import LONGEST_TEXT, MAX_PATHS, PayloadIndexing, seen_keys
 from twinvec_qdrant.records.schema import filtered_key, filtered_paths
+from twinvec_qdrant.settings import PayloadIndexes
 from words import WordEncoder
 
 
@@ -184,6 +185,30 @@ def test_keys_that_no_filter_can_name_are_left_out():
 @pytest.mark.parametrize("key", ["team", "a.b", "a.b c.d", "ref_doc_id", "größe", "a-b.c"])
 def test_paths_lead_back_to_their_key(key):
     assert {filtered_key(path) for path in filtered_paths(key)} == {key}
+
+
+@pytest.mark.parametrize(("kind", "value"), [("float", 1.5), ("datetime", "2024-05-01")])
+def test_an_index_that_a_killed_writer_made_for_a_look_is_not_kept(kind, value, monkeypatch):
+    """On a strict server, a look for dates at a path needs an index of dates, and a look for numbers one of numbers."""
+    settings = PayloadIndexes({"when": "datetime"} if kind == "datetime" else {})
+    server = StandIn()
+    options = {"url": server.url, "encoder": WordEncoder(), "chunking": False}
+    with server.running(), Collection.open("notes", **options) as collection:
+        collection.ingest([Document("first", "tea")])
+        server.be_strict(models.StrictModeConfig(enabled=True, unindexed_filtering_retrieve=False), "notes")
+        backend = collection._backend
+
+        def killed(path, made):
+            type(backend).index_field(backend, path, made)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(backend, "index_field", killed)
+            with pytest.raises(KeyboardInterrupt):
+                PayloadIndexing(backend, settings).see([{"when": value}])
+        assert paths(collection) == {"metadata.when": "datetime" if kind == "float" else "float"}
+        PayloadIndexing(backend, settings).see([{"when": value}])
+        assert paths(collection) == {"metadata.when": kind}
 
 
 NUMBERS = [Document(f"n{row}", "tea", payload={"when": row}) for row in range(3)]
