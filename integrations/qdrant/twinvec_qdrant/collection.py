@@ -791,8 +791,10 @@ class Collection:
 
         Afterwards, the last migration cannot be reversed without encoding, and an unfinished migration is given up.
         """
-        finish_switch(self._backend, stored_description(self._backend), lambda: self._serving.refreshed()[1])
-        return drop_others(self._backend)
+        self._finish_switch()
+        dropped = drop_others(self._backend)
+        self._finish_switch()  # another process may have switched to a dropped model meanwhile
+        return dropped
 
     def push(
         self,
@@ -850,6 +852,9 @@ class Collection:
                 self._remove_root(membership)
             elif membership.root is not None and (report.new or report.updated or report.unchanged):
                 Roots(self._backend).keep(membership.root)
+
+    def _finish_switch(self) -> None:
+        finish_switch(self._backend, stored_description(self._backend), lambda: self._serving.refreshed()[1])
 
     def _remove_root(self, membership: Membership) -> None:
         """Remove a root without documents; keep it if another process stores documents meanwhile."""

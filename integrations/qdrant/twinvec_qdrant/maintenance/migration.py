@@ -28,7 +28,7 @@ from itertools import compress, islice
 from typing import Any
 
 from twinvec.arrays import unit
-from twinvec.errors import BadVectorError, ConfigurationError, ModelError, StoreLimitError
+from twinvec.errors import BadVectorError, ConfigurationError, ModelError, StoreError, StoreLimitError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.checks import number
 from twinvec.support.progress import Advance, progress_bar, unseen
@@ -113,26 +113,41 @@ class Migration:
         """Encode the chunks without a vector of the next model, and check a sample."""
         if self.renames:
             return
-        left = self._backend.count([CHUNKS, LacksVector(self._next.vector)])
-        with self._counted("migrating", left) as advance:
-            self._sweep(advance)
-        self._backend.build_index(stored_description(self._backend).index)
-        self._check_sample()
+        with self._unless_given_up():
+            left = self._backend.count([CHUNKS, LacksVector(self._next.vector)])
+            with self._counted("migrating", left) as advance:
+                self._sweep(advance)
+            self._backend.build_index(stored_description(self._backend).index)
+            self._check_sample()
 
     def switch(self) -> Description:
         """Make the next model the collection's model; return the description with it."""
-        self._sweep(unseen)
-        with self._backend.writing:  # other threads wait, so this must be short
-            self._sweep(unseen, throttled=False)
-            target = self.target()
-            if not self.renames:
-                name_model(self._backend, target)
-                self._backend.flush()
-            self._backend.write_metadata(target.changes(stored_description(self._backend)))
-            self.report.model, self.report.switched = target.model, True
-        self._sweep(unseen, throttled=False)  # encodes chunks of processes that wrote them before they saw the switch
-        self._backend.flush()
+        with self._unless_given_up():
+            self._sweep(unseen)
+            with self._backend.writing:  # other threads wait, so this must be short
+                self._sweep(unseen, throttled=False)
+                target = self.target()
+                if not self.renames:
+                    name_model(self._backend, target)
+                    self._backend.flush()
+                self._backend.write_metadata(target.changes(stored_description(self._backend)))
+                self.report.model, self.report.switched = target.model, True
+                if not self.renames and not self._backend.exclusive:
+                    # another process may have dropped the vectors since ``target`` was read, and named its own model
+                    _add_vector(self._backend, self._next)
+                    name_model(self._backend, target)
+            self._sweep(unseen, throttled=False)  # encodes also what processes wrote before they saw the switch
+            self._backend.flush()
         return target
+
+    @contextmanager
+    def _unless_given_up(self) -> Iterator[None]:
+        """Raise the error of ``target`` instead of the store's if another process has given this migration up."""
+        try:
+            yield
+        except StoreError:
+            self.target()
+            raise
 
     def _begin(self) -> Generation:
         """Return the next model that the description names; write it there first if necessary."""
@@ -163,11 +178,15 @@ class Migration:
             name = f"dense-{self._encoder.space[:16]}"
             following = generation(self._encoder, name, late_interaction=now.states_dim is not None)
             if previous is not None:
-                self._backend.drop_vector(previous.vector)
+                if _dropped(self._backend, previous).vector != now.vector:
+                    return self._begin()  # another process has switched to that model meanwhile
                 previous = None
         updated = now.model_copy(update={"next": following, "previous": previous})
         self._backend.write_metadata(updated.changes(now))
-        self._backend.add_vector(following.vector, following.dim, following.states_dim)
+        _add_vector(self._backend, following)
+        after = stored_description(self._backend)
+        if all(each is None or each.vector != following.vector for each in (after, after.next, after.previous)):
+            self._backend.drop_vector(following.vector)  # given up by another process before it had the vector
         return following
 
     def _check_length(self, now: Description, present: Callable[[], SpaceEncoder]) -> None:
@@ -344,13 +363,42 @@ def name_model(backend: Backend, model: Generation) -> None:
 
 
 def drop_others(backend: Backend) -> list[str]:
-    """Remove the vectors of all other models; see ``Collection.drop_others``."""
+    """Remove the vectors of all other models; see ``Collection.drop_others``.
+
+    A migration of another process may switch to one of these models meanwhile. Its vectors then get room again, and
+    ``finish_switch`` encodes them.
+    """
     with backend.writing:
         now = stored_description(backend)
-        others = [each for each in (now.next, now.previous) if each is not None]
-        for vector in {each.vector for each in others} - {now.vector}:
-            backend.drop_vector(vector)
+        others = {each.vector: each for each in (now.previous, now.next) if each is not None}
+        if now.next is not None:  # gives the migration up before its vectors are gone
+            backend.write_metadata(now.model_copy(update={"next": None, "previous": now.next}).changes(now))
+        for each in others.values():
+            if each.vector != now.vector and _dropped(backend, each).vector != now.vector:
+                return []
         if model_id() in backend.retrieve([model_id()], []):
             name_model(backend, now)  # a migration may have been killed before it wrote the description
-        backend.write_metadata({"next": None, "previous": None})
-        return list(dict.fromkeys(each.model for each in others))
+        if others:
+            backend.write_metadata({"previous": None})
+        after = stored_description(backend)
+        if after.vector != now.vector:  # another process has switched, and kept the vectors of ``now``
+            name_model(backend, after)
+            kept = after.model_copy(update={"previous": now.switched(after).previous})
+            backend.write_metadata(kept.changes(after))
+        return list(dict.fromkeys(each.model for each in others.values()))
+
+
+def _dropped(backend: Backend, other: Generation) -> Description:
+    """Remove the vectors of another model, and return the description as it is afterwards.
+
+    If another process has switched to this model meanwhile, its vectors get room again, and that process encodes them.
+    """
+    backend.drop_vector(other.vector)
+    now = stored_description(backend)
+    if now.vector == other.vector:
+        _add_vector(backend, other)
+    return now
+
+
+def _add_vector(backend: Backend, model: Generation) -> None:
+    backend.add_vector(model.vector, model.dim, model.states_dim)

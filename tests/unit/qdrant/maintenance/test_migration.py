@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from threading import Event
 from types import SimpleNamespace
@@ -12,8 +13,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from deaths import Died, die_at
-from stand_in import Clock
+from deaths import STEPS, Died, die_at
+from interleaving import interrupted
+from stand_in import Clock, StandIn
 from twinvec.errors import BadVectorError, ConfigurationError, ModelNotFoundError, SpaceMismatchError
 from twinvec_qdrant import ChunkSettings, Collection
 from twinvec_qdrant.records.description import stored_description
@@ -226,6 +228,53 @@ def test_a_migration_that_is_given_up_meanwhile_is_an_error(filled, words, call)
     with pytest.raises(ConfigurationError, match="given up"):
         filled.migrate(Interrupted(call, filled.drop_others, seed=1, dim=48))
     assert answers(filled) == expected(words)
+
+
+WRITES = (*STEPS, "read_metadata", "drop_vector")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("back", [False, True], ids=["to a new model", "back"])
+@pytest.mark.parametrize("paused", ["migration", "drop"])
+def test_other_vectors_may_be_dropped_at_any_step_of_a_migration(paused, back, words, new, monkeypatch):
+    """One process does all its work between any two steps of the other; searches find all documents in the end."""
+    server = StandIn()
+    models = {each.name: each for each in (words, new)}
+    monkeypatch.setattr("twinvec_qdrant.opening.load_space_encoder", lambda name, *_, **__: models[name])
+    switched = set()
+    with server.running():
+        for step in count():
+            options = {"name": f"notes{step}", "url": server.url}
+            with Collection.open(**options, encoder=words, chunking=False) as first:
+                first.ingest(NOTES.items())
+                target = words if back else new
+                if back:
+                    first.migrate(new)
+                with Collection.open(**options) as other, monkeypatch.context() as patched:
+
+                    def migrated(collection=first, target=target) -> bool:
+                        with suppress(ConfigurationError):
+                            return collection.migrate(target).switched
+                        return False
+
+                    jobs = {"migration": (first._backend, migrated), "drop": (other._backend, other.drop_others)}
+                    backend, work = jobs.pop(paused)
+                    [(_, meanwhile)] = jobs.values()
+                    done = interrupted(backend, WRITES, step, meanwhile, patched)
+                    work()
+                if not done:
+                    break
+            with Collection.open(**options, create=False) as opened:
+                is_switched = opened.info()["model"] == target.name
+                switched.add(is_switched)
+                there = target if is_switched else (new if back else words)
+                assert answers(opened) == expected(there), step
+                assert opened.verify().sound, step
+                opened.drop_others()
+                assert answers(opened) == expected(there), step
+                assert list(opened._backend.shape().dense) == [stored_description(opened._backend).vector], step
+    assert step > 3
+    assert True in switched
 
 
 def test_documents_may_change_while_the_sample_is_looked_at(filled, place, words, new):

@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 from qdrant_client import models
 
+from interleaving import interrupted
 from stand_in import StandIn
 from twinvec import Document
 from twinvec.errors import ConfigurationError
@@ -229,7 +230,7 @@ def test_of_two_writers_that_first_see_a_key_neither_leaves_an_index_that_hides_
             name = f"notes{step}"
             with Collection.open(name, **options) as first, Collection.open(name, **options) as other:
                 with monkeypatch.context() as patched:
-                    done = interrupted(first._backend, step, lambda writer=other: writer.ingest(DATES), patched)
+                    done = interrupted(first._backend, STEPS, step, lambda writer=other: writer.ingest(DATES), patched)
                     first.ingest(NUMBERS)
                 if not done:
                     break
@@ -238,21 +239,3 @@ def test_of_two_writers_that_first_see_a_key_neither_leaves_an_index_that_hides_
                     assert {*first.find({"when": {"gte": 1}})} == {"n1", "n2"}, step
                     assert {*first.find({"when": {"gte": "2024-05-02"}})} == {"d1", "d2"}, step
     assert step > 6
-
-
-def interrupted(backend, step: int, other, monkeypatch) -> list[bool]:
-    """Let the other writer work before this step of the backend; the list is empty until it has."""
-    steps, done = count(), []
-
-    def before(method):
-        def call(*args, **options):
-            if next(steps) == step:
-                done.append(True)
-                other()
-            return method(*args, **options)
-
-        return call
-
-    for name in STEPS:
-        monkeypatch.setattr(backend, name, before(getattr(backend, name)))
-    return done
