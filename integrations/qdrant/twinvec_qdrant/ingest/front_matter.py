@@ -15,9 +15,6 @@ from typing import Any
 from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import is_deeper, parse_json
 
-MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
-"""Endings of the names of Markdown files."""
-
 MAX_BYTES = 64 * 1024
 """Size of the largest front matter that is parsed, because a large YAML block takes long to parse."""
 

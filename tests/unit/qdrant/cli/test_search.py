@@ -457,6 +457,43 @@ def test_a_section_below_a_heading_with_markup_is_found(version, twinvec, tmp_pa
     assert added.removeprefix("FAQ > ") == f"An {'*added*' if version < NEWEST_READING else 'added'} one"
 
 
+RST_FAQ = """FAQ
+===
+
+Is ``alpha`` free?
+------------------
+
+Yes, it is.
+
+Is :opt:`beta` free?
+--------------------
+
+Yes, it is.
+"""
+
+
+@pytest.mark.parametrize("version", [5, NEWEST_READING])
+def test_a_section_of_restructured_text_is_found(version, twinvec, tmp_path, tiny_model, monkeypatch):
+    """An older collection reads it as text, until it is reindexed."""
+    (tmp_path / "faq.rst").write_text(RST_FAQ)
+    store = ("--path", tmp_path / "store")
+    with monkeypatch.context() as older:
+        older.setattr(opening, "NEWEST_READING", version)
+        assert twinvec("ingest", tmp_path, *NOTES[:2], *store, "--model", tiny_model("bert")).code == 0
+    if version == 5:
+        (hit,) = figures(twinvec("search", "alpha", *NOTES, *store, "--json"))["hits"]
+        assert (hit["payload"]["format"], hit["payload"]["heading"]) == ("text", "")
+        assert figures(twinvec("ingest", tmp_path, *NOTES[:2], *store, "--json"))["unchanged"] == 1
+        assert twinvec("reindex", *NOTES[:2], *store).code == 0
+        assert figures(twinvec("ingest", tmp_path, *NOTES[:2], *store, "--json"))["updated"] == 1
+    for name, line in (("alpha", 7), ("beta", 12)):
+        search = ("search", f"{name} free", *NOTES, *store, "--chunks", "--limit", 1)
+        (hit,) = figures(twinvec(*search, "--json"))["hits"]
+        assert hit["payload"]["heading"].removeprefix("FAQ > ") == f"Is {name} free?"  # the path may be cut
+        assert hit["payload"]["format"] == "rst"
+        assert twinvec(*search, "--files").out.strip().endswith(f"faq.rst:{line}")
+
+
 def test_two_places_that_nothing_tells_apart_give_no_line(twinvec, tmp_path, tiny_model):
     (tmp_path / "faq.md").write_text("# FAQ\n\n## Zebra\n\nNo.\n\n## Zebra\n\nNo.\n")
     store = ("--path", tmp_path / "store")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import product
@@ -16,7 +16,9 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.windows import whole_lines
 from twinvec_qdrant.asking import FoundHit
 from twinvec_qdrant.cli.results.hits import ShownHit
-from twinvec_qdrant.ingest.cutting.markdown import is_markdown, located_sections, with_line_feeds
+from twinvec_qdrant.ingest.cutting.markdown import is_markdown, markdown_sections
+from twinvec_qdrant.ingest.cutting.restructured_text import is_restructured_text, restructured_text_sections
+from twinvec_qdrant.ingest.cutting.sections import Section, with_line_feeds
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, is_slow
 from twinvec_qdrant.stored_roots import StoredRoot, owner
@@ -114,18 +116,24 @@ def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
 def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
     """Return the character ranges of the sections below the heading of a hit; without a heading, the whole text."""
     heading, title = (str(hit.payload.get(name) or "") for name in ("heading", "title"))
-    if not is_markdown(Document(source, "", payload=hit.payload)):
-        return [range(len(text))]
     starts = [0, *(each.end() for each in re.finditer("\n", text)), len(text) + 1]
     below: list[tuple[str, range]] = []
-    for toml, plain in product((False, True), (True, False)):  # older versions: TOML is text, headings keep markup
-        sections = located_sections(text, [title] if title else [], toml=toml, plain=plain)
+    for sections in _sections(text, Document(source, "", payload=hit.payload), [title] if title else []):
         read = [(" > ".join(path), range(starts[first], starts[end])) for path, first, end in sections]
         if found := [each for whole, each in read if whole == heading]:
             return found
         below += read
     ends = [each for whole, each in below if heading and whole.endswith(f" > {heading}")]  # the path may be too long
     return list(dict.fromkeys(ends)) or [range(len(text))]
+
+
+def _sections(text: str, document: Document, title: list[str]) -> Iterator[list[Section]]:
+    """Yield the sections of a text as the reading versions have them; none for a text without headings."""
+    if is_markdown(document):
+        for toml, plain in product((False, True), (True, False)):  # older versions: TOML is text, headings keep markup
+            yield markdown_sections(text, title, toml=toml, plain=plain)
+    elif is_restructured_text(document):
+        yield restructured_text_sections(text, title)
 
 
 def _read(path: Path, encoding: str) -> str | None:

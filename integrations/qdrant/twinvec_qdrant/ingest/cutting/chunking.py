@@ -1,8 +1,8 @@
 """Chunking: cuts a document into chunks that fit into the model; each chunk begins with its heading path.
 
-semantic-text-splitter chooses the cuts. ``markdown`` and ``code`` make the sections and their heading paths ("Guide >
-Install", "app.py > class Server > def start"). This file reserves room for heading, prompt and special tokens. No word
-that a reader sees is lost: a Markdown heading that does not fit into the heading path stays in the body.
+semantic-text-splitter chooses the cuts. ``markdown``, ``restructured_text`` and ``code`` make the sections and their
+heading paths ("Guide > Install", "app.py > class Server > def start"). This file reserves room for heading, prompt and
+special tokens. No word that a reader sees is lost: a heading that does not fit into the heading path stays in the body.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from twinvec_qdrant.encoders import as_read
 from twinvec_qdrant.ingest.cutting.chunk_pages import BREAK, pages_of_pieces, with_breaks
 from twinvec_qdrant.ingest.cutting.code import code_language, code_name, code_sections, grammar
 from twinvec_qdrant.ingest.cutting.markdown import is_markdown, markdown_sections
+from twinvec_qdrant.ingest.cutting.restructured_text import is_restructured_text, restructured_text_sections
+from twinvec_qdrant.ingest.cutting.sections import bodies, with_line_feeds
 from twinvec_qdrant.ingest.cutting.surroundings import surrounded
 from twinvec_qdrant.ingest.reading.results import PagedDocument
 from twinvec_qdrant.settings import NEWEST_READING, ChunkSettings
@@ -31,7 +33,7 @@ _MARGIN = 2  # heading and body joined may have more tokens than both counted se
 _STEP = 8  # token capacities are multiples of this, so that few splitters serve all headings
 _FILL = 0.92  # share of the capacity to aim at when cutting by characters: few pieces are then too long
 _WINDOW = 32_768  # characters a splitter gets at once: its time grows faster than the text
-_SPLITTERS = ("text", "markdown")  # the kinds of text that are not code
+_SPLITTERS = ("text", "markdown", "rst")  # the kinds of text that are not code
 _FENCE = re.compile(r"\s*(?:```|~~~)[^\n]*\s*")
 _WORD = re.compile(r"\w")
 _CHARACTERS_PER_TOKEN = 16  # upper limit, because a word of 10,000 letters may be one token
@@ -81,7 +83,8 @@ class Chunker:
     Args:
         encoder: A ``twinvec.Encoder``; with chunking off, also an encoder without ``tokenizer``.
         settings: How to cut.
-        reading: The collection's reading version, which says whether headings keep their markup.
+        reading: The collection's reading version. Since version 6, headings of Markdown lose their markup, and those of
+            reStructuredText count.
 
     Raises:
         ConfigurationError: chunking needs a tokenizer that the encoder lacks, or the limit leaves no room for text.
@@ -91,7 +94,7 @@ class Chunker:
         self, encoder: object, settings: ChunkSettings | None = None, *, reading: int = NEWEST_READING
     ) -> None:
         check_settings(settings, ChunkSettings, "settings")
-        self._has_plain_headings = reading >= 6
+        self._reading = reading
         self.settings = settings or ChunkSettings()
         self._encoder = encoder
         tokenizer = getattr(encoder, "tokenizer", None)
@@ -166,19 +169,23 @@ class Chunker:
         ]
 
     def _pieces(self, document: Document, language: str | None) -> Iterator[_Piece]:
-        markdown = language is None and is_markdown(document)
+        kind = language or self._kind_of_text(document)
         parts = [document.title] if document.title.strip() else []
         fits = language is None and self._fits(document.full_text)
-        if fits and not (markdown and "\n" in document.text.strip()):
+        if fits and not (kind != "text" and "\n" in document.text.strip()):
             yield _Piece(document.title, document.full_text, document.text)
             return
         if language is not None:
             sections = self._code_sections(document, language)
-        else:
+        elif kind == "text":
             sections = [(parts, document.text)]
-            if markdown:
-                sections = markdown_sections(document.text, parts, plain=self._has_plain_headings)
-        kind = language or ("markdown" if markdown else "text")
+        else:
+            text = with_line_feeds(document.text)
+            if kind == "markdown":
+                located = markdown_sections(text, parts, plain=self._reading >= 6)
+            else:
+                located = restructured_text_sections(text, parts)
+            sections = bodies(text, located)
         headings = [self._heading(path) for path, _ in sections]
         for index, (path, body) in enumerate(sections):
             heading = headings[index]
@@ -189,6 +196,11 @@ class Chunker:
             yield from self._in_context(
                 body, [_Piece(heading, _under(heading, piece), piece) for piece in self._split(body, heading, kind)]
             )
+
+    def _kind_of_text(self, document: Document) -> str:
+        if is_markdown(document):
+            return "markdown"
+        return "rst" if self._reading >= 6 and is_restructured_text(document) else "text"
 
     def _code_sections(self, document: Document, language: str) -> list[tuple[list[str], str]]:
         file = [document.title if document.title.strip() else code_name(document)]

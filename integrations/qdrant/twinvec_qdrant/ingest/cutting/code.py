@@ -108,7 +108,7 @@ def language_of(name: str) -> str | None:
 
 def code_language(document: Document) -> str | None:
     """Return the language of a document's code, by its path or else its id; None if it is not code."""
-    return None if document.payload.get("format") == "markdown" else language_of(code_name(document))
+    return None if document.payload.get("format") in ("markdown", "rst") else language_of(code_name(document))
 
 
 def code_name(document: Document) -> str:

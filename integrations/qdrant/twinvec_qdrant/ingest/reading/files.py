@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.text import MAX_TEXT_BYTES
-from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
+from twinvec_qdrant.ingest.front_matter import split_front_matter
+from twinvec_qdrant.ingest.markup import MARKDOWN_SUFFIXES, RESTRUCTURED_TEXT_SUFFIXES
 from twinvec_qdrant.ingest.reading.converting import CONVERTED_SINCE, convert
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.letters.mail import MAIL_SUFFIX, document_of_mail, read_mail
@@ -59,7 +60,7 @@ SLOW_SUFFIXES = frozenset({*CONVERTED_SINCE, MAIL_SUFFIX})
 VERSIONED_SUFFIXES = (*(each for each, since in CONVERTED_SINCE.items() if since == 1), MAIL_SUFFIX, *MARKDOWN_SUFFIXES)
 """Endings of the names of files that reading versions 1 and 2 read differently."""
 
-NAMED_SUFFIXES = (".txt", *sorted({*SLOW_SUFFIXES, *MARKDOWN_SUFFIXES}))
+NAMED_SUFFIXES = (".txt", *sorted({*SLOW_SUFFIXES, *MARKDOWN_SUFFIXES, *RESTRUCTURED_TEXT_SUFFIXES}))
 """Endings that people leave out when they name a document's file."""
 
 MAX_CONVERTED_BYTES = 256 * 1024 * 1024
@@ -91,8 +92,8 @@ def is_slow(suffix: str, version: int) -> bool:
 def read_file(path: Path, identity: str, version: int) -> Document | Failure:
     """Return the document in a file.
 
-    The payload has ``path`` (the id), ``format`` ("markdown" or "text"), ``encoding`` if the encoding was guessed, and
-    the front matter of a Markdown file or the sender, recipients and date of an e-mail.
+    The payload has ``path`` (the id), ``format`` ("markdown", "rst" or "text"), ``encoding`` if the encoding was
+    guessed, and the front matter of a Markdown file or the sender, recipients and date of an e-mail.
     """
     file = take_file(path, identity, version)
     return file if isinstance(file, Failure) else parse_file(file)
@@ -179,7 +180,8 @@ def _document(file: FileBytes) -> Document:
         tell = partial(logger.warning, _UNREAD_FRONT_MATTER, printable(identity))
         markdown = _without_data_uris(text, version)
         payload, text = split_front_matter(markdown, tell, toml=version > 2, iso=version > 5)
-    payload |= {"path": identity, "format": "markdown" if is_markdown else "text"}
+    is_restructured = version > 5 and suffix in RESTRUCTURED_TEXT_SUFFIXES
+    payload |= {"path": identity, "format": "markdown" if is_markdown else "rst" if is_restructured else "text"}
     if encoding:
         payload["encoding"] = encoding
     title = payload.pop("title") if isinstance(payload.get("title"), str) else ""

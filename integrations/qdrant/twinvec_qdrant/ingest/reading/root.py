@@ -285,9 +285,9 @@ def read_source(
     a folder, the ids of all these documents begin with the path of their file: "notes.jsonl/ID".
 
     Any other file is a document. Its id is the path within the folder, with "/", or a single file's name. Its payload
-    is ``path``, ``format`` ("markdown" or "text") and the front matter of a Markdown file, whose ``title`` becomes the
-    document's title, or the sender, recipients and date of an e-mail. ``encoding`` is in the payload if the encoding
-    was guessed.
+    is ``path``, ``format`` ("markdown", "rst" or "text") and the front matter of a Markdown file, whose ``title``
+    becomes the document's title, or the sender, recipients and date of an e-mail. ``encoding`` is in the payload if the
+    encoding was guessed.
 
     Hidden files and folders that no pattern of ``include`` names, Office's lock files, caches, virtual environments,
     ``node_modules``, embedded collections, links to folders and links that leave the folder are skipped. A file that
