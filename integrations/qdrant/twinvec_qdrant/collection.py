@@ -649,7 +649,7 @@ class Collection:
             # None would mean the documents of all sources
             membership = Roots(self._backend).membership(string(source, "source"))
             removed = self.delete(self.find(source=source))
-            self._remove_root(membership)
+            self._catalog.remove_root(membership)
             return removed
 
     def notes(self, namespace: str) -> Notes:
@@ -848,24 +848,13 @@ class Collection:
     def _settle_source(self, membership: Membership, report: IngestReport) -> None:
         """Keep the source of an ingest, which another process may have removed; forget a new one without documents."""
         with self._backend.writing:
-            if membership.added and not self._has_documents(membership):
-                self._remove_root(membership)
+            if membership.added and not self._catalog.has_documents(membership):
+                self._catalog.remove_root(membership)
             elif membership.root is not None and (report.new or report.updated or report.unchanged):
                 Roots(self._backend).keep(membership.root)
 
     def _finish_switch(self) -> None:
         finish_switch(self._backend, stored_description(self._backend), lambda: self._serving.refreshed()[1])
-
-    def _remove_root(self, membership: Membership) -> None:
-        """Remove a root without documents; keep it if another process stores documents meanwhile."""
-        assert membership.root is not None
-        Roots(self._backend).remove(membership.root.name)
-        if not self._backend.exclusive and self._has_documents(membership):
-            Roots(self._backend).keep(membership.root)
-
-    def _has_documents(self, membership: Membership) -> bool:
-        """Return whether documents of a source are stored, or just being stored; intents are read before records."""
-        return any(map(membership.has, self._catalog.changing())) or any(map(membership.has, self._catalog.sources()))
 
     def _after_switch(self) -> tuple[Description, SpaceEncoder]:
         """Return what an ingest goes on with after a switch to another model, whose migration may have been killed."""

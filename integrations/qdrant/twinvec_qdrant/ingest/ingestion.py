@@ -283,7 +283,7 @@ class Ingestion:
             own = draft.revision if draft else revision
             known = self._vectors.given_to(planned, chunks)
             changes.append(planned.change(known, self._description.vector, own, draft))
-        won_by_others = {change.record.source for change in self._catalog.write(changes, self._keep_root)}
+        won_by_others = {change.record.source for change in self._catalog.write(changes, self._root)}
         lost = []
         for planned in batch:
             self._drafts.pop(planned.document.id, None)
@@ -293,14 +293,6 @@ class Ingestion:
             else:
                 self._count(planned, len(change.points))
         return lost
-
-    def _keep_root(self) -> None:
-        """Add the root again if another process has removed it.
-
-        The commit's intent is stored by now. A later removal sees the intent, and keeps the root.
-        """
-        if self._root is not None:
-            Roots(self._backend).keep(self._root)
 
     def _weighed(self, chunks: Mapping[str, Chunk], vectors: Mapping[str, TextVectors]) -> Mapping[str, WeighedText]:
         """Return the vectors and the number of terms of each chunk, by key."""

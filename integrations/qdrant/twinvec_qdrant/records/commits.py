@@ -23,7 +23,7 @@ a writer checks whether another writer has removed or rewritten its chunks meanw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import compress
@@ -32,8 +32,10 @@ from twinvec.errors import StoreLimitError
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.description import check_current_model
 from twinvec_qdrant.records.intents import Intents, new_intent
+from twinvec_qdrant.records.roots import Membership, Roots
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record, record_id
 from twinvec_qdrant.records.writer_process import Writer
+from twinvec_qdrant.stored_roots import StoredRoot
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Point, pages
@@ -90,14 +92,27 @@ class Catalog:
         """Yield all committed sources."""
         return (point.payload["source"] for point in self.backend.scroll([RECORDS], ["source"]))
 
-    def changing(self) -> set[str]:
-        """Return the sources that live writers are changing."""
-        return self._intents.running()
+    def has_documents(self, membership: Membership) -> bool:
+        """Return whether documents of a root are stored, or just being stored; intents are read before records."""
+        return any(map(membership.has, self._intents.running())) or any(map(membership.has, self.sources()))
 
-    def write(self, changes: Sequence[Change], prepare: Callable[[], None] = lambda: None) -> list[Change]:
+    def remove_root(self, membership: Membership) -> None:
+        """Remove a root without documents; keep it if another process stores documents meanwhile."""
+        assert membership.root is not None
+        roots = Roots(self.backend)
+        if self.backend.exclusive:
+            roots.remove(membership.root.name)
+            return
+        with self._intent([], [], root=membership.root, removing=True):
+            roots.remove(membership.root.name)
+            if self.has_documents(membership):
+                roots.keep(membership.root)
+
+    def write(self, changes: Sequence[Change], root: StoredRoot | None = None) -> list[Change]:
         """Commit changes of different sources, with their drafts; return the changes that lost to another writer.
 
-        ``prepare`` is called before the commit, when an intent names the sources.
+        If another process has removed ``root``, the root of the sources, it is added again before the commit. A later
+        removal sees the intent, and keeps the root.
 
         Raise ``SpaceMismatchError``, and commit nothing, if the collection now uses another model than the vectors.
         """
@@ -109,11 +124,12 @@ class Catalog:
         records = [Point(record_id(change.record.source), change.record.as_payload()) for change in changes]
         points = [point for change in changes for point in self._unwritten(change)]
         vectors = {point.vector for change in changes for point in change.points}
-        with self._intent([change.record.source for change in changes], revisions):
+        with self._intent([change.record.source for change in changes], revisions, root=root):
             backend.upsert(points)
             for vector in vectors:  # a migration that begins later encodes the chunks just written
                 check_current_model(backend, vector)
-            prepare()
+            if root is not None:
+                Roots(backend).keep(root)
             backend.commit(records, [change.old.revision if change.old else None for change in changes])
             won = [True] * len(changes)
             taken: list[Point] = []
@@ -171,10 +187,12 @@ class Catalog:
         return Leftovers(intents, frozenset(source for intent in intents for source in intent.payload["sources"]))
 
     def clear(self, leftovers: Leftovers) -> None:
-        """Remove the chunks and intents of killed writers, except committed chunks."""
+        """Remove the chunks and intents of killed writers, except committed chunks; add roots with documents again."""
         for intent in leftovers.intents:
             for source in intent.payload["sources"]:
                 self._clean(source, intent.payload["revisions"])
+            if "root" in intent.payload:
+                Roots(self.backend).keep_with_documents(StoredRoot.of_fields(intent.payload["root"]))
             self._intents.remove([intent.id])
 
     def recover(self) -> None:
@@ -220,7 +238,14 @@ class Catalog:
             yield from (point.id for point in change.points if point.id not in listed)
 
     @contextmanager
-    def _intent(self, sources: list[str], revisions: Iterable[str], *, removing: bool = False) -> Iterator[None]:
+    def _intent(
+        self,
+        sources: list[str],
+        revisions: Iterable[str],
+        *,
+        removing: bool = False,
+        root: StoredRoot | None = None,
+    ) -> Iterator[None]:
         """Write an intent for these sources and revisions, and remove it at the end; after an error, the intent stays.
 
         A full collection refuses the intent, so sources are removed from it without an intent.
@@ -228,7 +253,7 @@ class Catalog:
         key = new_intent()
         try:
             with suppress(StoreLimitError) if removing else nullcontext():
-                self._intents.write(key, sources, revisions)
+                self._intents.write(key, sources, revisions, None if self.backend.exclusive else root)
             yield
             self._intents.remove([key])
             self.backend.flush()

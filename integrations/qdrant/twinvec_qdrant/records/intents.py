@@ -1,7 +1,8 @@
 """Intents: points that name the sources a writer is about to change, so that others find its leftovers if it dies.
 
 An intent names the sources, the revisions that the writer may leave unfinished, the writer's process, and the last time
-at which the writer was certainly alive. The writer removes the intent at the end.
+at which the writer was certainly alive. On a server it also has the root of the sources, which another process may
+remove meanwhile. The writer removes the intent at the end.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from uuid import uuid4
 
 from twinvec_qdrant.records.schema import INTENTS, intent_id
 from twinvec_qdrant.records.writer_process import Writer
+from twinvec_qdrant.stored_roots import StoredRoot
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import Point
 
@@ -38,10 +40,11 @@ class Intents:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def write(self, key: str, sources: Sequence[str], revisions: Iterable[str]) -> None:
+    def write(self, key: str, sources: Sequence[str], revisions: Iterable[str], root: StoredRoot | None = None) -> None:
         """Write the intent of this key, or write it again to show that the writer is still alive."""
         payload = {
             "kind": "intent",
+            **({} if root is None else {"root": root.as_fields()}),
             "sources": list(sources),
             "revisions": sorted(revisions),
             "time": time.time(),

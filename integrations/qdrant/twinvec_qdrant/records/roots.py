@@ -142,6 +142,15 @@ class Roots:
         with self._backend.writing:
             self._change(again)
 
+    def keep_with_documents(self, removed: StoredRoot) -> None:
+        """Add a root again that a killed process has removed, if it has documents."""
+        roots = self.all()
+        if removed.name in roots:
+            return
+        own = replace(_membership(roots, None), prefix=removed.prefix)
+        if any(map(own.has, self._sources())):
+            self.keep(removed)
+
     def descriptions(self, sources: Iterable[str]) -> dict[str, str]:
         """Return the descriptions of these documents' roots, by document id, without empty descriptions."""
         roots = self.all()

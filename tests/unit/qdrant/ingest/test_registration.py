@@ -362,6 +362,45 @@ def test_documents_of_a_commit_after_which_the_ingest_dies_have_a_source_althoug
 
 
 @pytest.mark.parametrize("source", ["main", "right"])
+@pytest.mark.parametrize("who", ["the removal", "the ingest"])
+def test_a_source_that_a_killed_process_has_removed_comes_back_with_the_next_ingest(server, monkeypatch, source, who):
+    """Two processes work at once, and one is killed; its last request may reach the server after its end."""
+    with opened(server) as collection, opened(server) as other, opened(server) as third:
+        for name in ("main", "right"):
+            collection.ingest([("a", f"a text of {name}")], source=name, describe={"": f"about {name}"})
+        if who == "the removal":
+            remove = Roots.remove
+
+            def overtaken(self, name):
+                monkeypatch.undo()
+                other.ingest([("b", "a new text")], source=source)
+                remove(self, name)
+                raise Died
+
+            monkeypatch.setattr(Roots, "remove", overtaken)
+            with pytest.raises(Died):
+                collection.delete_source(source)
+        else:
+            commit = collection._backend.commit
+
+            def late(*arguments):
+                monkeypatch.undo()
+                with monkeypatch.context() as patched:
+                    patched.setattr("twinvec_qdrant.records.intents.Intents.running", lambda self: set())
+                    assert other.delete_source(source) == 1
+                commit(*arguments)
+                raise Died
+
+            monkeypatch.setattr(collection._backend, "commit", late)
+            with pytest.raises(Died):
+                collection.ingest([("b", "a new text")], source=source)
+        assert len(names(third)) == 1
+        third.ingest([("c", "another text")], source="left")
+        assert sorted(names(third)) == [("left", 1), ("main", 1), ("right", 1)]
+        assert set(third.described(third.find(source=source)).values()) == {f"about {source}"}
+
+
+@pytest.mark.parametrize("source", ["main", "right"])
 def test_documents_that_are_stored_while_their_source_is_removed_keep_it(server, monkeypatch, source):
     with opened(server) as collection, opened(server) as other:
         for name in ("main", "right"):
