@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from sse_starlette.sse import AppStatus
 from typer.testing import CliRunner
 
+from small_disks import largest_file
 from twinvec import Document, Encoder
 from twinvec.cli.app import build_app
 from twinvec_qdrant import Collection, Empty, Failure, opening, read_source
@@ -22,10 +23,12 @@ from twinvec_qdrant.settings import NEWEST_READING
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain_line
+from twinvec_serve.collections.store_place import StorePlace
 from twinvec_serve.collections.work import Ingest
 from twinvec_serve.errors import Overloaded, ServerStopsError
 from twinvec_serve.routes import progress
 from twinvec_serve.routes.description import EXAMPLES
+from unit.serve.waiting import pause_until
 
 ADDRESS = "http://127.0.0.1:6380"
 EVENTS = {"Accept": "text/event-stream"}
@@ -304,6 +307,18 @@ def test_a_file_whose_whole_path_is_too_long_is_refused(served, docs, tmp_path, 
     answer = served.post(f"{docs}/documents", files=[("files", (name, b"text"))])
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_name")
     assert "File name too long" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("size", [300_000, 2_000_000])  # starlette writes large files while it reads the form
+def test_files_without_room_are_told_to_come_again(served, docs, size, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with largest_file(200_000):
+        answer = served.post(f"{docs}/documents", files=[("files", ("a.md", b"a" * size))])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
+    assert "cannot be kept: File too large; see that the server's folder" in answer.json()["error"]["message"]
+    assert answer.headers["Retry-After"]
+    assert ids(served, docs) == []
+    pause_until(lambda: not list(tmp_path.iterdir()))
 
 
 def test_two_files_of_one_name_are_refused(served, docs):
@@ -608,7 +623,7 @@ async def test_other_requests_are_answered_while_a_body_is_parsed(tiny_model, tm
 
 async def test_more_ingests_than_may_wait_are_turned_away(monkeypatch):
     monkeypatch.setattr("twinvec_serve.collections.ingests._MOST_WAITING", 2)
-    ingests, go = Ingests(), threading.Event()
+    ingests, go = Ingests(StorePlace(None, None)), threading.Event()
 
     class Opened:
         def __init__(self, name="docs"):

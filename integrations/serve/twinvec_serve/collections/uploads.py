@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from starlette.datastructures import UploadFile
 
+from twinvec.errors import StoreUnavailableError
 from twinvec.support.locks import TemporaryFolder, remove_abandoned
 from twinvec_serve.errors import RequestError
 
@@ -17,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 _PREFIX = "twinvec-upload-"
 _BLOCK = 1 << 20
+_BAD_NAME = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EILSEQ, errno.EINVAL}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -35,6 +40,18 @@ def remove_leftovers() -> None:
         logger.warning("removed the uploaded files that a killed server has left: %s", folder)
 
 
+@contextmanager
+def keeping_files() -> Iterator[None]:
+    """In the block, which keeps uploaded files, raise StoreUnavailableError instead of an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"the uploaded files cannot be kept: {error.strerror or error}; see that the server's folder for temporary "
+            "files (TMPDIR) can be written and has room, and send the files again"
+        ) from error
+
+
 async def save_files(files: list[UploadFile], folder: Path) -> None:
     """Write uploaded files into a folder; their names may be relative paths.
 
@@ -50,6 +67,8 @@ async def save_files(files: list[UploadFile], folder: Path) -> None:
                 while block := await each.read(_BLOCK):
                     file.write(block)
         except OSError as error:
+            if error.errno not in _BAD_NAME:
+                raise
             raise RequestError(
                 f"the file {each.filename!r} cannot be stored: {error.strerror}", param="files", code="bad_name"
             ) from None
@@ -64,7 +83,8 @@ def _inside(name: str) -> PurePosixPath:
     usual = path.parts and not path.is_absolute() and ".." not in path.parts and not _CONTROL.search(name)
     if not usual or any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts):
         raise RequestError(
-            f"{name[:200]!r} is not a valid file name: expected a relative path without .. or control characters",
+            f"{name[:200]!r} is not a valid file name: expected a relative path without .. or control "
+            "characters, each part with at most 255 bytes",
             param="files",
             code="bad_name",
         )

@@ -19,7 +19,7 @@ from twinvec.retrieval.documents import parse_json
 from twinvec_qdrant import Failure, RootElsewhere, read_source
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain, plain_line, read_by_command
-from twinvec_serve.collections.uploads import UploadFolder, save_files
+from twinvec_serve.collections.uploads import UploadFolder, keeping_files, save_files
 from twinvec_serve.errors import ClientGoneError, RequestError
 from twinvec_serve.json_texts import decoder_for, itself
 from twinvec_serve.routes.answers import TAR, knows_secret
@@ -239,6 +239,11 @@ async def _form_of(request: Request, shared: Services) -> AsyncIterator[FormData
 
 
 async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:
+    with keeping_files():
+        return await _kept_files(request, shared, stack)
+
+
+async def _kept_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:
     async with _form_of(request, shared) as form:
         files = [each for each in form.getlist("files") if isinstance(each, UploadFile)]
         if not files:
