@@ -145,6 +145,9 @@ Other errors concern the server's own files and models, and are logged.
 
 _CODES = {HTTPStatus.BAD_REQUEST: "invalid_request", HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
 
+_LOG_MESSAGE = "log_message"
+"""Attribute of an error: its message for the log, if it is not that for the client."""
+
 UNREADABLE = "There was an error parsing the body"
 """FastAPI's message for a body that Python's parser cannot read; ``_MESSAGES`` has a clearer one."""
 
@@ -195,7 +198,7 @@ def error_answer(error: Exception) -> JSONResponse:
             "the server failed; its log says why", code="internal_error", status=HTTPStatus.INTERNAL_SERVER_ERROR
         )
     elif known.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        log_reason(known.status, known.code, known.message)
+        log_reason(known.status, known.code, getattr(error, _LOG_MESSAGE, known.message))
     kind = _TYPES.get(known.status, "invalid_request_error" if known.status < 500 else "server_error")
     body = {"error": {"message": known.message, "type": kind, "param": known.param, "code": known.code}}
     return JSONResponse(body, status_code=known.status, headers=known.headers)
@@ -216,6 +219,11 @@ def as_request_error(error: Exception) -> RequestError | None:
             headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
             return RequestError(str(error), code=code, status=status, headers=headers)
     return None
+
+
+def with_log_message(error: Exception, message: str) -> None:
+    """Let the log have another message of an error than the client."""
+    setattr(error, _LOG_MESSAGE, message)
 
 
 def add_error_answers(app: FastAPI) -> None:

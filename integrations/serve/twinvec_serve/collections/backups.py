@@ -70,7 +70,8 @@ class Backups:
 
     async def _restored(self, name: str, pieces: Iterator[bytes]) -> Backup:
         try:
-            received = await to_thread.run_sync(ReceivedBackup, pieces, self._path, limiter=self._receiving)
+            with self._collections.ingests.answering_closes(None):
+                received = await to_thread.run_sync(ReceivedBackup, pieces, self._path, limiter=self._receiving)
             try:
                 return await self._collections.restored(name, received.restore)
             finally:

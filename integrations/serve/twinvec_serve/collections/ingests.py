@@ -18,8 +18,9 @@ from weakref import WeakSet
 
 from anyio import CapacityLimiter, to_thread
 
-from twinvec.errors import CollectionNotFoundError, StoreBusyError, StoreError, StoreUnavailableError
+from twinvec.errors import CollectionNotFoundError, StoreBusyError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec_qdrant import Collection, CollectionGoneError, RootElsewhere
+from twinvec_serve.collections.store_place import StorePlace
 from twinvec_serve.collections.work import Ingest, Stepped, Work
 from twinvec_serve.errors import Overloaded, ServerStopsError, TooManyMigrations
 
@@ -34,13 +35,17 @@ _RETRY_SECONDS = 10.0
 class Ingests:
     """The ingests and deletions of a server. In one collection, they run one after the other.
 
+    Args:
+        place: The place of the store, which errors do not show.
+
     Attributes:
         dropped: Open collections that a drop has closed; kept as long as calls refer to them.
         repaired: The same for repairs.
         gone: Open collections whose folder has been removed or replaced; the next request opens them again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, place: StorePlace) -> None:
+        self._place = place
         self.dropped: WeakSet[Collection] = WeakSet()
         self.repaired: WeakSet[Collection] = WeakSet()
         self.gone: WeakSet[Collection] = WeakSet()
@@ -143,7 +148,7 @@ class Ingests:
 
     @contextmanager
     def answering_closes(self, opened: Collection | None) -> Iterator[None]:
-        """Translate the error of a call whose collection, ``opened``, was closed while the call ran.
+        """Translate the error of a call: hide the place of the store, and tell why ``opened`` was closed meanwhile.
 
         Raise CollectionNotFoundError if the collection is dropped, StoreBusyError if it is repaired, and
         ServerStopsError if the server ends. Note in ``gone`` a collection whose folder is gone, and raise
@@ -163,6 +168,8 @@ class Ingests:
                 raise StoreUnavailableError(
                     f"the folder of the collection {opened.name!r} has been removed or replaced; send the request again"
                 ) from error
+            if isinstance(error, TwinvecError):
+                self._place.hide(error)
             raise
 
     async def finish(self) -> None:

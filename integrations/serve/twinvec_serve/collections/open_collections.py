@@ -34,6 +34,7 @@ from twinvec_qdrant import (
     search_as_asked,
 )
 from twinvec_serve.collections.ingests import Ingests, being_repaired
+from twinvec_serve.collections.store_place import StorePlace
 from twinvec_serve.collections.uploads import remove_leftovers
 from twinvec_serve.collections.work import Work
 from twinvec_serve.errors import Overloaded, RequestError
@@ -81,7 +82,7 @@ class OpenCollections:
         self._threads = ThreadPoolExecutor(_READING, "twinvec-reading")
         self._announcement: Announcement | None = None
         self._end: asyncio.TimerHandle | None = None
-        self.ingests = Ingests()
+        self.ingests = Ingests(StorePlace(settings.path, settings.url))
 
     @property
     def announced(self) -> ServingProcess | None:

@@ -48,10 +48,12 @@ async def list_all(shared: Served) -> Response:
 
 
 @router.get("/collections/{name}", dependencies=[Depends(reads)], responses=ERRORS, summary="Describe a collection")
-async def describe(name: str, shared: Served) -> dict[str, Any]:
-    """Return the size, model and settings of a collection, as ``twinvec info --json`` prints them."""
-    opened = await shared.collections.open(name)
-    return await shared.collections.call(opened, Collection.info)
+async def describe(name: str, request: Request, shared: Served) -> dict[str, Any]:
+    """Return the size, model and settings of a collection, as ``twinvec info --json`` prints them.
+
+    Only commands on the server's machine get the ``location`` of the collection and of its sources.
+    """
+    return await _info(await shared.collections.open(name), request, shared)
 
 
 @router.delete(
@@ -74,7 +76,7 @@ async def drop(name: str, shared: Served) -> Response:
     status_code=201,
     summary="Make a collection",
 )
-async def create(wanted: NewCollection, shared: Served, response: Response) -> dict[str, Any]:
+async def create(wanted: NewCollection, request: Request, shared: Served, response: Response) -> dict[str, Any]:
     """Make a collection, and return the answer of ``GET /v1/collections/NAME``; status 200 if the collection exists."""
     given: dict[str, Any] = {
         "chunking": _chunking(wanted),
@@ -91,7 +93,7 @@ async def create(wanted: NewCollection, shared: Served, response: Response) -> d
         opened = await shared.collections.open(wanted.name)
     else:
         opened = await shared.collections.create(wanted.name, model, given)
-    return await shared.collections.call(opened, Collection.info)
+    return await _info(opened, request, shared)
 
 
 @router.post(
@@ -167,6 +169,15 @@ def _found(found: Searched, *, with_roots: bool) -> Response:
     failed = {"failed": found.failed} if found.failed else {}
     roots = {"roots": found.roots} if with_roots else {}
     return json_answer({"results": results, "collections": found.names, **failed, **roots})
+
+
+async def _info(opened: Collection, request: Request, shared: Services) -> dict[str, Any]:
+    """Return what ``twinvec info --json`` prints; only commands get the places of the collection and its sources."""
+    info = await shared.collections.call(opened, Collection.info)
+    if not knows_secret(request, shared):
+        for each in (info, *info.get("roots", [])):
+            del each["location"]
+    return info
 
 
 async def _in_list(collections: OpenCollections, entry: CollectionEntry) -> dict[str, Any]:

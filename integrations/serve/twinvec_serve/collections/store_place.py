@@ -1,0 +1,49 @@
+"""The place of the store, which clients do not see: a folder of the server's machine, or a Qdrant server's address."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from twinvec.errors import TwinvecError
+from twinvec_qdrant import DEFAULT_PATH
+from twinvec_serve.errors import with_log_message
+
+_FILE = r"(?:/(?P<folder>[\w%~-][\w%.~-]*)(?P<file>/[\w%.~/-]*)?)?"  # names of folders are percent-encoded
+
+
+class StorePlace:
+    """Hides the store's place in errors.
+
+    Args:
+        path: Folder of an embedded store; default: ``DEFAULT_PATH``.
+        url: Address of a Qdrant server, instead of ``path``.
+    """
+
+    def __init__(self, path: Path | None, url: str | None) -> None:
+        if url is None:
+            folder = Path(path or DEFAULT_PATH).expanduser()
+            places = sorted({str(folder.absolute()), str(folder.resolve())}, key=len, reverse=True)
+            named = "|".join(map(re.escape, places))
+            self._pattern = re.compile(rf"(?<![\w%.~/-])(?:{named}){_FILE}(?![\w%~-])", re.ASCII)
+        else:
+            address = re.escape(url.rstrip("/"))
+            self._pattern = re.compile(rf"{address}(?::\d+)?(?P<folder>, (?=collection ))?")
+        self._is_folder = url is None
+
+    def hide(self, error: TwinvecError) -> None:
+        """Let an error's message name the collection instead of its folder; the log gets the whole message."""
+        whole = str(error)
+        message = self._pattern.sub(self._shown, whole)
+        if message != whole:
+            error.args = (message, *error.args[1:])
+            with_log_message(error, whole)
+
+    def _shown(self, found: re.Match[str]) -> str:
+        folder = found["folder"]
+        if folder is None:
+            return "the store"
+        if not self._is_folder:
+            return ""
+        return f"{unquote(folder)}{found['file']}" if found["file"] else f"collection {unquote(folder)!r}"

@@ -1,0 +1,94 @@
+"""Clients see no folder of the server's machine and no address of its Qdrant server; the log does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from twinvec import Encoder
+from twinvec.errors import StoreError
+from twinvec_qdrant import Collection, Root, serving_process
+from twinvec_serve import ServeSettings, create_app
+from twinvec_serve.collections.store_place import StorePlace
+
+ADDRESS = "http://127.0.0.1:6380"
+
+
+def call(client, tool, **arguments):
+    """The answer of an agents' tool, as text."""
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+    return client.post("/mcp", json=asked, headers={"Accept": "application/json, text/event-stream"}).text
+
+
+def test_answers_name_the_collection_and_not_its_folder(tiny, tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    settings = ServeSettings(path=Path("store"), models={"tiny": str(tiny)})
+    with TestClient(create_app(settings), base_url=ADDRESS) as client:
+        for name in ("café", "whole"):
+            assert client.post("/v1/collections", json={"name": name}).status_code == 201
+        again = client.post("/v1/collections/whole/migrate", json={"model": "tiny"})
+        assert again.status_code == 400
+        assert again.json()["error"]["message"].startswith("collection 'whole': has the model")
+    (tmp_path / "store/caf%C3%A9/collection.json").write_text("{")
+    caplog.clear()
+    with TestClient(create_app(settings), base_url=ADDRESS) as client:
+        answers = [
+            client.post("/v1/collections/café/search", json={"query": "tea"}),
+            client.get("/v1/collections/café"),
+            client.get("/v1/collections"),
+            client.post("/v1/search", json={"query": "tea"}),
+        ]
+        shown = [each.text for each in answers] + [
+            call(client, "list_collections"),
+            call(client, "search", queries=["tea"]),
+        ]
+    assert answers[0].json()["error"]["code"] == "store_corrupt"
+    for each in shown:
+        assert "café/collection.json: " in each, each
+    assert all(str(tmp_path) not in each for each in shown)
+    assert f"{tmp_path}/store/caf%C3%A9/collection.json: " in caplog.text
+
+
+@pytest.mark.parametrize("way", ["get", "post"])
+def test_only_commands_get_the_locations_of_a_collection_and_its_sources(tiny, tmp_path, way):
+    store, notes = tmp_path / "store", tmp_path / "notes"
+    notes.mkdir()
+    (notes / "tea.md").write_text("green tea")
+    settings = ServeSettings(path=store, models={"tiny": str(tiny)}, address=ADDRESS)
+    with Collection.open("notes", store, encoder=Encoder(tiny)) as collection:
+        collection.ingest(Root(notes))
+    with TestClient(create_app(settings), base_url=ADDRESS) as client:
+
+        def info(**headers):
+            if way == "get":
+                return client.get("/v1/collections/notes", headers=headers).json()
+            return client.post("/v1/collections", json={"name": "notes", "exists_ok": True}, headers=headers).json()
+
+        assert str(tmp_path) not in str({**info(), "model": ""})
+        assert [each["name"] for each in info()["roots"]] == ["notes"]
+        secret = {"Twinvec-Store": serving_process(store).secret}
+        assert info(**secret)["location"] == str(store / "notes")
+        assert [each["location"] for each in info(**secret)["roots"]] == [str(notes)]
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("/srv/data/a%20b: is open", "collection 'a b': is open"),
+        ("/srv/data/notes/lock: cannot be read", "notes/lock: cannot be read"),
+        ("/srv/data: cannot be written", "the store: cannot be written"),
+        ("/srv/data2/notes and /mnt/srv/data are others", "/srv/data2/notes and /mnt/srv/data are others"),
+    ],
+)
+def test_folders_in_messages(message, shown):
+    error = StoreError(message)
+    StorePlace(Path("/srv/data"), None).hide(error)
+    assert str(error) == shown
+
+
+def test_the_address_of_a_qdrant_server_in_messages():
+    error = StoreError("http://qdrant:6333, collection 'notes': no answer; http://qdrant:6333: no answer")
+    StorePlace(None, "http://qdrant:6333/").hide(error)
+    assert str(error) == "collection 'notes': no answer; the store: no answer"
