@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinvec.cli.configuration import find_settings
-from twinvec.cli.options import COLLECTIONS_PANEL, MODEL_HELP, AsJson, StorePath, StoreUrl, check_store
+from twinvec.cli.options import (
+    COLLECTIONS_PANEL,
+    MODEL_HELP,
+    WAIT_SECONDS,
+    AsJson,
+    PrecisionOption,
+    StorePath,
+    StoreUrl,
+    Wait,
+    check_store,
+)
 from twinvec.cli.terminal import complain
 from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError
@@ -176,20 +186,24 @@ def serve_command(
     run(settings, ready=lambda address: _tell_ready(address, settings, as_json=as_json), stopping=_tell_stopping)
 
 
-def mcp_command(path: StorePath = None, url: StoreUrl = None) -> None:
+def mcp_command(
+    path: StorePath = None, url: StoreUrl = None, precision: PrecisionOption = "auto", wait: Wait = WAIT_SECONDS
+) -> None:
     """Give an agent tools to search the collections: a server of the Model Context Protocol on standard input.
 
     The agent starts this command itself. Its tools read and never write: search, get_document, get_documents and
-    list_collections. A running "twinvec serve" has the same tools at /mcp.
+    list_collections. A running "twinvec serve" has the same tools at /mcp. While it serves the store, this command
+    passes the calls on to it, and --precision has no effect.
 
     \b
     claude mcp add docs -- twinvec mcp --path /home/me/docs/.twinvec
     {"mcpServers": {"docs": {"command": "twinvec", "args": ["mcp", "--path", "/home/me/docs/.twinvec"]}}}
     """
+    from twinvec_serve.agents.library import Library
     from twinvec_serve.agents.over_stdio import run
 
     check_store(path, url)
-    run(path, url)
+    run(Library(path, url, precision, wait))
 
 
 def _defaults() -> tuple[str, list[str], Any]:

@@ -15,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from cases import slow
+from holders import holding, stopped
 from stand_in import StandIn
 from twinvec import Document, Encoder
 from twinvec.errors import StoreBusyError
@@ -96,6 +97,26 @@ async def test_a_library_loads_a_model_once_for_all_collections_of_its_space(tmp
         assert opened["c"].encoder.dim == 8
     finally:
         library.close()
+
+
+async def test_a_library_computes_in_its_precision(tmp_path, tiny):
+    for name in "ab":
+        with Collection.open(name, tmp_path, encoder=Encoder(tiny)) as collection:
+            collection.ingest([("1", "The certificate has expired.")])
+    library = Library(tmp_path, None, "float32")
+    try:
+        opened = [await library.open(name) for name in "ab"]
+        assert all(each.search("certificate") for each in opened)
+        assert [each.encoder._choice.precision for each in opened] == ["float32", "float32"]
+    finally:
+        library.close()
+
+
+async def test_a_library_waits_for_another_process_as_long_as_it_was_told(tmp_path):
+    with holding(tmp_path) as holder, stopped(holder):
+        library = Library(tmp_path, None, wait_seconds=0.25)
+        with pytest.raises(StoreBusyError, match=r"\b0\.25 s"):
+            await library.open("notes")
 
 
 async def test_tools_describe_themselves_their_parameters_and_results(shelf):

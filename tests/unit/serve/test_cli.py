@@ -343,6 +343,16 @@ def mcp_command(folder: Path, **environment: str) -> StdioServerParameters:
     return StdioServerParameters(command=sys.executable, args=args, env=os.environ | environment)
 
 
+def test_the_options_of_mcp_reach_its_library(monkeypatch):
+    made = []
+    monkeypatch.setattr("twinvec_serve.agents.library.Library", lambda *given: made.append(given))
+    monkeypatch.setattr("twinvec_serve.agents.over_stdio.run", lambda library: None)
+    options = ["--path", "store", "--precision", "bfloat16", "--wait", "3"]
+    result = CliRunner().invoke(build_app(), ["mcp", *options])
+    assert result.exit_code == 0, result.output
+    assert made == [(Path("store"), None, "bfloat16", 3.0)]
+
+
 @SLOW
 async def test_agents_are_served_over_standard_input_with_and_without_a_server(tmp_path, tiny):
     with Collection.open("docs", tmp_path / "store", encoder=str(tiny)) as docs:

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from twinvec.engines import Precision
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant import Collection, list_collections, open_with_one_of
 
 
@@ -26,18 +28,29 @@ class Shelf(Protocol):
 
 
 class Library:
-    """The collections of a store, each opened at its first use. A model of several collections is loaded once."""
+    """The collections of a store, each opened at its first use. A model of several collections is loaded once.
 
-    def __init__(self, path: Path | None, url: str | None) -> None:
-        self._path = path
-        self._url = url
+    Args:
+        path: Folder of an embedded store; default without ``url``: ``DEFAULT_PATH``.
+        url: Address of a Qdrant server.
+        precision: Number format in which the models compute.
+        wait_seconds: Longest wait for another process that uses a collection, or for a busy server.
+    """
+
+    def __init__(
+        self, path: Path | None, url: str | None, precision: Precision = "auto", wait_seconds: float = 10.0
+    ) -> None:
+        self.path = path
+        self.url = url
+        self._precision: Precision = precision
+        self._wait_seconds = wait_seconds
         self._opened: dict[str, Collection] = {}
         self._lock = asyncio.Lock()
 
     async def names(self) -> list[str]:
         """Return the names of all collections made by twinvec, including damaged ones of an embedded store."""
-        entries = await asyncio.to_thread(list_collections, self._path, url=self._url)
-        return [each.name for each in entries if each.model is not None or self._url is None]
+        entries = await asyncio.to_thread(list_collections, self.path, url=self.url)
+        return [each.name for each in entries if each.model is not None or self.url is None]
 
     async def open(self, name: str) -> Collection:
         """Return a collection, which stays open."""
@@ -53,4 +66,17 @@ class Library:
 
     def _open(self, name: str) -> Collection:
         loaded = [each.loaded_encoder for each in self._opened.values() if each.loaded_encoder is not None]
-        return open_with_one_of(loaded, partial(Collection.open, name, self._path, url=self._url, create=False))
+        return open_with_one_of(loaded, partial(self._open_with, name))
+
+    def _open_with(self, name: str, encoder: SpaceEncoder | None) -> Collection:
+        """Open a collection with an encoder, or, if it is None, with the model that the collection records."""
+        precision = self._precision if encoder is None else "auto"  # an encoder has a precision of its own
+        return Collection.open(
+            name,
+            self.path,
+            url=self.url,
+            encoder=encoder,
+            create=False,
+            precision=precision,
+            wait_seconds=self._wait_seconds,
+        )

@@ -10,7 +10,6 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 import httpx2
@@ -31,14 +30,13 @@ T = TypeVar("T")
 _SECONDS = 60.0
 
 
-def run(path: Path | None, url: str | None) -> None:
-    """Answer the messages of standard input on standard output, until the input ends."""
-    library = Library(path, url)
+def run(library: Library) -> None:
+    """Answer the messages of standard input on standard output until the input ends; then close the library."""
 
     def asking_the_server(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         @wraps(tool)
         async def ask(*args: P.args, **options: P.kwargs) -> T:
-            process = None if url is not None else serving_process(path or DEFAULT_PATH)
+            process = None if library.url is not None else serving_process(library.path or DEFAULT_PATH)
             if process is None:
                 return await tool(*args, **options)
             library.close()
