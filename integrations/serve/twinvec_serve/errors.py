@@ -25,6 +25,8 @@ from twinvec.errors import (
     ConfigurationError,
     InputError,
     MissingExtraError,
+    ModelIntegrityError,
+    ModelNotFoundError,
     SpaceMismatchError,
     StoreBusyError,
     StoreCorruptError,
@@ -32,6 +34,7 @@ from twinvec.errors import (
     StoreLimitError,
     StoreUnavailableError,
     TwinvecError,
+    UnsupportedModelError,
 )
 from twinvec.support.checks import field_fault
 from twinvec_serve.reasons import log_reason
@@ -140,8 +143,11 @@ _KNOWN = {
 }
 """Status and code of errors whose message is for the client.
 
-Other errors concern the server's own files and models, and are logged.
+Other errors concern the server's own files and models; the log has their messages, or their tracebacks.
 """
+
+_UNLOADED = (ModelNotFoundError, ModelIntegrityError, UnsupportedModelError)
+"""Errors about a model of the server. Their messages have no text of a request, so the log may have them."""
 
 _CODES = {HTTPStatus.BAD_REQUEST: "invalid_request", HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
 
@@ -187,21 +193,27 @@ class ErrorAnswer(BaseModel):
 
 
 def error_answer(error: Exception) -> JSONResponse:
-    """Return the answer to a request that raised an error. An unexpected error is logged, and answered with 500.
+    """Return the answer to a request that raised an error; see ``error_for_client``."""
+    known = error_for_client(error)
+    kind = _TYPES.get(known.status, "invalid_request_error" if known.status < 500 else "server_error")
+    body = {"error": {"message": known.message, "type": kind, "param": known.param, "code": known.code}}
+    return JSONResponse(body, status_code=known.status, headers=known.headers)
 
-    For other answers with a status of 500 or more, each reason is logged at most once a minute.
+
+def error_for_client(error: Exception) -> RequestError:
+    """Return the error to send to the client. An unexpected error is logged, and has the status 500.
+
+    For other errors with a status of 500 or more, each reason is logged at most once a minute.
     """
     known = as_request_error(error)
     if known is None:
         logger.error("a request failed: %s", type(error).__name__, exc_info=_without_message(error))
-        known = RequestError(
+        return RequestError(
             "the server failed; its log says why", code="internal_error", status=HTTPStatus.INTERNAL_SERVER_ERROR
         )
-    elif known.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if known.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log_reason(known.status, known.code, getattr(error, _LOG_MESSAGE, known.message))
-    kind = _TYPES.get(known.status, "invalid_request_error" if known.status < 500 else "server_error")
-    body = {"error": {"message": known.message, "type": kind, "param": known.param, "code": known.code}}
-    return JSONResponse(body, status_code=known.status, headers=known.headers)
+    return known
 
 
 def as_request_error(error: Exception) -> RequestError | None:
@@ -214,6 +226,9 @@ def as_request_error(error: Exception) -> RequestError | None:
         return _http_error(error)
     if isinstance(error, ClientDisconnect):
         return ClientGoneError()
+    if isinstance(error, _UNLOADED):
+        with_log_message(error, str(error))
+        return RequestError("a model cannot be loaded; the server's log says why", code="model_failed", status=500)
     for kind, (status, code) in _KNOWN.items():
         if isinstance(error, kind):
             headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}

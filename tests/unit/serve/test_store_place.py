@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,25 @@ def test_answers_name_the_collection_and_not_its_folder(tiny, tmp_path, monkeypa
         assert "café/collection.json: " in each, each
     assert all(str(tmp_path) not in each for each in shown)
     assert f"{tmp_path}/store/caf%C3%A9/collection.json: " in caplog.text
+
+
+def test_a_collection_whose_model_cannot_be_loaded(tiny, tmp_path, caplog):
+    shutil.copytree(tiny, tmp_path / "moved")
+    for name, model in (("lost", tmp_path / "moved"), ("fine", tiny)):
+        with Collection.open(name, tmp_path / "store", encoder=Encoder(model)) as collection:
+            collection.ingest([("tea", "green tea")])
+    shutil.rmtree(tmp_path / "moved")
+    settings = ServeSettings(path=tmp_path / "store", models={"other": "default"})
+    with TestClient(create_app(settings), base_url=ADDRESS, raise_server_exceptions=False) as client:
+        answer = client.post("/v1/collections/lost/search", json={"query": "tea"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "model_failed")
+        several = client.post("/v1/search", json={"query": "tea"}).json()
+        assert [each["collection"] for each in several["results"][0]["hits"]] == ["fine"]
+        shown = [answer.json()["error"]["message"], several["failed"]["lost"], call(client, "search", queries=["tea"])]
+    for each in shown:
+        assert "a model cannot be loaded; the server's log says why" in each, each
+        assert str(tmp_path) not in each, each
+    assert f"no folder '{tmp_path / 'moved'}'" in caplog.text
 
 
 @pytest.mark.parametrize("way", ["get", "post"])

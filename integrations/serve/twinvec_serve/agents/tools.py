@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -34,9 +33,7 @@ from twinvec_serve.agents.results import (
     SourceInfo,
 )
 from twinvec_serve.agents.texts import Stretch, cut_text, lines_of, metadata_of, parse_place, passage_of, place_of
-from twinvec_serve.errors import RequestError, as_request_error
-
-logger = logging.getLogger(__name__)
+from twinvec_serve.errors import RequestError, error_for_client
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,7 +65,7 @@ OneCollection = Annotated[
 
 
 def understood(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Turn errors of a tool into messages for the language model; log the server's own errors without messages."""
+    """Turn errors of a tool into messages for the language model; the log has the server's own errors."""
 
     @wraps(tool)
     async def run(*args: P.args, **options: P.kwargs) -> T:
@@ -77,11 +74,7 @@ def understood(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corouti
         except ToolError:
             raise
         except Exception as error:
-            known = as_request_error(error)
-            if known is None:
-                logger.error("the tool %s failed: %s", tool.__name__, type(error).__name__)
-                raise ToolError("the server failed; its log says why") from None
-            raise ToolError(known.message) from None
+            raise ToolError(error_for_client(error).message) from None
 
     return run
 
@@ -107,7 +100,7 @@ class _Failures:
 
     def by_name(self) -> dict[str, str]:
         """Return the names of the collections with the messages of their errors."""
-        return {name: str(error) for name, error in self._errors.items()}
+        return {name: error_for_client(error).message for name, error in self._errors.items()}
 
     def hint(self) -> str:
         """Return an error suffix such as ``; not read: mail (the store is busy)``, or "" if all were read."""

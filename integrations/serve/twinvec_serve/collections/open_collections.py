@@ -37,7 +37,7 @@ from twinvec_serve.collections.ingests import Ingests, being_repaired
 from twinvec_serve.collections.store_place import StorePlace
 from twinvec_serve.collections.uploads import remove_leftovers
 from twinvec_serve.collections.work import Work
-from twinvec_serve.errors import Overloaded, RequestError
+from twinvec_serve.errors import Overloaded, RequestError, error_for_client
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
 from twinvec_serve.settings import ServeSettings
@@ -338,7 +338,8 @@ class OpenCollections:
         joined = [
             joined_answers(dict(zip(found, each, strict=True)), shown) for each in zip(*found.values(), strict=True)
         ]
-        return Searched(joined, list(found), {each: str(error) for each, error in failed.items()}, roots)
+        told = {each: error_for_client(error).message for each, error in failed.items()}
+        return Searched(joined, list(found), told, roots)
 
     async def _search(self, opened: Collection, queries: Sequence[str], asked: Asked) -> list[Answer]:
         """Search for one query after the other. Other requests get their turn between two queries."""

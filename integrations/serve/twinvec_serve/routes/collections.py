@@ -12,7 +12,7 @@ from twinvec import TwinvecError
 from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
 from twinvec_qdrant import Asked, ChunkSettings, Collection, CollectionEntry, IndexSettings
 from twinvec_serve.collections.open_collections import OpenCollections, Searched
-from twinvec_serve.errors import RequestError
+from twinvec_serve.errors import RequestError, error_for_client
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import json_answer, knows_secret
 from twinvec_serve.routes.checks import check_sizes, known_query
@@ -186,7 +186,8 @@ async def _in_list(collections: OpenCollections, entry: CollectionEntry) -> dict
         info = await collections.call(opened, Collection.info)
     except (TwinvecError, RequestError) as error:
         unknown: dict[str, Any] = {"documents": None, "chunks": None, "descriptions": {}}
-        return {"name": entry.name, "model": entry.model, "dim": entry.dim, **unknown, "error": str(error)}
+        told = error_for_client(error).message
+        return {"name": entry.name, "model": entry.model, "dim": entry.dim, **unknown, "error": told}
     described = {
         f"{root['name']}/{path}".rstrip("/"): text
         for root in info.get("roots", [])
