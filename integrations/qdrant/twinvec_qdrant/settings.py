@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.checks import check_choice, integer
+from twinvec.support.checks import check_choice, integer, string
 from twinvec.text import is_list
 
 Quantization = Literal["none", "int8", "binary", "turbo"]
@@ -215,7 +215,7 @@ class PayloadIndexes:
             numbers "float", booleans "bool".
 
     Raises:
-        ConfigurationError: an unknown type.
+        ConfigurationError: an unknown type, or a key that is empty or has a lone surrogate.
     """
 
     types: Mapping[str, PayloadIndexType | Literal[False]] = field(default_factory=dict)
@@ -227,6 +227,7 @@ class PayloadIndexes:
                 f"payload_indexes: expected False or a mapping of payload keys to types, got {self.types!r}"
             )
         for key, kind in self.types.items():
+            string(key, "payload_indexes: a key")
             if kind is not False:
                 check_choice(kind, PayloadIndexType, f"payload index of {key!r}:")
 

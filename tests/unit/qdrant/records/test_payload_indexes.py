@@ -95,6 +95,7 @@ def test_no_other_keys(opened, setting, found):
         ({"team": "words"}, "team(?s:.*)words(?s:.*)keyword"),
         ({"team": None}, "team"),
         ({"": "keyword"}, "mapping of payload keys"),
+        ({"a\ud800": "keyword"}, "a key has a lone surrogate at character 1"),
         ({"*": "keyword"}, r"'\*' stands for all other keys"),
         (True, "False or a mapping"),
         ({"a.b.c.d.e.f": "keyword"}, "the limit is 5"),
