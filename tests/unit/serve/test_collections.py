@@ -9,6 +9,7 @@ import shutil
 import threading
 from contextlib import asynccontextmanager
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
@@ -478,6 +479,17 @@ def test_a_collection_whose_folder_is_away_for_a_while_is_served_again(tiny, tmp
         away.rename(store)
         found = client.post("/v1/collections/notes/search", json=query)
         assert [hit["id"] for hit in found.json()["results"][0]["hits"]] == ["tea"], found.text
+
+
+async def test_several_clients_make_the_same_collection_at_once(tiny, tmp_path):
+    app = create_app(ServeSettings(path=tmp_path, models={"tiny": str(tiny)}))
+    wanted = {"name": "notes", "exists_ok": True}
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:6380", timeout=60) as client:
+            made = await asyncio.gather(*(client.post("/v1/collections", json=wanted) for _ in range(4)))
+    assert sorted(each.status_code for each in made) == [200, 200, 200, 201]
+    assert {each.json()["name"] for each in made} == {"notes"}
 
 
 def test_messages_about_tenants_name_no_folder_of_the_server(served, tmp_path_factory):

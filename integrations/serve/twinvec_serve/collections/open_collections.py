@@ -51,6 +51,9 @@ _SEARCHING = max(2, os.cpu_count() or 2)  # more searches at once would not be f
 _READING = 8
 _RETRY_SECONDS = 1.0
 
+EXISTS = "collection_exists"
+"""Code of the error for a name that is taken."""
+
 
 @dataclass(frozen=True, slots=True)
 class Searched:
@@ -188,9 +191,9 @@ class OpenCollections:
 
         Raise RequestError if the name is taken, and UnknownModel if the server has no such model.
         """
-        encoder = self._models.encoder(model or self._models.default)
         async with self._lock(name):
             await self.check_free(name, "ingest into it")
+            encoder = self._models.encoder(model or self._models.default)
             made = partial(Collection.open, name, encoder=encoder, **settings, **self._place)
             self._open[name] = await self.run(made)
             return self._open[name]
@@ -208,7 +211,7 @@ class OpenCollections:
             raise RequestError(
                 f"there is a collection {name!r} already; {advice}, or choose another name",
                 param="name",
-                code="collection_exists",
+                code=EXISTS,
                 status=409,
             )
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from twinvec import TwinvecError
 from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
 from twinvec_qdrant import Asked, ChunkSettings, Collection, CollectionEntry, IndexSettings
-from twinvec_serve.collections.open_collections import OpenCollections, Searched
+from twinvec_serve.collections.open_collections import EXISTS, OpenCollections, Searched
 from twinvec_serve.errors import RequestError, error_for_client
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.routes.answers import json_answer, knows_secret
@@ -87,12 +87,14 @@ async def create(wanted: NewCollection, request: Request, shared: Served, respon
         "payload_indexes": wanted.payload_indexes,
     }
     model = None if wanted.model is None else shared.models.served_name(wanted.model)
-    if wanted.exists_ok and wanted.name in await shared.collections.names():
+    try:
+        opened = await shared.collections.create(wanted.name, model, given)
+    except RequestError as error:
+        if not wanted.exists_ok or error.code != EXISTS:
+            raise
         await shared.collections.check(wanted.name, None if wanted.keep_model else model, given)
         response.status_code = 200
         opened = await shared.collections.open(wanted.name)
-    else:
-        opened = await shared.collections.create(wanted.name, model, given)
     return await _info(opened, request, shared)
 
 
