@@ -625,7 +625,8 @@ async def test_a_request_that_no_tool_needs_is_refused_unread(served):
             body = json.dumps(CALL | {"method": "tools/call", "params": call})  # escaped: twelve bytes a letter
             answer = await web.post("http://127.0.0.1:6380/mcp", content=body)
             assert answer.status_code == status, answer.text
-        assert "larger than this server's limit of 524,288 bytes" in answer.json()["error"]["message"]
+        message = answer.json()["error"]["message"]
+        assert message.endswith("larger than this server's limit of 524,288 bytes; send fewer or shorter arguments")
 
 
 async def test_before_the_start_agents_are_told_to_wait():

@@ -116,7 +116,8 @@ class Search(BaseModel):
     )
     min_relevance: float | None = Field(default=None, ge=0, le=1, description="Leave out hits with a lower relevance.")
     everything: bool = Field(
-        default=False, description="Return all hits with min_relevance (default: 0.5) or more; limit has no effect."
+        default=False,
+        description="Return all hits with min_relevance (default: 0.5) or more; limit and offset have no effect.",
     )
     syntax: bool = Field(
         default=False, description="Whether a phrase in quotes must occur, and a word after - must not."

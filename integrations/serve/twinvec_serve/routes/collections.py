@@ -77,7 +77,10 @@ async def drop(name: str, shared: Served) -> Response:
     summary="Make a collection",
 )
 async def create(wanted: NewCollection, request: Request, shared: Served, response: Response) -> dict[str, Any]:
-    """Make a collection, and return the answer of ``GET /v1/collections/NAME``; status 200 if the collection exists."""
+    """Make a collection, and return the answer of ``GET /v1/collections/NAME``.
+
+    If the collection exists, the status is 200 with ``exists_ok``, otherwise 409.
+    """
     given: dict[str, Any] = {
         "chunking": _chunking(wanted),
         "index": None if wanted.quantization is None else IndexSettings(wanted.quantization),

@@ -43,7 +43,7 @@ class Border:
             return
         headers = Headers(scope=scope)
         limit = self._limit(scope["path"], headers)
-        too_large = _too_large(limit, divisible=_RESTORE.fullmatch(scope["path"]) is None)
+        too_large = _too_large(limit, scope["path"])
         try:
             public = _PUBLIC.fullmatch(scope["path"]) is not None
             scope[RIGHTS] = ALL_RIGHTS if public else self._access.rights(headers)
@@ -92,12 +92,15 @@ def _check_encoding(headers: Headers) -> None:
         )
 
 
-def _too_large(limit: int, *, divisible: bool) -> HTTPException:
+def _too_large(limit: int, path: str) -> HTTPException:
     """Return the error as an HTTPException, which FastAPI passes on while it reads a body."""
-    parts = "send it in parts, or " if divisible else ""
+    advice = "start the server with a larger limit (--max-body-mb, --max-ingest-mb)"
+    if path == _AGENTS:
+        advice = "send fewer or shorter arguments"
+    elif _RESTORE.fullmatch(path) is None:
+        advice = f"send it in parts, or {advice}"
     return HTTPException(
         413,
-        f"the body is larger than this server's limit of {limit:,} bytes; {parts}start the server with a larger "
-        "limit (--max-body-mb, --max-ingest-mb)",
+        f"the body is larger than this server's limit of {limit:,} bytes; {advice}",
         headers={"Connection": "close"},
     )
