@@ -293,6 +293,13 @@ def test_files_have_the_names_that_files_of_a_folder_may_have(served, docs):
     assert [each["id"] for each in got["documents"]] == names
 
 
+@pytest.mark.parametrize("total", [-1, 2**63, 10**40])
+def test_a_total_that_no_number_of_documents_reaches_is_refused(served, docs, total):
+    answer = served.post(f"{docs}/documents?total={total}", content=lines(documents(1)), headers=NDJSON)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "total")
+    assert ids(served, docs) == []
+
+
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "a/../../b", "..", "", "x" * 300, "a\x1bb"])
 def test_a_file_cannot_be_written_elsewhere(served, docs, name):
     answer = served.post(f"{docs}/documents", files=[("files", (name, b"text"))])

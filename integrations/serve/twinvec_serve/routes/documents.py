@@ -40,6 +40,8 @@ router = APIRouter(
     route_class=JsonRoute, prefix="/v1/collections", tags=["documents"], dependencies=[Depends(known_query)]
 )
 
+_MOST = 2**53 - 1  # all numbers up to this one are exact in JavaScript
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -51,7 +53,9 @@ class Options:
         str | None, Query(description="Name of the source of the documents; default: the collection's first source.")
     ] = None
     dry_run: Annotated[bool, Query(description="Report what would change, and write nothing.")] = False
-    total: Annotated[int | None, Query(ge=0, description="Number of documents, for the progress of a stream.")] = None
+    total: Annotated[
+        int | None, Query(ge=0, le=_MOST, description="Number of documents, for the progress of a stream.")
+    ] = None
 
 
 @router.post(
