@@ -16,6 +16,8 @@ from twinvec.retrieval.documents import check_ids
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
+from twinvec.support.checks import check_flags
+from twinvec.text import check_texts
 from twinvec_qdrant.report import IndexReport
 from twinvec_qdrant.search.named_ids import named_ids, other_forms
 from twinvec_qdrant.settings import MOST_HITS, ChunkSettings, IndexSettings, Quantization
@@ -132,9 +134,11 @@ def search_as_asked(
         load_first: Load the model before the first query, so that the measured times do not include loading.
 
     Raises:
+        TextError: ``queries`` is not a list of strings.
         ConfigurationError: a relevance is required (``least``), and the collection is not calibrated.
         TwinvecError: see ``Collection.search``.
     """
+    queries = check_texts(queries, name="query")
     setting, reranker = _setting(opened, asked)
     if load_first and setting.mode != "sparse":
         opened.encoder.encode_query(["ready"])
@@ -318,6 +322,7 @@ def delete_documents(
     # imported here, because a search by a server does not need it
     from twinvec.retrieval.filters import matches_all, parse_filter
 
+    check_flags(dry_run=dry_run)
     if sum(each is not None for each in (ids, filter, source)) != 1:
         raise ConfigurationError("give one of ids, filter and source")
     if filter is not None and matches_all(parse_filter(filter)):

@@ -15,7 +15,7 @@ from twinvec.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from twinvec.support.checks import file_path, number, path_text, string
+from twinvec.support.checks import check_flags, file_path, number, path_text, string
 from twinvec.support.locks import TemporaryFolder, remove_abandoned
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.process import DEFAULT_PATH, check_not_served, store_folder
@@ -55,6 +55,7 @@ def backup_collection(
     from twinvec_qdrant.stores.embedded.backups import back_up
     from twinvec_qdrant.stores.embedded.store import EmbeddedStore
 
+    check_flags(overwrite=overwrite)
     wait_seconds, place = number(wait_seconds, "wait_seconds", least=0), file_path(to, "to").resolve()
     store = EmbeddedStore(_store_path(path), string(name, "name"), wait_seconds)
     if store.peek() is None:
@@ -93,6 +94,7 @@ def restore_collection(
     from twinvec_qdrant.stores.embedded.folder import CollectionFolder
     from twinvec_qdrant.stores.embedded.store import check_not_local_mode
 
+    check_flags(overwrite=overwrite)
     place, wait_seconds = file_path(source, "source").resolve(), number(wait_seconds, "wait_seconds", least=0)
     store, about = _store_path(path), read_backup(place)
     check_not_served(store)

@@ -23,11 +23,12 @@ from twinvec.retrieval.documents import Document, as_id, check_ids
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.phrasings import Phrasings
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_choice, check_methods, check_settings, string
+from twinvec.support.checks import check_choice, check_flags, check_methods, check_settings, string
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaiting
 from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
 from twinvec_qdrant.encoders import token_encoder
+from twinvec_qdrant.ingest.cutting.code import checked_chunking
 from twinvec_qdrant.ingest.helped import Helpers, Part, PartIngestion, PartReport, led_ingestion
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.ingest.pace import Pace
@@ -174,11 +175,10 @@ class Collection:
             StoreUnavailableError: the server does not answer, or the folder cannot be written.
             StoreCorruptError: the store's files are damaged; the message says what to do.
         """
-        if chunking is False:
-            chunking = ChunkSettings(enabled=False)
-        check_settings(chunking, ChunkSettings, "chunking")
+        chunking = checked_chunking(chunking)
         check_settings(index, IndexSettings, "index")
         check_settings(cluster, ClusterSettings, "cluster")
+        check_flags(create=create, late_interaction=False if late_interaction is None else late_interaction)
         check_choice(precision, Precision, "precision")
         if isinstance(encoder, str):
             encoder = load_space_encoder(encoder, precision=precision)
@@ -308,6 +308,13 @@ class Collection:
             StoreError: the store failed; committed documents stay.
             EngineError: the encoder failed for all documents.
         """
+        check_flags(
+            prune=prune,
+            allow_empty=allow_empty,
+            dry_run=dry_run,
+            progress=progress,
+            allow_all_failed=allow_all_failed,
+        )
         if not isinstance(vectors, Mapping | None):
             raise ConfigurationError(f"vectors must map document ids to vectors, got {type(vectors).__name__}")
         if helpers is not None:
@@ -322,7 +329,7 @@ class Collection:
             self._catalog,
             documents,
             source,
-            describe or {},
+            {} if describe is None else describe,
             prune=prune,
             write=not dry_run,
             with_results=None if helpers is None else helpers.with_results,
@@ -686,6 +693,7 @@ class Collection:
         Raises:
             StoreCorruptError: the embedded store's files are damaged: open the collection with ``repair=True``.
         """
+        check_flags(repair=repair)
         with self._backend.writing if repair else self._backend.no_writers():
             return verify(self._catalog, repair=repair, encoder=lambda: self._serving.refreshed()[1])
 
@@ -734,6 +742,7 @@ class Collection:
         for function, argument in ((check, "check"), (on_progress, "on_progress")):
             if function is not None:
                 check_methods(function, ("__call__",), argument, "a function")
+        check_flags(progress=progress, allow_truncation=allow_truncation)
         present = None if allow_truncation else self._serving.encoder
         migration = Migration(
             self._backend, encoder, chunks_per_second, present=present, progress=progress, on_progress=on_progress
@@ -829,6 +838,7 @@ class Collection:
             DocumentError: this collection is empty, and ``prune`` would remove all documents of the copy.
             StoreError: one of the stores failed; copied documents stay.
         """
+        check_flags(prune=prune, allow_empty=allow_empty, progress=progress)
         if path is None and url is None and client is None:
             raise ConfigurationError("push needs the other store: give one of path, url and client")
         place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port)

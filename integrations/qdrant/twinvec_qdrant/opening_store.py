@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.checks import file_path, integer, number
+from twinvec.support.checks import check_flags, file_path, integer, number
 from twinvec_qdrant.serving.process import DEFAULT_PATH
 from twinvec_qdrant.stores.base import Store
 
@@ -76,6 +76,7 @@ def store_at(place: StorePlace, name: str = "") -> Store:
 
 
 def _check(place: StorePlace) -> None:
+    check_flags(grpc=place.grpc, repair=place.repair)
     if sum(each is not None for each in (place.path, place.url, place.client)) > 1:
         raise ConfigurationError("give one of path, url and client")
     _check_clients(place)

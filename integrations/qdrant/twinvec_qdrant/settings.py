@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.checks import check_choice, integer, string
+from twinvec.support.checks import check_choice, check_flags, integer, mapping, string
 from twinvec.text import is_list
 
 Quantization = Literal["none", "int8", "binary", "turbo"]
@@ -33,7 +33,8 @@ NEWEST_READING = 6
 
 Older versions differ as follows; each also has the differences of the versions after it.
 
-- Version 5: a ``.json`` or ``.mbox`` file is one text; headings of chunks keep their Markdown markup.
+- Version 5: a ``.json`` or ``.mbox`` file is one text; headings of chunks keep their Markdown markup; keys of front
+  matter that are dates are left out.
 - Version 4: an element of a web page whose end tag is missing contains the text after it; UTF-8 with a wrong byte is
   decoded by another encoding; ISO 8859-1 is not decoded as Windows-1252; web pages may be binary files.
 - Version 3: ``.ndjson`` files are text; separate parts of a chapter of an EPUB book may be joined.
@@ -44,9 +45,9 @@ Older versions differ as follows; each also has the differences of the versions 
 
 
 def check_fields(kind: type, values: Mapping[str, Any], what: str) -> None:
-    """Raise ConfigurationError if a key of ``values`` is not a field of the dataclass ``kind``."""
+    """Raise ConfigurationError unless ``values`` is a mapping whose keys are fields of the dataclass ``kind``."""
     known = [each.name for each in fields(kind)]
-    if unknown := [name for name in values if name not in known]:
+    if unknown := [name for name in mapping(values, what) if name not in known]:
         raise ConfigurationError(f"{what} has no setting {unknown[0]!r}; it has {', '.join(known)}")
 
 
@@ -160,8 +161,8 @@ class ClusterSettings:
         copies, written = self.replication_factor, self.write_consistency_factor
         if copies is not None and written is not None and written > copies:
             raise ConfigurationError(f"write_consistency_factor must be at most the {copies} copies, got {written}")
-        if self.on_disk not in (None, True, False):
-            raise ConfigurationError(f"on_disk must be True or False, got {self.on_disk!r}")
+        if self.on_disk is not None:
+            check_flags(on_disk=self.on_disk)
         read = self.read_consistency
         if not (read in (None, "majority", "quorum", "all") or _is_count(read)):
             raise ConfigurationError(
@@ -292,6 +293,7 @@ class ChunkSettings:
     surroundings: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_flags(enabled=self.enabled, pages=False if self.pages is None else self.pages)
         if self.code is not None and not (is_list(self.code) and all(isinstance(each, str) for each in self.code)):
             raise ConfigurationError(f"code must be names of languages, got {self.code!r}")
         if self.code is not None:
@@ -337,5 +339,10 @@ class ChunkSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ChunkSettings:
-        """Build the settings from the result of ``as_dict``."""
+        """Build the settings from the result of ``as_dict``.
+
+        Raises:
+            ConfigurationError: an unknown field, or a value out of range.
+        """
+        check_fields(cls, values, "chunking")
         return cls(**values)

@@ -67,9 +67,13 @@ def read_settings(path: Path) -> Settings | None:
     where = str(path)
     if path.name == PROJECT_FILE:
         where = f"{path}: [{PROJECT_TABLE}]"
-        values = values.get("tool", {}).get("twinvec")
-        if values is None:
+        tools = values.get("tool", {})
+        table = tools.get("twinvec") if isinstance(tools, dict) else None
+        if table is None:
             return None
+        if not isinstance(table, dict):
+            raise ConfigurationError(f"{where}: should be a table of settings")
+        values = table
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:

@@ -66,6 +66,13 @@ def refuse_unknown(arguments: Mapping[str, object]) -> None:
         raise ConfigurationError(f"unknown arguments: {', '.join(sorted(map(str, arguments)))}")
 
 
+def check_flags(**flags: object) -> None:
+    """Raise ConfigurationError, which names the argument, unless every value is True or False."""
+    for name, value in flags.items():
+        if not isinstance(plain_scalar(value), bool):
+            raise ConfigurationError(f"{name} must be True or False, got {value!r}")
+
+
 def is_integer(value: object) -> bool:
     """Return whether a value is an int or a NumPy integer, but not a bool."""
     return isinstance(value, Integral) and not isinstance(value, bool)
@@ -98,6 +105,13 @@ def string(value: str, name: str) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise ConfigurationError(f"{name} has a lone surrogate at character {error.start}: {value!r}") from None
+    return value
+
+
+def mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a mapping with strings as keys; raise ConfigurationError for another type."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ConfigurationError(f"{name}: expected a mapping with strings as keys, got {value!r}")
     return value
 
 

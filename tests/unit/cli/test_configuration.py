@@ -134,6 +134,17 @@ def test_a_wrong_file_is_named_with_its_key(twinvec, home, name, text, told):
     assert twinvec("info", "--help").out.count("partial") == 0
 
 
+def test_the_table_of_a_project_is_a_table(twinvec, home):
+    write(home / "pyproject.toml", "tool.twinvec = 3")
+    done = twinvec("info")
+    assert (done.code, done.err.strip()) == (
+        1,
+        f"twinvec: {home / 'pyproject.toml'}: [tool.twinvec]: should be a table of settings",
+    )
+    write(home / "pyproject.toml", "tool = 3")
+    assert twinvec("info").code == 2, "the file has no settings of twinvec"
+
+
 def test_all_wrong_keys_are_named(twinvec, home):
     write(home / "twinvec.toml", "mode = 1\nrerank = 2\n")
     done = twinvec("info")

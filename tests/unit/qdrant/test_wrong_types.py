@@ -11,19 +11,28 @@ import pytest
 from stand_in import StandIn
 from twinvec.errors import TwinvecError
 from twinvec_qdrant import (
+    Asked,
+    ChatEndpoint,
     Chunker,
     ChunkSettings,
+    ClusterSettings,
     Collection,
+    IndexSettings,
+    RecordColumns,
     Root,
     TemporaryBackup,
     adopt_collection,
     backup_collection,
+    check_new_name,
+    delete_documents,
     drop_collection,
     list_collections,
     read_source,
     restore_collection,
+    search_as_asked,
     search_collections,
     serving_process,
+    update_collection,
 )
 from words import WordEncoder
 
@@ -179,3 +188,79 @@ def test_other_arguments(collection):
     refused("chunks_per_second must be a number", collection.migrate, WordEncoder(seed=1), chunks_per_second="x")
     refused("grpc_port must be a whole number", Collection.open, "notes", "store", grpc_port=None)
     assert collection.search("tea", exact=1)[0].id == "tea"
+
+
+@pytest.mark.parametrize("value", ["false", "", 0, 1, None, [], np.array([True])], ids=repr)
+def test_flags_are_true_or_false(collection, value, tmp_path):
+    """A text such as "false", as a form or an environment variable has it, would count as true."""
+
+    def flag(name, function, *arguments, **options):
+        refused(f"{name} must be True or False, got {value!r}", function, *arguments, **{name: value}, **options)
+
+    before = sorted(collection.find())
+    for name in ("prune", "allow_empty", "dry_run", "progress", "allow_all_failed"):
+        flag(name, collection.ingest, [("snow", "light snow")])
+    for name in ("prune", "allow_empty", "progress"):
+        flag(name, collection.push, tmp_path / "copy")
+    for name in ("allow_truncation", "progress"):
+        flag(name, collection.migrate, WordEncoder(seed=1))
+    flag("repair", collection.verify)
+    for name in ("prune", "progress"):
+        flag(name, update_collection, collection)
+    flag("dry_run", delete_documents, collection, ["tea"], None)
+    for name in ("create", "grpc", "repair"):
+        flag(name, Collection.open, "notes", tmp_path, encoder=WordEncoder())
+    for name in ("gitignore", "records"):
+        flag(name, read_source, tmp_path)
+    with StandIn().running() as server:
+        flag("dry_run", adopt_collection, "x", layout="langchain", url=server.url, encoder=WordEncoder())
+    flag("overwrite", backup_collection, "notes", tmp_path / "backup", tmp_path)
+    flag("overwrite", restore_collection, tmp_path / "backup", tmp_path)
+    flag("enabled", ChunkSettings)
+    if value is not None:
+        flag("pages", ChunkSettings)
+        flag("on_disk", ClusterSettings)
+        flag("late_interaction", Collection.open, "notes", tmp_path, encoder=WordEncoder())
+    assert sorted(collection.find()) == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_flag_may_be_of_numpy(collection):
+    assert collection.ingest([("snow", "light snow")], dry_run=np.True_).new == 1
+    assert collection.find({"id": "snow"}) == []
+
+
+def test_an_update_takes_names_of_sources(collection):
+    for value in ("menu", b"menu", 5, Path("menu")):
+        refused("only: expected a list of names of sources", update_collection, collection, only=value)
+    for value in (None, "notes", 5):
+        refused("collection: expected an open collection", update_collection, value)
+
+
+def test_languages_of_code(collection, tmp_path):
+    said = "code: the language 'klingon' is not one of bash, c, "
+    settings = ChunkSettings(code=["klingon"])
+    refused(said, Collection.open, "new", tmp_path, encoder=WordEncoder(max_tokens=8), chunking=settings)
+    refused(said, collection.reindex, chunking=settings)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", [5, None, "x", [1], {"klingon": 1}, {1: 2}], ids=repr)
+def test_settings_of_mappings(value):
+    for kind in (ChunkSettings, IndexSettings, ClusterSettings):
+        with pytest.raises(TwinvecError, match=r"has no setting 'klingon'|expected a mapping with strings as keys"):
+            kind.from_dict(value)
+
+
+@pytest.mark.parametrize("value", [5, b"x", [1], {"a": 1}, np.array(3)], ids=repr)
+def test_names_of_columns_and_collections(collection, value):
+    for name in ("id", "title"):
+        refused(f"columns: {name} must be a string", RecordColumns, **{name: value})
+    refused("columns: text ", RecordColumns, text=value)
+    refused("columns: expected RecordColumns(...)", Root, ".", columns=value)
+    refused("the name of a collection must be a string", check_new_name, value)
+    refused("key must be a string, got ", ChatEndpoint, "http://127.0.0.1:1", "model", value)
+    if value != [1]:
+        refused("expected a ", search_as_asked, collection, value, Asked())
+    if value != 5:
+        refused("reading must be a whole number", Chunker, WordEncoder(max_tokens=8), reading=value)

@@ -11,7 +11,7 @@ from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
-from twinvec.support.checks import check_methods, string
+from twinvec.support.checks import check_flags, check_methods, string
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.adopting.in_place import ADDING, FOREIGN, Adoption
 from twinvec_qdrant.adopting.reading import ELSEWHERE, document_of, is_ours, layout_of
@@ -20,6 +20,7 @@ from twinvec_qdrant.calibration.measuring import try_to_calibrate
 from twinvec_qdrant.collection import ENCODER, Collection
 from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.framework_layout import Layout, LayoutName
+from twinvec_qdrant.ingest.cutting.code import checked_chunking
 from twinvec_qdrant.opening import (
     DEFAULT_LANGUAGE,
     RequestedSettings,
@@ -110,6 +111,8 @@ def adopt_collection(
     for key, argument in ((text_key, "text_key"), (metadata_key, "metadata_key"), (vector_name, "vector_name")):
         if key is not None:
             string(key, argument)
+    check_flags(dry_run=dry_run, progress=progress)
+    cutting = None if chunking is False else checked_chunking(chunking)
     wanted = layout_of(layout, text_key, metadata_key)
     if isinstance(encoder, str):
         encoder = load_space_encoder(encoder)
@@ -124,12 +127,12 @@ def adopt_collection(
         report = AdoptReport(layout)
         if into is None:
             indexes = None if payload_indexes is None else PayloadIndexes.of(payload_indexes)
-            requested = RequestedSettings(encoder, chunking or None, language=language, payload_indexes=indexes)
+            requested = RequestedSettings(encoder, cutting, language=language, payload_indexes=indexes)
             _adopt_in_place(source, requested, report, dry_run=dry_run, progress=progress)
         else:
             if encoder is not None and encoder.space != into.encoder.space:
                 raise ConfigurationError(f"{into!r} has another model than {encoder.name!r}: leave encoder out")
-            if chunking or payload_indexes is not None:
+            if cutting is not None or payload_indexes is not None:
                 raise ConfigurationError(f"{into!r} keeps its chunking and payload indexes: leave them out")
             check_same_language(into.info()["language"], language, repr(into))
             source.check_vectors(into.encoder, report, in_place=False)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from twinvec.errors import ConfigurationError, TextError
-from twinvec.support.checks import refuse_unknown
+from twinvec.support.checks import check_flags, check_methods, mapping, number, refuse_unknown, string
 from twinvec.text import is_list
 from twinvec_qdrant.settings import ClusterSettings
 
@@ -91,13 +91,15 @@ def joined_options(ours: Mapping[str, Any], foreign: Mapping[str, Any]) -> dict[
     options: dict[str, Any] = {}
     if left.keys() & {"location", "host", "port", "prefix", "https"}:
         options["url"] = _address(left, ours["url"], ours["api_key"])
+    flags = {name: left.pop(name) for name in ("prefer_grpc", "force_recreate") if name in left}
+    check_flags(**flags)
     if (timeout := left.pop("timeout", None)) is not None:
-        options["wait_seconds"] = float(timeout)
-    if left.pop("prefer_grpc", False):
+        options["wait_seconds"] = number(timeout, "timeout")
+    if flags.get("prefer_grpc"):
         options["grpc"] = True
     if (client := left.pop("aclient", None)) is not None:
         options["async_client"] = client
-    if left.pop("force_recreate", False):
+    if flags.get("force_recreate"):
         options["recreate"] = True
     names = {"shard_number": "shards", "replication_factor": "", "write_consistency_factor": ""}
     if cluster := {ours_ or name: left.pop(name) for name, ours_ in names.items() if name in left}:
@@ -134,7 +136,10 @@ def exact_search(search_params: Any) -> bool:
     """
     if search_params is None:
         return False
-    fields = search_params if isinstance(search_params, Mapping) else search_params.model_dump()
+    if not isinstance(search_params, Mapping):
+        check_methods(search_params, ("model_dump",), "search_params", "models.SearchParams or a mapping")
+        search_params = search_params.model_dump()
+    fields = mapping(search_params, "search_params")
     given = {name: value for name, value in fields.items() if value is not None and value is not False}
     if others := given.keys() - {"exact"}:
         raise ConfigurationError(
@@ -149,6 +154,11 @@ def _address(left: dict[str, Any], url: str | None, api_key: str | None) -> str 
     location, host, port, prefix, https = (
         left.pop(name, None) for name in ("location", "host", "port", "prefix", "https")
     )
+    for name, given in (("location", location), ("host", host), ("prefix", prefix)):
+        if given is not None:
+            string(given, name)
+    if https is not None:
+        check_flags(https=https)
     if sum(each is not None for each in (location, host, url)) > 1:
         raise ConfigurationError("more than one of location, host and url is given: give only one")
     if host is not None:
@@ -209,7 +219,8 @@ def takes_foreign(kind: type, expected: str) -> Callable[[Callable[..., None]], 
                 raise ConfigurationError(f"{name}: expected a string, got {type(given[name]).__name__}")
             foreign = {name: value for name, value in options.items() if name not in own}
             named = {name: value for name, value in options.items() if name in own}
-            named["qdrant"] = {**(named.get("qdrant") or {}), **foreign}
+            given_as_mapping = named.get("qdrant")
+            named["qdrant"] = {**({} if given_as_mapping is None else mapping(given_as_mapping, "qdrant")), **foreign}
             init(self, *arguments, **named)
 
         return checked

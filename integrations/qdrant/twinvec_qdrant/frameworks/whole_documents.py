@@ -11,7 +11,7 @@ from twinvec.errors import CollectionNotFoundError, ConfigurationError, Document
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
-from twinvec.support.checks import shown
+from twinvec.support.checks import check_methods, shown
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.frameworks.given_vectors import check_vectors
 from twinvec_qdrant.ingest.document_gate import DocumentGate
@@ -56,6 +56,7 @@ def open_whole_documents(
         raise ConfigurationError("an open collection is given: leave out path, url and client")
     if recreate:
         raise ConfigurationError("an open collection is given, which cannot be created again: leave out force_recreate")
+    check_methods(collection, ("ingest", "info"), "collection", "a collection, as Collection.open returns it")
     if collection.info()["chunking"]["enabled"]:
         raise ConfigurationError(
             f"{collection!r} cuts documents into chunks, but a vector store needs whole documents: search it with the "

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError, StoreLimitError
 from twinvec.support.checks import check_settings
+from twinvec_qdrant.ingest.cutting.code import checked_chunking
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import stored_description
@@ -57,7 +58,7 @@ def reindex(
     if not isinstance(requested, IndexSettings | None):
         raise ConfigurationError(f"index: expected IndexSettings or their fields, got {type(index).__name__}")
     check_settings(cluster, ClusterSettings, "cluster")
-    check_settings(chunking, ChunkSettings, "chunking")
+    chunking = checked_chunking(chunking)
     with backend.writing:
         if cluster is not None and cluster.given():
             backend.change_cluster(cluster)

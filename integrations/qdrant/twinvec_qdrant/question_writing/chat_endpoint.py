@@ -54,6 +54,8 @@ class ChatEndpoint:
     def __init__(self, url: str, model: str, key: str | None = None, *, seconds: float = 300.0) -> None:
         self.url = checked_url(url)
         self.model = string(model, "model")
+        if not isinstance(key, str | None):  # the error shows no value, which may hold the key
+            raise ConfigurationError(f"key must be a string, got {type(key).__name__}")
         self._key = _checked_key(key or key_for(self.url))
         if self._key and not _may_have_key(self.url):
             raise ConfigurationError(

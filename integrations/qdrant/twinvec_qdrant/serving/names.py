@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from twinvec.errors import ConfigurationError
+from twinvec.support.checks import string
 
 _LONGEST = 200
 
@@ -19,6 +20,7 @@ def can_be_served(name: str) -> bool:
 
 def check_new_name(name: str) -> None:
     """Raise ``ConfigurationError`` if ``twinvec serve`` would not make a collection of this name."""
+    string(name, "the name of a collection")
     if not can_be_served(name):
         raise ConfigurationError(
             f"{name!r} cannot be the name of a new collection: expected printable text of at most {_LONGEST} "

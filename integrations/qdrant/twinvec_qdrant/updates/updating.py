@@ -7,7 +7,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from twinvec.errors import DocumentError, TwinvecError
+from twinvec.errors import ConfigurationError, DocumentError, TwinvecError
+from twinvec.support.checks import check_flags, check_methods
 from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import root_at
 from twinvec_qdrant.report import IngestReport
@@ -76,8 +77,13 @@ def update_collection(
         The counts of all sources together, and the names of the sources for each outcome.
 
     Raises:
+        ConfigurationError: an argument has a wrong type.
         StoreError, EngineError, SpaceMismatchError: the errors of ``Collection.ingest``.
     """
+    check_methods(collection, ("roots", "ingest"), "collection", "an open collection")
+    check_flags(prune=prune, progress=progress)
+    if only is not None and (isinstance(only, (str, bytes)) or not isinstance(only, Container)):
+        raise ConfigurationError(f"only: expected a list of names of sources, got {only!r}")
     report = UpdateReport()
     for stored in collection.roots():
         root = root_at(stored) if stored.is_local() else None

@@ -15,6 +15,7 @@ from typing import Self
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError, StoreError
 from twinvec.retrieval.base import SpaceEncoder
+from twinvec.support.checks import check_flags
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW
@@ -47,6 +48,7 @@ def watch(names: list[str], open_collection: Open, told: Told, *, prune: bool = 
         TwinvecError: the errors of ``Collection.open`` and ``Collection.ingest``. If a store fails, the update is tried
             again instead.
     """
+    check_flags(prune=prune)
     updates = _Updates(open_collection, told, prune=prune)
     while True:
         roots = {(name, source): root for name in names for source, root in updates.places(name).items()}

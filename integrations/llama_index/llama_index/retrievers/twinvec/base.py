@@ -19,7 +19,7 @@ from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode, Reranker, check_limit
 from twinvec.retrieval.retrieve_rerank import OWN_OPTIONS, without_passages
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_choice
+from twinvec.support.checks import check_choice, mapping
 
 if TYPE_CHECKING:
     from llama_index.vector_stores.twinvec.filters import AnyFilters
@@ -67,7 +67,7 @@ class TwinvecRetriever(BaseRetriever):
         super().__init__(callback_manager=callback_manager, objects=objects, verbose=verbose)
         check_limit(similarity_top_k, "similarity_top_k")
         _check_retriever(retriever)
-        options = search_options or {}
+        options = {} if search_options is None else mapping(search_options, "search_options")
         self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)
         _check_options(options, retriever, reranks=reranker is not None)
         self._options = {

@@ -28,7 +28,8 @@ from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import MAX_LIMIT, Mode, check_limit
 from twinvec.retrieval.filters import Filter, matches_all, parse_filter
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_choice, integer, number
+from twinvec.support.checks import check_choice, check_flags, integer, mapping, number, string
+from twinvec.text import is_list
 from twinvec_qdrant import (
     ClusterSettings,
     Collection,
@@ -44,6 +45,7 @@ from twinvec_qdrant import (
     query_space,
     refuse_foreign,
     takes_foreign,
+    text_ids,
     vector_space,
     with_documents,
 )
@@ -150,6 +152,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             "wait_seconds": wait_seconds,
             "async_client": async_client,
         }
+        check_flags(check_vectors=check_vectors, enable_hybrid=enable_hybrid)
         options = joined_options(ours, qdrant or {})
         opened = open_whole_documents(
             collection_name,
@@ -184,12 +187,11 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         Raises:
             ConfigurationError: neither path nor url is recorded, because the collection was in memory or used a client.
         """
-        place = {name: value for name in ("path", "url") if (value := data.get(name)) is not None}
+        name = string(mapping(data, "data").get("collection_name", ""), "collection_name")
+        place = {key: value for key in ("path", "url") if (value := data.get(key)) is not None}
         if not place and not kwargs.keys() & {"client", "collection", "path", "url"}:
-            raise ConfigurationError(
-                f"collection {data['collection_name']!r} was in memory or used a client: give client or collection"
-            )
-        return cls(collection_name=data["collection_name"], **place, **kwargs)
+            raise ConfigurationError(f"collection {name!r} was in memory or used a client: give client or collection")
+        return cls(collection_name=name, **place, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the settings of ``to_dict``; unpickling opens the collection again, with the collection's model.
@@ -251,7 +253,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete the nodes of a document."""
         refuse_foreign(delete_kwargs)
-        keys = self._collection.find({"ref_doc_id": ref_doc_id})
+        keys = self._collection.find({"ref_doc_id": string(ref_doc_id, "ref_doc_id")})
         if ref_doc_id == NO_DOCUMENT:
             keys = [each.id for each in self._collection.get(keys) if node_of(each).ref_doc_id == ref_doc_id]
         self._collection.delete(keys)
@@ -358,6 +360,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         **others: Any,
     ) -> list[Hit]:
         refuse_foreign(others)
+        _check_query(query)
         mode, exact = self._mode(query), exact_search(search_params)
         limit = _limit(query)
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
@@ -426,6 +429,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return all_of([as_filter(query.filters), {key: list(wanted) for key, wanted in named.items() if wanted}])
 
     def _selected(self, node_ids: list[str] | None, filters: AnyFilters | None) -> list[str]:
+        node_ids = None if node_ids is None else text_ids(node_ids)
         if filters is None:
             return self._collection.find() if node_ids is None else node_ids
         if node_ids is None:
@@ -436,6 +440,17 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
 def _reopened(kind: type[TwinvecVectorStore], data: dict[str, Any], settings: dict[str, Any]) -> TwinvecVectorStore:
     return kind.from_dict(data, **settings)
+
+
+def _check_query(query: object) -> None:
+    """Raise ConfigurationError unless a query is a ``VectorStoreQuery`` whose text and ids have the right types."""
+    if not isinstance(query, VectorStoreQuery):
+        raise ConfigurationError(f"query: expected VectorStoreQuery(...), got {query!r}")
+    if query.query_str is not None:
+        string(query.query_str, "query_str")
+    for name, ids in (("node_ids", query.node_ids), ("doc_ids", query.doc_ids)):
+        if ids is not None and not is_list(ids):
+            raise ConfigurationError(f"{name}: expected a list of ids, got {ids!r}")
 
 
 def _is_blank(query: VectorStoreQuery) -> bool:

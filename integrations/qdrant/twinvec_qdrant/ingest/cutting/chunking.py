@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from twinvec.errors import ConfigurationError, DocumentError, EngineError, MissingExtraError
 from twinvec.retrieval.documents import Document
-from twinvec.support.checks import check_settings
+from twinvec.support.checks import check_settings, integer
 from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_qdrant.encoders import as_read
 from twinvec_qdrant.ingest.cutting.chunk_pages import BREAK, pages_of_pieces, with_breaks
@@ -94,7 +94,7 @@ class Chunker:
         self, encoder: object, settings: ChunkSettings | None = None, *, reading: int = NEWEST_READING
     ) -> None:
         check_settings(settings, ChunkSettings, "settings")
-        self._reading = reading
+        self._reading = integer(reading, "reading")
         self.settings = settings or ChunkSettings()
         self._encoder = encoder
         tokenizer = getattr(encoder, "tokenizer", None)

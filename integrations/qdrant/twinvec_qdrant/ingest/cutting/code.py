@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from twinvec.errors import EngineError
 from twinvec.retrieval.documents import Document
+from twinvec.support.checks import check_choice, check_settings
 from twinvec.support.extras import import_extra
+from twinvec_qdrant.settings import ChunkSettings
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -122,6 +124,19 @@ def installed_languages() -> tuple[str, ...]:
     if find_spec("tree_sitter") is None:
         return ()
     return tuple(name for name, each in LANGUAGES.items() if find_spec(f"tree_sitter_{each.module}") is not None)
+
+
+def checked_chunking(value: ChunkSettings | Literal[False] | None) -> ChunkSettings | None:
+    """Return the chunk settings of a caller; raise ConfigurationError for another type or an unknown language.
+
+    Recorded settings are not checked, because a newer version of twinvec may know more languages.
+    """
+    if value is False:
+        return ChunkSettings(enabled=False)
+    check_settings(value, ChunkSettings, "chunking")
+    for language in () if value is None else value.code or ():
+        check_choice(language, LANGUAGES, "code: the language")
+    return value
 
 
 @cache

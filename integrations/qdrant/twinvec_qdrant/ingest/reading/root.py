@@ -17,7 +17,7 @@ from typing import Any
 from twinvec.errors import DocumentError
 from twinvec.escaping import escaped
 from twinvec.retrieval.documents import Document
-from twinvec.support.checks import check_settings, path_text
+from twinvec.support.checks import check_flags, check_settings, path_text
 from twinvec_qdrant.ingest.reading.files import FileBytes, is_slow, parse_file, read_file, take_file
 from twinvec_qdrant.ingest.reading.patterns import Selection, pattern_list
 from twinvec_qdrant.ingest.reading.records.columns import USUAL_COLUMNS, RecordColumns
@@ -100,6 +100,8 @@ class Root:
 
     def __post_init__(self) -> None:
         Selection(self.include, self.exclude)
+        check_flags(gitignore=self.gitignore, records=self.records)
+        check_settings(self.columns, RecordColumns, "columns")
 
     @classmethod
     def named(cls, name: str | Path, **options: Any) -> Root:

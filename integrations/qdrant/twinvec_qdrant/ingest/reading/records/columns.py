@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.support.checks import string
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,16 @@ class RecordColumns:
     id: str | None = None
     text: tuple[str, ...] = ()
     title: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, given in (("id", self.id), ("title", self.title)):
+            if given is not None:
+                string(given, f"columns: {name}")
+        if not isinstance(self.text, (list, tuple)):
+            raise ConfigurationError(f"columns: text must be a list of names, got {self.text!r}")
+        for given in self.text:
+            string(given, "columns: text")
+        object.__setattr__(self, "text", tuple(self.text))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields that differ from the defaults, as a JSON object."""
