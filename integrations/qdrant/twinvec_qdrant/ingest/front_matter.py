@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from datetime import date, time
+from functools import cache
 from typing import Any
 
 from twinvec.errors import DocumentError
@@ -27,19 +28,23 @@ _TOO_DEEP = f"more than {MAX_DEPTH} levels"
 # largest number of dots in a line: tomllib's time grows with the square of the number of dots in a key
 _MOST_DOTS = 500
 _TOML_RULE = re.compile(r"^\+{3,}\s*$", re.MULTILINE)
+_PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "int", "timestamp")}
 _TOML_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 
 
 def split_front_matter(
-    text: str, tell: Callable[[str], None] | None = None, *, toml: bool = False, iso: bool = False
+    text: str, tell: Callable[[str], None] | None = None, *, toml: bool = False, newest: bool = False
 ) -> tuple[dict[str, Any], str]:
     """Return the front matter's values as plain JSON (dates as strings, sets as lists), and the text below it.
 
     A block stays part of the text if it is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, has NaN or an
     infinity, or has aliases: a few lines of aliases can expand to gigabytes. With ``toml``, a block between lines of
-    "+++" is read as TOML, with the same limits. With ``iso``, a "T" stands between date and time, and else a blank. If
-    a block stays, ``tell`` is called with the line and the reason. ``tell`` is not called for prose between two
-    horizontal rules, which begins with a blank line or is valid YAML of another kind.
+    "+++" is read as TOML, with the same limits. If a block stays, ``tell`` is called with the line and the reason.
+    ``tell`` is not called for prose between two horizontal rules, which begins with a blank line or is valid YAML of
+    another kind.
+
+    With ``newest``, a "T" stands between date and time, and keys of YAML stay as they are written. Without it, a blank
+    stands there, keys that are dates are left out, and numbers and truth values have the form of JSON: "true" for yes.
     """
     is_toml = toml and _TOML_RULE.match(text) is not None
     if not is_toml and not text.startswith("---"):
@@ -51,7 +56,8 @@ def split_front_matter(
     except ValueError:  # the block has no closing line
         return {}, text
     try:
-        values = (_toml_values if is_toml else _yaml_values)(block, _as_iso if iso else _as_json)
+        as_json = _as_iso if newest else _as_json
+        values = _toml_values(block, as_json) if is_toml else _yaml_values(block, as_json, keys_as_written=newest)
     except Exception as error:  # bad values make YAML's constructors raise AttributeError, OverflowError and others
         if tell is not None and text.split("\n", 2)[1].strip():
             tell((_toml_reason if is_toml else _yaml_reason)(error, block, text.count("\n", 0, text.index(block)) + 1))
@@ -81,14 +87,14 @@ def _toml_reason(error: Exception, _block: str, first: int) -> str:
     return f"line {first - 1 + int(found[2])}: {found[1]}" if found else str(error)
 
 
-def _yaml_values(block: str, as_json: Callable[[object], object]) -> dict[str, Any] | None:
+def _yaml_values(block: str, as_json: Callable[[object], object], *, keys_as_written: bool) -> dict[str, Any] | None:
     """Return the values of a block of YAML, as ``_toml_values`` does; return None if it is not a mapping."""
     import yaml
 
     if len(block.encode()) > MAX_BYTES:
         raise yaml.YAMLError(_TOO_LARGE)
     _check_plain(block)
-    values = yaml.load(block, Loader=_loader()) or {}
+    values = yaml.load(block, Loader=_with_keys_as_written() if keys_as_written else _loader()) or {}
     if not isinstance(values, dict):
         return None
     plain: dict[str, Any] = parse_json(json.dumps(values, default=as_json, skipkeys=True))
@@ -99,6 +105,21 @@ def _loader() -> Any:
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@cache
+def _with_keys_as_written() -> Any:
+    """Return a loader that reads keys which are dates, numbers or truth values as strings, as they are written."""
+    import yaml
+
+    class Loader(_loader()):  # type: ignore[misc]
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                if key.tag in _PLAIN_TAGS:
+                    key.tag = "tag:yaml.org,2002:str"
+            return super().construct_mapping(node, deep)
+
+    return Loader
 
 
 def _as_json(value: object) -> object:

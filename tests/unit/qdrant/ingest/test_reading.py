@@ -370,6 +370,46 @@ def test_a_date_with_a_time_in_a_front_matter_is_in_iso_8601(version, between, f
     assert found["at"] == [f"2024-03-01{between}10:00:00+02:00"]
 
 
+KEYS = """2024-01-31: launch
+2024-02-01 09:30:00: review
+2024-02-30: no day
+1.10: version
+010: octal
+yes: agreed
+on: {2020: a, 2021-05-06: [{no: b}]}
+~: nothing
+"3": text"""
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (
+            NEWEST_READING,
+            {
+                "2024-01-31": "launch",
+                "2024-02-01 09:30:00": "review",
+                "2024-02-30": "no day",
+                "1.10": "version",
+                "010": "octal",
+                "yes": "agreed",
+                "on": {"2020": "a", "2021-05-06": [{"no": "b"}]},
+                "null": "nothing",
+                "3": "text",
+            },
+        ),
+        (5, {"1.1": "version", "8": "octal", "true": {"2020": "a"}, "null": "nothing", "3": "text"}),
+    ],
+)
+def test_keys_of_a_front_matter_stay_as_they_are_written(version, expected, folder):
+    block = KEYS if version > 5 else KEYS.replace("2024-02-30: no day\n", "")
+    (folder / "a.md").write_text(f"---\n{block}\n---\ntext")
+    reading = read_source(folder)
+    reading.read_by(version)
+    payload = {each.id: each.payload for each in reading}["a.md"]
+    assert payload == {"path": "a.md", "format": "markdown", **expected}
+
+
 def test_a_set_in_a_front_matter_is_the_same_in_every_process():
     assert split_front_matter("---\nx: !!set {c, a, b}\n---\ntext") == ({"x": ["a", "b", "c"]}, "text")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ def is_markdown(document: Document) -> bool:
     """Return whether the text is Markdown: by the payload's ``format``, or else by the ending of the id."""
     stated = document.payload.get("format")
     return stated == "markdown" if stated is not None else document.id.lower().endswith(MARKDOWN_SUFFIXES)
+
+
+_LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)  # other tags of a heading are left out, and their texts stay
 
 
 def markdown_sections(text: str, title: list[str], *, toml: bool = False, plain: bool = True) -> list[Section]:
@@ -54,5 +58,5 @@ def _seen(tokens: Sequence[Token]) -> Iterator[str]:
             yield from _seen(token.children)
         elif token.type in ("text", "code_inline"):
             yield token.content
-        elif token.type in ("softbreak", "hardbreak"):
+        elif token.type in ("softbreak", "hardbreak") or _LINE_BREAK.match(token.content):
             yield " "

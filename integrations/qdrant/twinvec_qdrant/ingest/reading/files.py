@@ -179,7 +179,7 @@ def _document(file: FileBytes) -> Document:
     if is_markdown:
         tell = partial(logger.warning, _UNREAD_FRONT_MATTER, printable(identity))
         markdown = _without_data_uris(text, version)
-        payload, text = split_front_matter(markdown, tell, toml=version > 2, iso=version > 5)
+        payload, text = split_front_matter(markdown, tell, toml=version > 2, newest=version > 5)
     is_restructured = version > 5 and suffix in RESTRUCTURED_TEXT_SUFFIXES
     payload |= {"path": identity, "format": "markdown" if is_markdown else "rst" if is_restructured else "text"}
     if encoding:

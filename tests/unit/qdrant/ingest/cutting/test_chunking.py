@@ -113,6 +113,20 @@ def test_headings_lose_their_markup():
     assert chunks[0].text == "The tea pot & cup\n\nOne."
 
 
+@pytest.mark.parametrize(
+    ("heading", "shown"),
+    [
+        ("The <code>x</code> option", "The x option"),
+        ("Press <kbd>Ctrl</kbd>+<kbd>C</kbd>", "Press Ctrl+C"),
+        ("Tea<br>and milk", "Tea and milk"),
+        ("Tea<BR/>and milk", "Tea and milk"),
+        ("Tea<!-- green --> leaves", "Tea leaves"),
+    ],
+)
+def test_texts_of_html_in_a_heading_stay(heading, shown):
+    assert [chunk.heading for chunk in cut(f"# {heading}\n\nOne.")] == [shown]
+
+
 @pytest.mark.parametrize("reading", [1, 5])
 def test_older_reading_versions_keep_the_markup_of_headings(reading):
     assert [chunk.heading.rpartition(" > ")[2] for chunk in marked(reading)] == [
