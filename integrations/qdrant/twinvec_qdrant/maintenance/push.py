@@ -30,6 +30,7 @@ from twinvec_qdrant.stores.points import DENSE, Point, States, pages
 
 _PAGE = 256  # documents compared, or notes copied, at once
 _BATCH_CHUNKS = 512
+_MARK = "push"  # key of a description, only while a push begins
 _ROUNDS = 5  # tries of a commit, which fails only if another writer changes the same document
 
 
@@ -85,9 +86,25 @@ def _check_target(target: Description, source: Description, location: str) -> No
         )
 
 
+def _are_the_same(source: Backend, target: Backend) -> bool:
+    """Return whether both backends have the same collection.
+
+    On servers, it may have two addresses or an alias. A mark is therefore written on one side, and looked for on the
+    other. Otherwise, ``prune`` would remove documents that another process ingests during the push.
+    """
+    if source.exclusive or target.exclusive:
+        return source.place == target.place
+    mark = uuid4().hex
+    target.write_metadata({_MARK: mark})
+    try:
+        return source.read_metadata().get(_MARK) == mark
+    finally:
+        target.write_metadata({_MARK: None})
+
+
 class _Push:
     def __init__(self, source: Catalog, model: Description, target: Backend) -> None:
-        if source.backend.place == target.place:
+        if _are_the_same(source.backend, target):
             raise ConfigurationError(f"{source.backend.location}: a collection cannot be pushed onto itself")
         description = stored_description(target)
         self._report = PushReport()

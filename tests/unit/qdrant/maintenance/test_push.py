@@ -9,6 +9,7 @@ from qdrant_client import QdrantClient
 
 from cases import slow
 from deaths import Died, die_at
+from stand_in import StandIn
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError, StoreLimitError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, drop_collection
 from twinvec_qdrant.records import payload_indexes
@@ -183,6 +184,24 @@ def test_what_does_not_belong_there_is_refused(guides, other, place, tmp_path):
         guides.push(**place)
     with pytest.raises(ConfigurationError, match="push needs the other store"):
         guides.push()
+
+
+def test_another_address_of_a_server_is_no_other_store(encoder):
+    with (
+        StandIn().running() as server,
+        Collection.open("guides", url=server.url, encoder=encoder, chunking=False) as guides,
+    ):
+        guides.ingest([("tea", "green tea")])
+        before = guides._backend.read_metadata()
+        elsewhere = server.url.replace("127.0.0.1", "localhost")
+        assert elsewhere != server.url
+        for other in ({"url": elsewhere}, {"client": QdrantClient(url=server.url, check_compatibility=False)}):
+            with pytest.raises(ConfigurationError, match="onto itself"):
+                guides.push(**other, prune=True)
+        assert guides._backend.read_metadata() == before
+        assert guides.push(url=elsewhere, name="copy").copied == 1
+        with Collection.open("copy", url=server.url, encoder=encoder, create=False) as copy:
+            assert "push" not in copy._backend.read_metadata()
 
 
 def test_a_copy_that_cannot_be_made_is_closed(guides, tmp_path, monkeypatch):
