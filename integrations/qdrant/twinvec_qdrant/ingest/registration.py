@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,12 @@ NOT_BELOW = "/*/"
 """Pattern that excludes all subfolders, so that they are not even listed."""
 
 _STREAM = "stdin"
+_OVERLAP = (
+    "%s: the source %r (%s) lies in the folder of the source %r (%s): files that both read are stored twice; to remove "
+    "one of the sources, run twinvec delete --source NAME (delete_source)"
+)
+
+logger = logging.getLogger(__name__)
 
 
 def registered(
@@ -66,7 +73,10 @@ def registered(
     if wanted is not None:
         if not named:
             _check_not_read(wanted, roots)
-        return documents, roots.register(wanted, named=named, prune=prune, write=write)
+        membership = roots.register(wanted, named=named, prune=prune, write=write)
+        if membership.added:
+            _warn_of_overlaps(wanted, roots)
+        return documents, membership
     if describe:
         raise ConfigurationError("describe needs a source: give source=NAME")
     return documents, roots.membership(None)
@@ -84,6 +94,18 @@ def _check_not_read(wanted: StoredRoot, roots: Roots) -> None:
                 f"{each.location}, or run twinvec update; to add the file as another source, give it a name: "
                 "--source NAME (source=...)"
             )
+
+
+def _warn_of_overlaps(added: StoredRoot, roots: Roots) -> None:
+    """Log a warning if the folder of a new source lies in the folder of another source, or holds another source."""
+    if not added.is_here() or not os.path.isdir(str(added.location)):
+        return
+    for each in roots.all().values():
+        if each.name == added.name or not each.is_here() or each.location == added.location:
+            continue
+        for outer, inner in ((each, added), (added, each)):
+            if (root := root_at(outer)) is not None and root.follows(Path(str(inner.location))):
+                logger.warning(_OVERLAP, roots.location, inner.name, inner.location, outer.name, outer.location)
 
 
 def _reading_version(catalog: Catalog, *, is_old: Callable[[Iterable[str]], bool], write: bool) -> int:

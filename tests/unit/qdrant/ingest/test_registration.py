@@ -175,6 +175,29 @@ def test_a_single_file_of_a_source_is_no_silent_second_source(collection, folder
     assert counts(collection.ingest(root(folders[1] / "README.md"))) == (0, 0, 1, 0)  # it was a source before
 
 
+def test_a_folder_in_another_source_or_around_it_is_told(collection, folders, tmp_path, caplog):
+    def told(folder, *, source=None, **options):
+        caplog.clear()
+        collection.ingest(root(folder, **options), source=source)
+        return [message.partition(": ")[2].partition(": files")[0] for message in caplog.messages]
+
+    guides, minutes = folders
+    fill(guides, "drafts/a.md")
+    fill(tmp_path / "deeper", "x.md")
+    assert told(guides, exclude=("drafts/",)) == []
+    assert told(guides / "deep") == [
+        f"the source 'deep' ({guides / 'deep'}) lies in the folder of the source 'guides' ({guides})"
+    ]
+    assert told(guides / "deep") == [], "it is known already"
+    assert told(guides / "drafts") == [], "the source leaves it out"
+    assert told(tmp_path / "deeper") == []
+    assert told(minutes / "README.md") == []
+    assert told(minutes) == [
+        f"the source 'README.md' ({minutes / 'README.md'}) lies in the folder of the source 'minutes' ({minutes})"
+    ]
+    assert told(minutes, source="again", include=("*.txt",)) == [], "other files of the same folder"
+
+
 @pytest.mark.parametrize("ending", ["md", "ndjson"])
 def test_other_single_files_of_a_folder_are_added_to_the_source_unless_it_is_pruned(collection, tmp_path, ending):
     folder = tmp_path / "notes"
