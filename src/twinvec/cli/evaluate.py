@@ -13,6 +13,7 @@ from twinvec.cli.options import (
     SYSTEM_HELP,
     WAIT_SECONDS,
     AsJson,
+    GrpcPort,
     PrecisionOption,
     SearchTaskOptions,
     StorePath,
@@ -60,6 +61,7 @@ def evaluate_command(
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
+    grpc_port: GrpcPort = None,
     mode: Annotated[
         Literal["hybrid", "dense", "sparse"] | None,
         typer.Option(
@@ -96,7 +98,9 @@ def evaluate_command(
         mode = "hybrid" if mode is None and tasks.rerank == "none" else mode  # as "twinvec search --rerank none"
         if not data.ir or data.needs_vectors or data.questions:
             raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
-        with open_collection(collection, path, url=url, model=model, precision=precision, wait=wait) as opened:
+        with open_collection(
+            collection, path, url=url, model=model, precision=precision, wait=wait, grpc_port=grpc_port
+        ) as opened:
             if runs is not None and not all(each.documents for each in data.ir.values()):
                 check_run_ids(opened.find())
             figures, found, system = _evaluate_collection(opened, collection, mode, data, forms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,6 +12,7 @@ from twinvec.cli.options import (
     MODEL_HELP,
     WAIT_SECONDS,
     AsJson,
+    GrpcPort,
     StorePath,
     StoreUrl,
     TextField,
@@ -51,6 +52,7 @@ def export_command(
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
+    grpc_port: GrpcPort = None,
     wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +85,7 @@ def export_command(
     check_field(ctx, calibrate)
     texts = None if calibrate is None else read_texts(calibrate, field)
     if calibrate_collection is not None:
-        texts = _texts_of(calibrate_collection, path, url, wait)
+        texts = _texts_of(calibrate_collection, path, url=url, wait=wait, grpc_port=grpc_port)
     with unreported_truncations():  # no warnings, which would name temporary copies of the model
         report = export_model(model, output, engine=engine, precision=precision, calibrate=texts, dims=dims or ())
     if as_json:
@@ -98,11 +100,14 @@ def export_command(
     show(f"{report.folder}: {engine}, {precision}", properties(lines))
 
 
-def _texts_of(name: str, path: Path | None, url: str | None, wait: float) -> Iterator[str]:
-    """Yield the texts of a collection's documents: all of them, or an even sample of ``_COLLECTION_TEXTS``."""
+def _texts_of(name: str, path: Path | None, **opening: Any) -> Iterator[str]:
+    """Yield the texts of a collection's documents: all of them, or an even sample of ``_COLLECTION_TEXTS``.
+
+    ``opening`` are options of ``open_collection``.
+    """
     import random
 
-    with open_collection(name, path, url=url, wait=wait) as collection:
+    with open_collection(name, path, **opening) as collection:
         ids = sorted(collection.find())
         chosen = ids if len(ids) <= _COLLECTION_TEXTS else random.Random(0).sample(ids, _COLLECTION_TEXTS)
         for document in collection.get(chosen):

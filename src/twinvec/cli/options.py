@@ -139,6 +139,16 @@ StoreUrl = Annotated[
         callback=_choose_store,
     ),
 ]
+GrpcPort = Annotated[
+    int | None,
+    typer.Option(
+        "--grpc-port",
+        min=1,
+        max=65_535,
+        metavar="PORT",
+        help="Speak gRPC with the server of --url, at this port (usually 6334).",
+    ),
+]
 WAIT_SECONDS = 10.0
 Wait = Annotated[
     float,
@@ -205,6 +215,15 @@ def check_store(path: Path | None, url: str | None) -> None:
         raise typer.BadParameter("give --path or --url (TWINVEC_PATH or TWINVEC_URL), not both")
 
 
+def grpc_options(url: str | None, port: int | None) -> dict[str, Any]:
+    """Return the arguments of ``Collection.open`` for --grpc-port."""
+    if port is None:
+        return {}
+    if url is None:
+        raise typer.BadParameter("--grpc-port needs --url")
+    return {"grpc": True, "grpc_port": port}
+
+
 def open_collection(
     name: str,
     path: Path | None = None,
@@ -213,11 +232,13 @@ def open_collection(
     model: str | None = None,
     precision: Precision = "auto",
     wait: float = WAIT_SECONDS,
+    grpc_port: int | None = None,
 ) -> Any:
     """Open an existing collection, as a context manager, in the folder ``path`` (default: ./.twinvec) or on a server.
 
     ``model`` defaults to the model that the collection records. It computes in ``precision``. ``wait`` is the longest
-    wait in seconds for a busy server, or for another process that uses the store.
+    wait in seconds for a busy server, or for another process that uses the store. With ``grpc_port``, the server is
+    asked over gRPC.
 
     Raises:
         ConfigurationError: no installed package provides a store, or both ``path`` and ``url`` are given.
@@ -225,13 +246,14 @@ def open_collection(
     """
     from twinvec.encoder import Encoder
 
+    reached = grpc_options(url, grpc_port)
     given: dict[str, Any] = {"encoder": None if model is None else Encoder(model, precision=precision)}
     if model is None and precision != "auto":
         given["precision"] = precision
     if wait != WAIT_SECONDS:
         given["wait_seconds"] = wait
     for entry in entry_points(group="twinvec.retrievers"):
-        return entry.load()(name, path, url=url, create=False, **given)
+        return entry.load()(name, path, url=url, create=False, **given, **reached)
     raise ConfigurationError(f"the collection {name!r} needs a store: {install_line('twinvec-qdrant')}")
 
 

@@ -15,6 +15,7 @@ from twinvec.cli.options import (
     MODEL_HELP,
     WAIT_SECONDS,
     AsJson,
+    GrpcPort,
     PrecisionOption,
     StorePath,
     StoreUrl,
@@ -117,6 +118,7 @@ def mine(
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
+    grpc_port: GrpcPort = None,
     negatives: Annotated[int, typer.Option(min=1, help="Largest number of negatives for each row.")] = 4,
     first_rank: Annotated[
         int, typer.Option(min=1, help="Rank of the first hit that may become a negative; positives are not counted.")
@@ -149,8 +151,8 @@ def mine(
     from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, ProbabilityScorer
     from twinvec.training.mining.output_file import check_output
 
-    if collection is None and any(is_flag(ctx, name) for name in ("path", "url")):
-        raise typer.BadParameter("--path and --url locate a collection: give --collection")
+    if collection is None and any(is_flag(ctx, name) for name in ("path", "url", "grpc_port")):
+        raise typer.BadParameter("--path, --url and --grpc-port locate a collection: give --collection")
     if collection is not None and not is_flag(ctx, "model"):
         model = None
     check_store(path, url)
@@ -163,7 +165,7 @@ def mine(
     check_output(pairs, output)
     job = MiningJob(pairs, output, options, scorer=None if denoise is None else ProbabilityScorer(denoise))
     if collection is not None:
-        opening = {"model": model, "precision": precision, "wait": wait}
+        opening = {"model": model, "precision": precision, "wait": wait, "grpc_port": grpc_port}
         report = _mine_collection(job, collection, path, url, progress=not as_json, **opening)
     else:
         report = _mine_positives(job, Encoder(model or "default", precision=precision), progress=not as_json)

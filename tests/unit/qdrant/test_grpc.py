@@ -128,6 +128,32 @@ def test_commands_take_the_port(twinvec, server, tiny_model, tmp_path):
     assert twinvec("info", "--collection", "notes", "--grpc-port", 6334).code == 2
 
 
+def test_commands_of_the_core_take_the_port(twinvec, server, tiny_model, tmp_path):
+    running, place = server
+    model = tiny_model("bert")
+    (tmp_path / "tea.txt").write_text("Green tea is brewed at 80 degrees.")
+    there = ("--url", running.url, "--grpc-port", place["grpc_port"])
+    assert twinvec("ingest", tmp_path / "tea.txt", "--collection", "notes", *there, "--model", model).code == 0
+    judged = tmp_path / "judged"
+    (judged / "qrels").mkdir(parents=True)
+    (judged / "queries.jsonl").write_text('{"_id": "q", "text": "tea"}')
+    (judged / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\ttea.txt\t1\n")
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"anchor": "a drink", "positive": "milk"}')
+    commands = [
+        ("evaluate", "--collection", "notes", "--ir", judged),
+        ("mine", pairs, "-o", tmp_path / "rows.jsonl", "--collection", "notes"),
+        ("export", model, "-o", tmp_path / "fast", "--calibrate-collection", "notes", "--engine", "onnx"),
+    ]
+    for command in commands:
+        closed = twinvec(*command, "--url", running.url, "--grpc-port", 1, "--wait", 0.2)
+        assert (closed.code, "127.0.0.1:1" in closed.err) == (1, True), closed.err
+        assert "--grpc-port needs --url" in " ".join(twinvec(*command, "--grpc-port", 6334).err.split()), command
+    for command in commands[:2]:
+        assert twinvec(*command, *there).code == 0, command
+    assert twinvec(*commands[1][:4], "--grpc-port", 6334).code == 2, "without a collection"
+
+
 async def test_awaited_searches_over_grpc_in_one_event_loop_after_another(server):
     _, place = server
     with Collection.open("notes", **place, encoder=encoder()) as collection:

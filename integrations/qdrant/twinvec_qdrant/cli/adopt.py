@@ -16,20 +16,15 @@ from twinvec.cli.options import (
     WAIT_SECONDS,
     AsJson,
     CollectionName,
+    GrpcPort,
     Wait,
+    grpc_options,
     server_address,
     store_folder,
 )
 from twinvec.cli.terminal import complain, properties, show, show_json
 from twinvec.errors import CollectionNotFoundError, TwinvecError
-from twinvec_qdrant.cli.options import (
-    SOME_FAILED,
-    CollectionPlace,
-    GrpcPort,
-    check_stemmer,
-    grpc_options,
-    open_from_options,
-)
+from twinvec_qdrant.cli.options import SOME_FAILED, CollectionPlace, check_stemmer, open_from_options
 from twinvec_qdrant.framework_layout import LayoutName
 from twinvec_qdrant.list_and_drop import drop_collection
 

@@ -8,15 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import WAIT_SECONDS, AsJson, CollectionName, StorePath, StoreUrl, Wait, check_store
+from twinvec.cli.options import WAIT_SECONDS, AsJson, CollectionName, GrpcPort, StorePath, StoreUrl, Wait, check_store
 from twinvec.cli.terminal import properties, show, show_json, table, tell
-from twinvec_qdrant.cli.options import (
-    CollectionPlace,
-    GrpcPort,
-    as_text,
-    check_confirmed,
-    open_from_options,
-)
+from twinvec_qdrant.cli.options import CollectionPlace, as_text, check_confirmed, open_from_options
 from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import DEFAULT_PATH

@@ -8,16 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import WAIT_SECONDS, AsJson, CollectionName, StorePath, StoreUrl, Wait
+from twinvec.cli.options import WAIT_SECONDS, AsJson, CollectionName, GrpcPort, StorePath, StoreUrl, Wait
 from twinvec.cli.terminal import complain, show_json
 from twinvec_qdrant.cli.filters import parse_filter_options
-from twinvec_qdrant.cli.options import (
-    AnyCollection,
-    CollectionPlace,
-    FilterOption,
-    GrpcPort,
-    check_confirmed,
-)
+from twinvec_qdrant.cli.options import AnyCollection, CollectionPlace, FilterOption, check_confirmed
 from twinvec_qdrant.cli.served.documents import documents_of, nearest_hint
 
 _SHOWN = 10

@@ -12,6 +12,7 @@ from twinvec.cli.options import (
     WAIT_SECONDS,
     AsJson,
     CollectionName,
+    GrpcPort,
     PrecisionOption,
     StorePath,
     StoreUrl,
@@ -24,7 +25,6 @@ from twinvec.support.progress import progress_bar
 from twinvec_qdrant.cli.options import (
     Cluster,
     CollectionPlace,
-    GrpcPort,
     NoPayloadIndexes,
     PayloadIndexOption,
     QuantizationOption,

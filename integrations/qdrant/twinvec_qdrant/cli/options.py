@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from twinvec.cli.options import check_store, is_flag, wrong_usage
+from twinvec.cli.options import check_store, grpc_options, is_flag, wrong_usage
 from twinvec.cli.terminal import complain
 from twinvec.engines import Precision
 from twinvec.errors import CollectionNotFoundError, ConfigurationError
@@ -41,16 +41,6 @@ AnyCollection = Annotated[
         metavar="NAME",
         help="Name of the collection. Default: all collections of the store.",
         show_default=False,
-    ),
-]
-GrpcPort = Annotated[
-    int | None,
-    typer.Option(
-        "--grpc-port",
-        min=1,
-        max=65_535,
-        metavar="PORT",
-        help="Speak gRPC with the server of --url, at this port (usually 6334).",
     ),
 ]
 Cluster = Annotated[
@@ -198,15 +188,6 @@ def check_confirmed(yes: bool, *, as_json: bool) -> None:
     """Refuse --json without --yes, because a program that reads JSON cannot answer the confirmation question."""
     if as_json and not yes:
         raise typer.BadParameter("--json cannot ask for confirmation: add --yes")
-
-
-def grpc_options(url: str | None, port: int | None) -> dict[str, Any]:
-    """Return the arguments of ``Collection.open`` for --grpc-port."""
-    if port is None:
-        return {}
-    if url is None:
-        raise typer.BadParameter("--grpc-port needs --url")
-    return {"grpc": True, "grpc_port": port}
 
 
 def cluster_settings(given: list[str] | None) -> ClusterSettings | None:

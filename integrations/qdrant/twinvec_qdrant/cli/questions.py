@@ -12,6 +12,7 @@ from twinvec.cli.options import (
     WAIT_SECONDS,
     AsJson,
     CollectionName,
+    GrpcPort,
     PrecisionOption,
     StorePath,
     StoreUrl,
@@ -21,7 +22,7 @@ from twinvec.cli.options import (
 )
 from twinvec.cli.terminal import properties, show, show_json
 from twinvec.support.checks import check_overwrites
-from twinvec_qdrant.cli.options import CollectionPlace, GrpcPort, open_from_options
+from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
 
 if TYPE_CHECKING:
     from twinvec_qdrant.question_writing.writing import QuestionReport

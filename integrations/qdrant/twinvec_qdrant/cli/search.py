@@ -18,6 +18,7 @@ from twinvec.cli.options import (
     WAIT_SECONDS,
     AsJson,
     CollectionModel,
+    GrpcPort,
     PrecisionOption,
     SearchMode,
     StorePath,
@@ -31,7 +32,6 @@ from twinvec_qdrant.cli.options import (
     AnyCollection,
     CollectionPlace,
     FilterOption,
-    GrpcPort,
     open_from_options,
     refuse_served_precision,
 )

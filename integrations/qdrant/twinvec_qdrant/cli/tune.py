@@ -12,6 +12,7 @@ from twinvec.cli.options import (
     WAIT_SECONDS,
     AsJson,
     CollectionName,
+    GrpcPort,
     PrecisionOption,
     Split,
     StorePath,
@@ -20,7 +21,7 @@ from twinvec.cli.options import (
     wrong_usage,
 )
 from twinvec.cli.terminal import show, show_json, table
-from twinvec_qdrant.cli.options import CollectionPlace, GrpcPort, refuse_served_precision
+from twinvec_qdrant.cli.options import CollectionPlace, refuse_served_precision
 from twinvec_qdrant.cli.served.maintaining import maintenance_of
 from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import WAIT_SECONDS, AsJson, PrecisionOption, StorePath, StoreUrl, Wait, check_store
+from twinvec.cli.options import WAIT_SECONDS, AsJson, GrpcPort, PrecisionOption, StorePath, StoreUrl, Wait, check_store
 from twinvec.cli.terminal import complain, show_json, tell
 from twinvec_qdrant.cli.collections import store_entries
 from twinvec_qdrant.cli.options import (
     SOME_FAILED,
     AnyCollection,
     CollectionPlace,
-    GrpcPort,
     open_from_options,
     refuse_served_precision,
     show_not_ingested,
