@@ -20,13 +20,15 @@ from typing import Any
 
 from cases import few_quick
 
-BACKBONES = ("bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta")
+BACKBONES = ("bert", "camembert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta")
 BACKBONE_CASES = few_quick(BACKBONES, quick=("bert", "mpnet"))
 """The backbones as cases of a test; most of them are left to the slow tests."""
 
 HIDDEN = 32
 POSITIONS = 66  # roberta-like models keep two of them for padding
-LONGEST = {kind: POSITIONS - 2 if kind in ("mpnet", "roberta", "xlm-roberta") else POSITIONS for kind in BACKBONES}
+OFFSET = ("camembert", "mpnet", "roberta", "xlm-roberta")
+"""Backbones whose positions start after the padding id."""
+LONGEST = {kind: POSITIONS - 2 if kind in OFFSET else POSITIONS for kind in BACKBONES}
 
 _SENTENCES = (
     "The quick brown fox jumps over the lazy dog while the old cat sleeps in the warm sun.",
@@ -202,7 +204,7 @@ def trained_tokenizer(kind: str) -> Any:
     """The tokenizer that goes with a backbone: WordPiece, byte-level BPE or Unigram, the same in every process."""
     if kind in ("bert", "distilbert", "mpnet"):
         return _word_piece(kind)
-    return _unigram() if kind == "xlm-roberta" else _byte_pairs(kind)
+    return _unigram(kind) if kind in ("camembert", "xlm-roberta") else _byte_pairs(kind)
 
 
 def _pieces(pre_tokenizer: Any, normalizer: Any = None) -> list[str]:
@@ -266,14 +268,15 @@ def _byte_pairs(kind: str) -> Any:
     )
 
 
-def _unigram() -> Any:
+def _unigram(kind: str) -> Any:
     from tokenizers import pre_tokenizers
-    from transformers import XLMRobertaTokenizer
+    from transformers import CamembertTokenizer, XLMRobertaTokenizer
 
     special = [(piece, 0.0) for piece in ("<s>", "<pad>", "</s>", "<unk>")]
     pieces = _pieces(pre_tokenizers.Metaspace())
     scored = [(piece, -8.0 / len(piece)) for piece in pieces]  # long ones first
-    return XLMRobertaTokenizer(vocab=[*special, *scored, ("<mask>", 0.0)], model_max_length=512)
+    family = CamembertTokenizer if kind == "camembert" else XLMRobertaTokenizer
+    return family(vocab=[*special, *scored, ("<mask>", 0.0)], model_max_length=512)
 
 
 def _config(kind: str, tokenizer: Any, extra: dict[str, Any]) -> Any:
@@ -296,6 +299,6 @@ def _config(kind: str, tokenizer: Any, extra: dict[str, Any]) -> Any:
         }
     if kind == "modernbert":
         sizes |= {"local_attention": 8, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}
-    elif kind in ("roberta", "xlm-roberta"):
+    elif kind in ("camembert", "roberta", "xlm-roberta"):
         sizes |= {"type_vocab_size": 1}
     return AutoConfig.for_model(kind, **common, **sizes)

@@ -13,12 +13,12 @@ from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedM
 from twinvec.models.integrity import describe, optional_json, read_object
 from twinvec.support.checks import integer
 
-BACKBONES = {"bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta"}
+BACKBONES = {"bert", "camembert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta"}
 """``model_type`` of the supported backbones (MiniLM models are of type bert or xlm-roberta)."""
 LEAST_TOKENS = 3
 """Smallest limit of an encoder's input: two special tokens and one of the text."""
 
-OFFSET_POSITIONS = {"roberta", "xlm-roberta", "mpnet"}
+OFFSET_POSITIONS = {"camembert", "roberta", "xlm-roberta", "mpnet"}
 """Backbones whose positions start after the padding id."""
 
 _ABSOLUTE_POSITIONS = BACKBONES - {"modernbert"}  # backbones with a table of positions
@@ -163,7 +163,7 @@ def position_limit(config: dict[str, Any]) -> int:
 
 def read_transformer_config(folder: Path) -> dict[str, Any]:
     """Return the Transformer module's own settings. Old folders name the file after the backbone."""
-    for kind in ("bert", "roberta", "distilbert", "xlm-roberta"):
+    for kind in ("bert", "roberta", "distilbert", "xlm-roberta", "camembert"):
         path = folder / f"sentence_{kind}_config.json"
         if path.is_file():
             return read_object(path)

@@ -25,6 +25,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {  # backbone -> the settings that its te
     "bert": _BERT,
     "roberta": {**_BERT, "pad_token_id": 1},
     "xlm-roberta": {**_BERT, "pad_token_id": 1},
+    "camembert": {**_BERT, "pad_token_id": 1},
     "mpnet": {**_BERT, "pad_token_id": 1},
     "distilbert": {"n_heads": 12, "activation": "gelu"},
     "modernbert": {

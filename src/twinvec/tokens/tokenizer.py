@@ -38,6 +38,8 @@ _CLASSES = {
     "roberta": "RobertaTokenizer",
 }
 """Classes of tokenizers by backbone, for models that name none."""
+_SEGMENTING = ("BertJapaneseTokenizer", "PhobertTokenizer")
+"""Classes of tokenizers that need words which code in Python separates; a ``tokenizer.json`` cannot do this."""
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
@@ -231,6 +233,10 @@ def _apply_settings(folder: Path, tokenizer: Tokenizer) -> None:
     settings, config = optional_json(path), optional_json(folder / "config.json")
     stated = settings.get("tokenizer_class") or config.get("tokenizer_class")
     kind = str(stated or _CLASSES.get(str(config.get("model_type")))).removesuffix("Fast")
+    if kind in _SEGMENTING:
+        raise UnsupportedModelError(
+            f"{folder}: {kind} is not supported, since its words are separated in Python, and not by tokenizer.json"
+        )
     if kind in _WORD_PIECE and isinstance(tokenizer.normalizer, normalizers.BertNormalizer):
         tokenizer.normalizer = normalizers.BertNormalizer(
             clean_text=True,

@@ -66,7 +66,7 @@ def test_a_runtime_that_builds_another_graph_is_not_used(tiny_model, monkeypatch
 
 @each_runtime
 @pytest.mark.parametrize(
-    "kind", few_quick(("bert", "distilbert", "mpnet", "roberta", "xlm-roberta"), ["bert", "roberta"])
+    "kind", few_quick(("bert", "camembert", "distilbert", "mpnet", "roberta", "xlm-roberta"), ["bert", "roberta"])
 )
 def test_cross_encoders(tiny_cross_encoder, kind, runtime, monkeypatch):
     monkeypatch.setattr(tracing, "convert", None)

@@ -57,7 +57,7 @@ def test_a_device_that_is_not_there_is_refused_in_one_sentence(tiny_model):
 @pytest.mark.parametrize("kind", models.BACKBONES)
 def test_padding_changes_nothing(tiny_model, kind):
     engine = TorchEngine(read_spec(tiny_model(kind)))
-    pad = 3 if kind == "modernbert" else int(kind in ("roberta", "xlm-roberta", "mpnet"))
+    pad = 3 if kind == "modernbert" else int(kind in models.OFFSET)
     alone = engine.vectors(batch_of([2, 9, 5]))
     padded = engine.vectors(batch_of([2, 9, 5], [2, 7, 8, 9, 10, 11, 12, 13, 14, 3], pad=pad))
     np.testing.assert_allclose(padded[0], alone[0], atol=1e-5)

@@ -36,6 +36,7 @@ DEFAULTS = {
     "bert": BERT,
     "roberta": BERT | {"pad_token_id": 1},
     "xlm-roberta": BERT | {"pad_token_id": 1},
+    "camembert": BERT | {"pad_token_id": 1},
     "mpnet": BERT | {"pad_token_id": 1},
     "distilbert": {"n_heads": 12, "activation": "gelu"},
     "modernbert": {
@@ -371,7 +372,7 @@ def test_saving_the_default_model_again_leaves_it_as_it_is(encoder, reference, t
 def test_names_and_precision_of_storage_do_not_matter(tiny_model, tmp_path, kind):
     folder = shutil.copytree(tiny_model(kind), tmp_path / "model")
     before = Encoder(folder).space
-    prefix = {"xlm-roberta": "roberta", "modernbert": "model"}.get(kind, kind)
+    prefix = {"camembert": "roberta", "xlm-roberta": "roberta", "modernbert": "model"}.get(kind, kind)
     tensors = {f"{prefix}.{name}": values for name, values in load_file(folder / "model.safetensors").items()}
     tensors["pooler.dense.weight"] = np.ones((32, 32), np.float32)
     tensors["lm_head.bias"] = np.ones(3, np.float32)

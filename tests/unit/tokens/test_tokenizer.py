@@ -196,6 +196,15 @@ def test_a_tokenizer_in_python_is_refused(tiny_copy):
         TextTokenizer(tiny_copy, 32)
 
 
+@pytest.mark.parametrize("kind", ["PhobertTokenizer", "PhobertTokenizerFast", "BertJapaneseTokenizer"])
+def test_a_tokenizer_whose_words_are_separated_in_python_is_refused(tiny_copy, kind):
+    """Somebody may have made a ``tokenizer.json``, which cannot separate the words."""
+    settings = json.loads((tiny_copy / "tokenizer_config.json").read_text())
+    (tiny_copy / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": kind}))
+    with pytest.raises(UnsupportedModelError, match=f"{kind.removesuffix('Fast')} is not supported, since its words"):
+        TextTokenizer(tiny_copy, 32)
+
+
 def test_a_vocabulary_of_sentencepiece_needs_its_package(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta"}')
     (tmp_path / "sentencepiece.bpe.model").write_bytes(b"")

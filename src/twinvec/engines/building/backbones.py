@@ -1,8 +1,8 @@
 """Descriptions of the BERT family's backbones: from token ids, mask and segments to the last layer's states.
 
-They follow transformers' BERT (Devlin et al. 2019), DistilBERT, RoBERTa, XLM-RoBERTa and MPNet, whose attention adds a
-bias for each distance of two tokens (Song et al. 2020, as in T5). Legend: B texts, T tokens (padded), D dimension,
-H heads, P positions.
+They follow transformers' BERT (Devlin et al. 2019), DistilBERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet, whose
+attention adds a bias for each distance of two tokens (Song et al. 2020, as in T5). Legend: B texts, T tokens (padded),
+D dimension, H heads, P positions.
 """
 
 from __future__ import annotations
@@ -68,7 +68,11 @@ _DISTILBERT = _Names(
     "ffn.lin2",
     "output_layer_norm",
 )
-_NAMES = {"bert": _BERT, "roberta": _BERT, "xlm-roberta": _BERT, "mpnet": _MPNET, "distilbert": _DISTILBERT}
+_NAMES = {
+    **dict.fromkeys(("bert", "camembert", "roberta", "xlm-roberta"), _BERT),
+    "mpnet": _MPNET,
+    "distilbert": _DISTILBERT,
+}
 
 
 def missing_part(config: dict[str, Any]) -> str | None:

@@ -18,6 +18,7 @@ from twinvec.tokens.batching import Batch
 _CLASSIFIERS = {  # model_type -> the layer before the last, its activation, the last layer
     "bert": ("pooler.dense", "Tanh", "classifier"),
     "distilbert": ("pre_classifier", "ReLU", "classifier"),
+    "camembert": ("classifier.dense", "Tanh", "classifier.out_proj"),
     "mpnet": ("classifier.dense", "Tanh", "classifier.out_proj"),
     "roberta": ("classifier.dense", "Tanh", "classifier.out_proj"),
     "xlm-roberta": ("classifier.dense", "Tanh", "classifier.out_proj"),
