@@ -29,6 +29,9 @@ PASSAGE = (60, 240)
 REST = 100
 """Smallest number of characters of a document besides its passage."""
 
+HIGHEST = 1_000_000
+"""Highest relevance: trec_eval takes eight bytes, and some time, for each possible relevance up to the highest one."""
+
 
 @dataclass(frozen=True, slots=True)
 class BeirSet:
@@ -38,8 +41,8 @@ class BeirSet:
     ``load_beir`` checks files.
 
     Raises:
-        InputError: an id is not a string or is used twice, a query is not a string, a relevance is not a whole number,
-            a judgement names an unknown document or query, or no judgement is above 0.
+        InputError: an id is not a string or is used twice, a query is not a string, a relevance is not a whole number
+            or is above ``HIGHEST``, a judgement names an unknown document or query, or no judgement is above 0.
     """
 
     name: str
@@ -105,6 +108,12 @@ def _check_judged(name: str, query: str, judged: object, ids: Container[str]) ->
             raise InputError(
                 f"{place}: the relevance of {document!r} must be a whole number, such as 1, got {relevance!r}"
             )
+        _check_relevance(relevance, f"{place}: document {document!r}")
+
+
+def _check_relevance(relevance: int, place: str) -> None:
+    if relevance > HIGHEST:
+        raise InputError(f"{place}: the relevance {relevance} is above {HIGHEST:,}")
 
 
 def _any_relevant(qrels: Qrels) -> bool:
@@ -121,7 +130,7 @@ def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool 
 
     Raises:
         InputError: a file is missing, empty or malformed; an id is used twice; a judged query is blank; a judgement
-            names an unknown id; or no judgement is above 0. The message names file and line.
+            names an unknown id, or is above ``HIGHEST``; or no judgement is above 0. The message names file and line.
     """
     folder = file_path(folder, "folder")
     qrels_path = folder / "qrels" / f"{split}.tsv"
@@ -214,6 +223,7 @@ def _read_qrels(path: Path, queries: Container[str], documents: Container[str] |
         if documents is not None and document not in documents:
             raise InputError(f"{place}: the document {document!r} is not in corpus.jsonl")
         relevance = parse_integer(score, place)
+        _check_relevance(relevance, place)
         if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
             raise InputError(
                 f"{place}: query {query!r} and document {document!r} are judged twice, with different scores"

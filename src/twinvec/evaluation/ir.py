@@ -14,7 +14,7 @@ import numpy as np
 
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet, check_set
-from twinvec.evaluation.measures import MEASURES, Measured, deepest, measure_run
+from twinvec.evaluation.measures import MEASURES, Measured, best_first, deepest, measure_run
 from twinvec.evaluation.models.text_model import TextModel, check_text_model
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test, with_interval
 from twinvec.retrieval.base import Hit, Retriever
@@ -191,8 +191,7 @@ def without_own(run: Mapping[str, Mapping[str, float]], data: BeirSet, depth: in
     cut = {}
     for query, hits in run.items():
         own = query if data.qrels.get(query, {}).get(query, 0) <= 0 else None
-        best = sorted((hit for hit in hits.items() if hit[0] != own), key=lambda hit: (hit[1], hit[0]), reverse=True)
-        cut[query] = dict(best[:depth])
+        cut[query] = dict([hit for hit in best_first(hits) if hit[0] != own][:depth])
     return cut
 
 

@@ -72,11 +72,24 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
     names = {getattr(package, _NAMES[name.split("@")[0]]) @ depth: name for name, depth in depths.items()}
     rows = {query: row for row, query in enumerate(qrels)}
     per_query: dict[str, Values] = {name: np.zeros(len(rows)) for name in measures}
-    judged = {query: {name: int(grade) for name, grade in grades.items()} for query, grades in qrels.items()}
-    plain = {query: {document: float(score) for document, score in hits.items()} for query, hits in run.items()}
-    for value in package.iter_calc(names, judged, plain):
+    # trec_eval crashes at a query whose grades are all below -1
+    judged = {query: {name: max(int(grade), 0) for name, grade in grades.items()} for query, grades in qrels.items()}
+    # the providers of ir-measures order equal scores differently
+    ranked = {
+        query: {document: float(-rank) for rank, (document, _) in enumerate(best_first(hits))}
+        for query, hits in run.items()
+    }
+    for value in package.iter_calc(names, judged, ranked):
         per_query[names[value.measure]][rows[value.query_id]] = 100 * value.value
     return Measured(list(rows), per_query)
+
+
+def best_first(hits: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return a query's hits in the order of trec_eval: by score as float32, and by document id, both descending."""
+    with np.errstate(over="ignore"):
+        scores = np.fromiter(hits.values(), np.float32, len(hits)).tolist()
+    ranked = sorted(zip(scores, hits.items(), strict=True), key=lambda hit: (hit[0], hit[1][0]), reverse=True)
+    return [hit for _, hit in ranked]
 
 
 def deepest(measures: Sequence[str]) -> int:
@@ -113,8 +126,7 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as partial, partial.open("w", encoding="utf-8") as file:
         for query, hits in run.items():
-            ordered = sorted(hits.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)
-            for rank, (document, score) in enumerate(ordered, 1):
+            for rank, (document, score) in enumerate(best_first(hits), 1):
                 check_run_ids((query, document))
                 file.write(f"{query} Q0 {document} {rank} {float(score)!r} {tag}\n")
 

@@ -80,9 +80,9 @@ def parse_number(text: str, place: str, name: str = "score") -> float:
 
 
 def parse_integer(text: str, place: str) -> int:
-    """Return the integer that ``text`` holds; raise InputError if it holds anything else."""
+    """Return the integer that ``text`` holds; raise InputError if it holds anything else, or more than nine digits."""
     if re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) is None:
-        raise InputError(f"{place}: score {text!r} is not a whole number")
+        raise InputError(f"{place}: score {text!r} is not a whole number of at most nine digits")
     return int(text)
 
 

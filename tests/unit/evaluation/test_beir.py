@@ -73,6 +73,8 @@ def test_a_missing_split_names_those_there(beir):
         ("qrels/test.tsv", "q1\tnowhere\t1", r"test.tsv:6: the document 'nowhere' is not in corpus.jsonl"),
         ("qrels/test.tsv", "q9\tcats\t1", r"test.tsv:6: the query 'q9' is not in queries.jsonl"),
         ("qrels/test.tsv", "q1\tcats\thigh", r"test.tsv:6: score 'high' is not a whole number"),
+        ("qrels/test.tsv", "q1\tcats\t1609459200", r"test.tsv:6: score '1609459200' is not .* at most nine digits"),
+        ("qrels/test.tsv", "q1\tcats\t1000001", r"test.tsv:6: the relevance 1000001 is above 1,000,000"),
         ("qrels/test.tsv", "q1\tmoon\t1", r"test.tsv:6: query 'q1' and document 'moon' are judged twice"),
         ("qrels/test.tsv", "q1\tcats", r"test.tsv:6: 2 fields, expected 3"),
         ("corpus.jsonl", '{"_id": "cats", "text": "again"}', r"corpus.jsonl:6: the id 'cats' is used twice"),

@@ -198,6 +198,7 @@ DOCUMENTS = [Document("1", "cats sleep"), Document("2", "the moon")]
             "the relevance of '2' must be a whole number, such as 1, got 1.0",
         ),
         (DOCUMENTS, {"q": "moon"}, {"q": {"2": True}}, "must be a whole number"),
+        (DOCUMENTS, {"q": "moon"}, {"q": {"2": 10**13}}, "document '2': the relevance 10000000000000 is above 1,000,0"),
         (DOCUMENTS, {"q": "moon"}, {"q": ["2"]}, "expected a mapping of document ids to relevances"),
         ([("1", "cats")], {"q": "moon"}, {"q": {"1": 1}}, "document 0: expected a Document(id, text)"),
         ([*DOCUMENTS, DOCUMENTS[0]], {"q": "moon"}, {"q": {"1": 1}}, "document 2: the id '1' is used twice"),

@@ -44,6 +44,19 @@ def test_a_query_whose_judgements_are_all_0_counts_as_in_ir_measures():
     assert len(found.queries) == 3
 
 
+@pytest.mark.parametrize("grade", [-1, -2])
+def test_negative_judgements_are_not_relevant(grade):
+    judged = {"q1": {"a": 3, "b": 1, "c": grade}, "q2": {"d": grade, "x": grade}}
+    assert measure_run(RUN, judged).figures == measure_run(RUN, {"q1": QRELS["q1"], "q2": {"d": 0, "x": 0}}).figures
+
+
+def test_all_measures_order_equal_scores_alike():
+    """Values: by document id, descending, as float32, the relevant document is the second of three."""
+    run = {"q": {"c": 0.5, "b": 0.5 + 1e-12, "a": 0.5, "d": 0.1}}
+    found = measure_run(run, {"q": {"b": 1}}, ["mrr@3", "map@3", "ndcg@3", "recall@1", "recall@2"])
+    assert list(found.figures.values()) == pytest.approx([50, 50, 100 / math.log2(3), 0, 100])
+
+
 def test_a_run_file_gives_ir_measures_the_same_figures(tmp_path):
     path = tmp_path / "run.trec"
     write_run(RUN, path)
