@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
+from pydantic_core import PydanticSerializationError
 
 from twinvec.errors import ConfigurationError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
@@ -25,6 +26,7 @@ _EXAMPLES: dict[str, str] = {
     "evaluation": "{pairs: dev.jsonl}",
     "lora": "{rank: 8}",
 }
+_MOST_POWER = 10  # far above any use; the sizes of datasets to this power are finite
 _TRAINS_ON = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -92,6 +94,8 @@ class TrainConfig(settings.Section):
         if (unused := sorted(given & {"power", "cap"})) and (any(weights) or len(self.data) == 1):
             reason = "the datasets have weights" if any(weights) else "there is one dataset"
             raise ValueError(f"batches.{unused[0]} draws datasets by size, but {reason}; leave it out")
+        if self.batches.power > _MOST_POWER:
+            raise ValueError(f"batches.power must be at most {_MOST_POWER}, got {self.batches.power:g}")
         if self.objective.name != "info_nce" and "unique_texts" in given:
             raise ValueError("batches.unique_texts is for info_nce only")
 
@@ -227,6 +231,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
         config = TrainConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError("\n".join(f"{origin}: {_fault(each)}" for each in error.errors())) from None
+    _require_encodable(config, origin)
     data = [source.model_copy(update={"path": root / source.path}) for source in config.data]
     evaluation = config.evaluation
     if evaluation is not None:
@@ -289,6 +294,16 @@ def _resolved_model(name: str, root: Path, where: str) -> str:
     except (OSError, RuntimeError):
         pass
     return name
+
+
+def _require_encodable(config: TrainConfig, origin: str) -> None:
+    for name in TrainConfig.model_fields:
+        try:
+            config.model_dump_json(include={name})
+        except PydanticSerializationError:
+            raise ConfigurationError(
+                f"{origin}: {name}: a text has a lone surrogate, which UTF-8 cannot encode"
+            ) from None
 
 
 def _require_file(path: Path, where: str) -> None:

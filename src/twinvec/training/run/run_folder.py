@@ -18,7 +18,7 @@ from typing import Any
 from twinvec.errors import ConfigurationError, ModelIntegrityError
 from twinvec.models.integrity import MANIFEST, RUN_FILE, read_object, sha256, write_manifest
 from twinvec.support.atomic import DISK_FULL, FILE_TOO_LARGE, PARTIAL, atomic_write, sync_files, why_no_room
-from twinvec.support.checks import listed
+from twinvec.support.checks import check_output_folder, listed
 from twinvec.support.locks import exclusive_lock
 from twinvec.training.run.config import TrainConfig
 
@@ -102,11 +102,11 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make and lock the folder; raise ConfigurationError if it cannot be made, or another process has locked it."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(f"{self.path}: no folder can be made there: {error.strerror}") from error
+        """Make and lock the folder.
+
+        Raise ConfigurationError if it cannot be made or written, or if another process has locked it.
+        """
+        check_output_folder(self.path)
         with exclusive_lock(self.path / _LOCK, f"{self.path}: another process is training into it"):
             yield
 

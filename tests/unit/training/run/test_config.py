@@ -216,6 +216,15 @@ WRONG = {
         changed(batches={"power": 0.5}),
         "batches.power draws datasets by size, but there is one dataset",
     ),
+    "a power out of range": (
+        changed(data=[{"path": "rows.jsonl"}, {"path": "more.jsonl"}], batches={"power": 1000}),
+        r"run\.yaml: batches\.power must be at most 10, got 1000$",
+    ),
+    "a lone surrogate in a prompt": (
+        changed(prompts={"query": "\ud800"}),
+        r"run\.yaml: prompts: a text has a lone surrogate, which UTF-8 cannot encode$",
+    ),
+    "a lone surrogate in the name of the model": (changed(model="\udcff"), "run.yaml: model: a text has a lone surr"),
     "a cap without a choice": (changed(batches={"cap": 5}), "batches.cap draws datasets by size, but there is one"),
     "unique texts without negatives in the batch": (
         changed(objective={"name": "triplet"}, batches={"unique_texts": True}),

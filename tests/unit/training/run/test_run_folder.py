@@ -189,9 +189,15 @@ def test_a_run_killed_in_its_first_moments_begins_again(tmp_path):
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(ConfigurationError, match=r"file/run: no folder can be made there"),
+        pytest.raises(ConfigurationError, match=r"file/run: the folder cannot be made: Not a directory"),
         run_folder(tmp_path / "file" / "run").locked(),
     ):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write to any folder
+    with pytest.raises(ConfigurationError, match=r"run: cannot be written"), run_folder(tmp_path / "run").locked():
         pass
 
 
