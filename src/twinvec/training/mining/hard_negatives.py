@@ -25,7 +25,7 @@ from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.finding import find_model
 from twinvec.models.space import classifier_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
-from twinvec.retrieval.base import Hit, Retriever, body_start
+from twinvec.retrieval.base import MAX_LIMIT, Hit, Retriever, body_start
 from twinvec.retrieval.retrieve_rerank import search_many, without_passages
 from twinvec.support.checks import integer, number
 from twinvec.support.progress import progress_bar
@@ -159,7 +159,7 @@ def mine_negatives(
     stream = iter(pairs)
     while window := list(islice(stream, _WINDOW)):
         anchors = list(dict.fromkeys(anchor for anchor, _ in window))
-        depth = chosen.last_rank + max(known.count(anchor) for anchor in anchors) + 1
+        depth = min(chosen.last_rank + max(known.count(anchor) for anchor in anchors) + 1, MAX_LIMIT)
         hits_lists = search_many(retriever, anchors, depth, **without_passages(retriever))
         found = _candidates(anchors, hits_lists, known)
         positives = [found[anchor].positive(text) for anchor, text in window]

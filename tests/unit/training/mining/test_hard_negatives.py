@@ -482,6 +482,11 @@ def test_a_line_that_is_no_pair_is_named(tmp_path, line, message):
         PairFile(path)
 
 
+def test_a_last_rank_beyond_every_limit_is_the_last_hit(source, tmp_path, tiny_model):
+    index = DenseIndex(Encoder(tiny_model("bert")), source, tmp_path / "vectors.npy")
+    assert mined(PAIRS, index, last_rank=2**31) == mined(PAIRS, index, last_rank=100)
+
+
 def test_the_dense_index_is_exact_whatever_its_blocks(source, tmp_path, tiny_model, monkeypatch):
     encoder = Encoder(tiny_model("bert", normalize=False))
     exact = MemoryIndex(encoder, list(dict.fromkeys(p for _, p in PAIRS if not p.startswith("LS"))))
