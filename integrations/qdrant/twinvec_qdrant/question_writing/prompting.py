@@ -9,6 +9,7 @@ import json
 import random
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from rapidfuzz.fuzz import partial_ratio
 
@@ -78,11 +79,15 @@ def questions_of(answer: str, most: int) -> list[str]:
     """Return the first ``most`` questions of an answer, without thoughts, introductions, numbers, bullets and quotes.
 
     If ``most`` lines end with a question mark, only these lines count. Otherwise all lines count, since people also
-    search by key words. Some models answer with a JSON array: its texts are the lines. If ``most`` is more than 1, a
-    single statement is no question: so a model refuses.
+    search by key words. Some models answer with a JSON array: its texts are the lines. Other JSON has no questions. If
+    ``most`` is more than 1, a single statement is no question: so a model refuses.
     """
     text = _THOUGHT.sub("", answer).rpartition("</think>")[2]
-    text = ("\n".join(_texts_of_array(text)) or text).encode(errors="replace").decode()
+    value = _json_in(text)
+    if isinstance(value, list | dict):
+        is_array = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        text = "\n".join(value) if is_array else ""
+    text = text.encode(errors="replace").decode()
     lines = (_unquoted(_MARK.sub("", line.strip())) for line in text.splitlines())
     found = [line for line in lines if line and not line.endswith((":", "\uff1a"))]
     if len(found) == 1 < most and found[0].endswith(_STATED):
@@ -91,14 +96,13 @@ def questions_of(answer: str, most: int) -> list[str]:
     return (asking if len(asking) >= most else found)[:most]
 
 
-def _texts_of_array(text: str) -> list[str]:
-    """Return the texts of a JSON array, which may be in a fenced block; [] if the text is not such an array."""
+def _json_in(text: str) -> Any:
+    """Return the JSON value that the text is, perhaps in a fenced block; None if the text is not JSON."""
     fenced = _FENCED.fullmatch(text.strip())
     try:
-        found = json.loads(fenced[1] if fenced else text)
+        return json.loads(fenced[1] if fenced else text)
     except (ValueError, RecursionError):
-        return []
-    return found if isinstance(found, list) and all(isinstance(each, str) for each in found) else []
+        return None
 
 
 def is_malformed(question: str) -> bool:

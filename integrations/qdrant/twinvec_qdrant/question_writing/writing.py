@@ -147,6 +147,8 @@ def write_questions(
     path = file_path(output, "output")
     folder = None if judged is None else file_path(judged, "judged")
     check_output_file(path)
+    if folder is not None and path.resolve() in _written_for(folder.resolve()):
+        raise ConfigurationError(f"{path}: is also part of the folder for judged queries; name another file")
     info = collection.info()
     job = digest("questions", info["name"], info["location"], string(model, "model"), str(chosen.each), *examples)
     file = JobFile(path, job, "another collection, language model, number of questions or examples", "writing it")
@@ -179,6 +181,11 @@ def write_questions(
         with file.final(kept) as final:
             final.writelines(map(line_of, rows))
     return report
+
+
+def _written_for(folder: Path) -> tuple[Path, ...]:
+    """Return the files and folders that judged queries in a folder need."""
+    return (folder, *folder.parents, *judged_files(folder), judged_files(folder)[1].parent)
 
 
 def _check_free(path: Path) -> None:

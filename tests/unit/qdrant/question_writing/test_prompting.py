@@ -36,7 +36,9 @@ def chunk(text=BODY, heading="", title="", identity="a"):
         ('"' + " " * 20_000 + "x", ['"' + " " * 20_000 + "x"]),  # a looping model; once half an hour's work
         ('["How?", "1. When?"]', ["How?", "When?"]),
         ('<think>hm</think>\n```json\n[\n  "How?",\n  "When \\ud800?"\n]\n```\n', ["How?", "When ??"]),
-        ('["How?", 5]', ['["How?", 5]']),
+        ('["How?", 5]', []),
+        ('{"questions": ["How?", "When?"]}', []),
+        ("```json\n[]\n```", []),
         ("[" * 100_000, ["[" * 100_000]),
         ("<think>1. No?\nhm</think>\nHow?", ["How?"]),
         ("thought without a beginning</think>How?", ["How?"]),

@@ -332,6 +332,15 @@ def test_a_file_that_is_there_is_not_overwritten(filled, tmp_path, name):
     assert (tmp_path / name).read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.jsonl/judged", "queries.jsonl", "qrels/test.tsv", "qrels"])
+def test_pairs_and_judged_queries_do_not_share_a_path(filled, tmp_path, name):
+    folder = tmp_path / name if name.startswith("pairs") else tmp_path
+    output = tmp_path / name.removesuffix("/judged")
+    with pytest.raises(ConfigurationError, match="is also part of the folder for judged queries; name another file"):
+        write_questions(filled, pytest.fail, output, judged=folder)
+    assert not any(tmp_path.rglob("*.partial"))
+
+
 def test_judged_queries_of_somebody_else_are_not_overwritten_by_a_run_that_goes_on(filled, tmp_path):
     options = QuestionOptions(share=0.4)
     with pytest.raises(KeyboardInterrupt):
