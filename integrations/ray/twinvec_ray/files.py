@@ -6,6 +6,7 @@ import io
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +21,7 @@ from twinvec.errors import ConfigurationError, InputError
 from twinvec.installation import install_line
 from twinvec.support.checks import path_text
 from twinvec.support.lines import decoded_lines, parsed_lines
+from twinvec.support.locks import exclusive_lock
 from twinvec.support.slicing import sliced_by_weight
 from twinvec_ray.blocks import raising_causes
 from twinvec_ray.cluster import check_dataset
@@ -132,7 +134,8 @@ def write(dataset: Dataset, output: str | Path) -> None:
     """Compute the dataset, and write it to a folder. A local folder replaces an older one when it is complete.
 
     Raises:
-        ConfigurationError: as for ``check_output``, or ``dataset`` is not a Ray dataset.
+        ConfigurationError: as for ``check_output``; ``dataset`` is not a Ray dataset, or another process is writing to
+            the folder.
         InputError: the dataset has no rows.
         TwinvecError: the error of a step of the dataset; an ``EngineError`` quotes an error of another library.
     """
@@ -143,6 +146,24 @@ def write(dataset: Dataset, output: str | Path) -> None:
         _write(dataset, output, lance=_is_lance(output))
         return
     target = Path(output).resolve()
+    with _locked(target, output):
+        _replace(target, dataset, output)
+
+
+@contextmanager
+def _locked(target: Path, output: str) -> Iterator[None]:
+    """Let no other process of this machine write to the folder; raise ``ConfigurationError`` if one is writing."""
+    lock = target.with_name(f"{target.name}.lock")
+    with ExitStack() as held:
+        try:
+            held.enter_context(exclusive_lock(lock, f"{output}: another process is writing to it"))
+        except OSError as error:
+            raise ConfigurationError(f"{output}: cannot be written: {error.strerror or error}") from error
+        yield
+
+
+def _replace(target: Path, dataset: Dataset, output: str) -> None:
+    """Write a dataset next to a local folder, and then put it in the folder's place."""
     partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
     if older.exists() and not target.exists():
         older.rename(target)  # a write was killed between its two renames

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 import pytest
@@ -159,3 +161,26 @@ def test_a_write_that_fails_leaves_the_older_folder(cluster, tmp_path):
         write(rows.map_batches(refuses), str(target))
     assert [row["text"] for row in read(str(target)).take_all()] == ["old"]
     assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+@pytest.mark.slow
+def test_one_write_at_a_time(cluster, tmp_path):
+    target, started, go_on = (tmp_path / name for name in ("copy.parquet", "started", "go on"))
+
+    def waits(batch):
+        started.touch()
+        while not go_on.exists():
+            time.sleep(0.01)
+        return batch
+
+    slow = cluster.data.from_items([{"text": "first"}]).map_batches(waits)
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(write, slow, target)
+        while not started.exists():
+            time.sleep(0.01)
+        with pytest.raises(ConfigurationError, match=r"copy.parquet: another process is writing to it"):
+            write(cluster.data.from_items([{"text": "second"}]), target)
+        go_on.touch()
+        first.result()
+    assert [row["text"] for row in read(target).take_all()] == ["first"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.parquet", "go on", "started"]
