@@ -30,9 +30,13 @@ AUTOMATIC = ""
 
 _NAMED = "RAY_ADDRESS"
 _TLS = "RAY_USE_TLS"  # a cluster with TLS accepts only clients that have its certificates
+_AUTH_MODE = "RAY_AUTH_MODE"
+_WITH_TOKEN = "token"
+_ANY_CALL = "/ray.rpc.NodeInfoGcsService/GetClusterId"  # a cluster with tokens refuses it before it looks at the call
 _AUTO = "auto"
 _LOCAL = "local"
-_HOST_AND_PORT = re.compile(r"(?:ray://)?(?P<host>\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
+_CLIENT = "ray://"
+_HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
 _URL = re.compile(r"\w+://\S+")
 _ANSWER_SECONDS = 5.0
 
@@ -95,6 +99,8 @@ def planned(
 
 
 def _numbers(workers: Workers, default: int) -> tuple[int, int]:
+    if isinstance(workers, tuple) and len(workers) != 2:
+        raise ConfigurationError(f"num_workers {workers}: expected a number, or a pair (least, most)")
     least, most = workers if isinstance(workers, tuple) else (workers, workers)
     if least is None or most is None:
         return default, default
@@ -142,13 +148,18 @@ def _check_answer(address: str) -> None:
     if place in (AUTOMATIC, _AUTO, _LOCAL):
         return
     said = f"{place} ({_NAMED})" if named else place
+    if place.startswith(_CLIENT):
+        raise ConfigurationError(
+            f"{said}: Ray Client ({_CLIENT}) cannot run Ray Data: run this on a machine of the cluster, and give "
+            f"HOST:PORT of its head, such as {_host(place)}:6379"
+        )
     found = _HOST_AND_PORT.fullmatch(place)
     if found is None:
-        if _URL.fullmatch(place) and not place.startswith("ray:"):
+        if _URL.fullmatch(place):
             return  # an address of another service, for which Ray has a package
         raise ConfigurationError(
             f"{said} is not an address of a Ray cluster: expected HOST:PORT, such as {_host(place)}:6379, "
-            f"ray://HOST:PORT, {_AUTO} or {_LOCAL}"
+            f"{_AUTO} or {_LOCAL}"
         )
     try:
         socket.create_connection((found["host"].strip("[]"), int(found["port"])), _ANSWER_SECONDS).close()
@@ -165,11 +176,21 @@ def _check_grpc(place: str, said: str) -> None:
         except grpc.FutureTimeoutError:
             raise ConfigurationError(
                 f"the program that listens at {said} is not a Ray cluster: give the port of the cluster's head, "
-                "6379 by default, or ray://HOST:10001"
+                "6379 by default"
             ) from None
+        if os.environ.get(_AUTH_MODE) == _WITH_TOKEN:
+            return
+        try:
+            channel.unary_unary(_ANY_CALL)(b"", timeout=_ANSWER_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+                raise ConfigurationError(
+                    f"the Ray cluster at {said} admits only clients with its token: set {_AUTH_MODE}={_WITH_TOKEN}, "
+                    "and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH if the token is not in ~/.ray/auth_token"
+                ) from None
 
 
 def _host(place: str) -> str:
     """Return the probable host of an address, for the example in an error."""
-    host = place.removeprefix("ray://").partition(":")[0]
+    host = place.removeprefix(_CLIENT).partition(":")[0]
     return host if re.fullmatch(r"[\w.-]+", host) else "head"

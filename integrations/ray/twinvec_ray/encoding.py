@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from twinvec.errors import ConfigurationError, InputError
+from twinvec.errors import ConfigurationError, TwinvecError
 from twinvec.storage import Storage
-from twinvec.support.checks import integer, string
+from twinvec.support.checks import integer, shown, string
+from twinvec.text import check_text
 from twinvec_ray.cluster import Plan, Workers, check_dataset, plan
 from twinvec_ray.recipes import EncoderRecipe, encoder_recipe
 
@@ -100,7 +101,11 @@ class BatchEncoder:
         counter: Any = None,
     ) -> None:
         self._counter = counter
-        self._encoder = recipe.load(threads)
+        self._refused: TwinvecError | None = None  # Ray tells an error of a constructor only as a traceback
+        try:
+            self._encoder = recipe.load(threads)
+        except TwinvecError as error:
+            self._refused = error
         self._text = text
         self._column = column
         self._options: dict[str, Any] = {"prompt": prompt, "storage": storage}
@@ -108,20 +113,29 @@ class BatchEncoder:
     def __call__(self, table: pa.Table) -> pa.Table:
         """Return the table with its vectors.
 
-        Raise InputError if a text is refused, and ConfigurationError if the model lacks the prompt or the storage, the
+        Raise TextError if a text is refused, and ConfigurationError if the model lacks the prompt or the storage, the
         table lacks the column of texts, or a column has the name for the vectors already.
         """
+        if self._refused is not None:
+            raise self._refused
         names = table.column_names
         if self._text not in names or self._column in names:
             wrong = f"no column {self._text!r}" if self._text not in names else f"already a column {self._column!r}"
             raise ConfigurationError(f"the dataset has {wrong}; its columns: {', '.join(names)}")
         texts = table.column(self._text).to_pylist()
-        if None in texts:
-            raise InputError(f"column {self._text!r}: row {texts.index(None)} of a block has no text")
+        for row, text in enumerate(texts):
+            check_text(text, f"column {self._text!r}, {self._named(table, row)}", self._encoder.max_text_bytes)
         vectors = self._encoder.encode(texts, **self._options)
         if self._counter is not None:
             self._counter.add.remote(len(texts))
         return table.append_column(self._column, vector_array(vectors))
+
+    def _named(self, table: pa.Table, row: int) -> str:
+        """Return a name for a row of a block: its value in the first column that is not the text."""
+        for name in table.column_names:
+            if name != self._text:
+                return f"row with {name} {shown(table.column(name)[row].as_py())}"
+        return f"row {row} of a block"
 
 
 def vector_array(vectors: np.ndarray) -> pa.FixedSizeListArray:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import Any
 
+import pyarrow as pa
+import ray.data
+from ray.data import Dataset
+from ray.data.datasource import FileBasedDatasource
 from ray.exceptions import RayError
 
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.installation import install_line
 from twinvec.support.checks import path_text
+from twinvec.support.lines import decoded_lines, parsed_lines
+from twinvec.support.locks import exclusive_lock
+from twinvec.support.slicing import sliced_by_weight
 from twinvec_ray.blocks import raising_causes
 from twinvec_ray.cluster import check_dataset
 
-if TYPE_CHECKING:
-    from ray.data import Dataset
-
 _JSON_LINES = (".jsonl", ".json", ".ndjson")
 _FILE_ROWS = 100_000  # rows of a file; the blocks that workers encode are much smaller
+_READ_ROWS = 4096  # rows that are read at once from a file of lines
+_READ_CHARACTERS = 4 * 1024 * 1024
 _URL = re.compile(r"\w+://")
 
 
@@ -48,12 +57,9 @@ def read(source: str | Path) -> Dataset:
 
 
 def _rows(source: str, suffix: str) -> Dataset:
-    import ray.data
-
-    if suffix in _JSON_LINES:
-        return ray.data.read_json(source)
-    if suffix == ".txt":
-        return ray.data.read_text(source, drop_empty_lines=False)
+    if suffix in (*_JSON_LINES, ".txt"):
+        lines: Dataset = ray.data.read_datasource(_Lines(source, json=suffix != ".txt"))
+        return lines
     if suffix == ".lance":
         return ray.data.read_lance(source)
     context = ray.data.DataContext.get_current()
@@ -63,6 +69,49 @@ def _rows(source: str, suffix: str) -> Dataset:
         return ray.data.read_parquet(source)
     finally:
         context.use_datasource_v2 = default
+
+
+class _Lines(FileBasedDatasource):
+    """Rows of files with one text or one JSON object a line, which are read as ``twinvec encode`` reads them.
+
+    Ray's own readers split a text also at characters such as U+2028, and take strings that look like dates for dates.
+    """
+
+    def __init__(self, source: str, *, json: bool) -> None:
+        super().__init__(source)
+        self._json = json
+
+    def _read_stream(self, f: Any, path: str) -> Iterator[pa.Table]:
+        lines = decoded_lines(io.BufferedReader(f), path)
+        rows = parsed_lines(lines, path) if self._json else ((path, {"text": line.rstrip("\r\n")}) for line in lines)
+        for part in sliced_by_weight(rows, _characters, most=_READ_ROWS, heaviest=_READ_CHARACTERS):
+            names = dict.fromkeys(name for _, row in part for name in row)
+            if not names:
+                raise InputError(f"{part[0][0]}: the object has no keys")
+            yield pa.table({name: _column(name, part) for name in names})
+
+
+def _characters(row: tuple[str, dict[str, Any]]) -> int:
+    return sum(len(value) for value in row[1].values() if isinstance(value, str))
+
+
+def _column(name: str, rows: Sequence[tuple[str, dict[str, Any]]]) -> pa.Array:
+    """Return the values of ``name`` in rows, each with its place; raise InputError if no column can hold them."""
+    try:
+        return pa.array([row.get(name) for _, row in rows])
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        reason: Exception = error
+    kinds: dict[str, str] = {}  # type of values -> place of the first such value
+    for place, row in rows:
+        value = row.get(name)
+        try:
+            pa.array([value])
+        except (pa.ArrowException, OverflowError, UnicodeError) as error:
+            raise InputError(f"{place}: {name!r}: cannot be stored in a table: {error}") from None
+        if value is not None:
+            kinds.setdefault(type(value).__name__, place)
+    found = ", ".join(f"{kind} ({place})" for kind, place in kinds.items())
+    raise InputError(f"{name!r}: a column has values of one type, but the file has {found}: {reason}")
 
 
 def check_output(output: str) -> None:
@@ -85,7 +134,8 @@ def write(dataset: Dataset, output: str | Path) -> None:
     """Compute the dataset, and write it to a folder. A local folder replaces an older one when it is complete.
 
     Raises:
-        ConfigurationError: as for ``check_output``, or ``dataset`` is not a Ray dataset.
+        ConfigurationError: as for ``check_output``; ``dataset`` is not a Ray dataset, or another process is writing to
+            the folder.
         InputError: the dataset has no rows.
         TwinvecError: the error of a step of the dataset; an ``EngineError`` quotes an error of another library.
     """
@@ -96,6 +146,24 @@ def write(dataset: Dataset, output: str | Path) -> None:
         _write(dataset, output, lance=_is_lance(output))
         return
     target = Path(output).resolve()
+    with _locked(target, output):
+        _replace(target, dataset, output)
+
+
+@contextmanager
+def _locked(target: Path, output: str) -> Iterator[None]:
+    """Let no other process of this machine write to the folder; raise ``ConfigurationError`` if one is writing."""
+    lock = target.with_name(f"{target.name}.lock")
+    with ExitStack() as held:
+        try:
+            held.enter_context(exclusive_lock(lock, f"{output}: another process is writing to it"))
+        except OSError as error:
+            raise ConfigurationError(f"{output}: cannot be written: {error.strerror or error}") from error
+        yield
+
+
+def _replace(target: Path, dataset: Dataset, output: str) -> None:
+    """Write a dataset next to a local folder, and then put it in the folder's place."""
     partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
     if older.exists() and not target.exists():
         older.rename(target)  # a write was killed between its two renames

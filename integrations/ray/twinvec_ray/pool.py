@@ -7,6 +7,7 @@ whether to repeat its calls. The pool goes on with the other actors while a new 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ START_SECONDS = 300.0
 _RESOURCES = {"num_cpus": "CPU", "num_gpus": "GPU"}  # option of an actor -> resource of a cluster
 _AT_ONCE = 2
 _CALLS_TO_GROW = 8  # finished calls per permitted actor before one more actor is permitted
+_RETRIES = re.compile(r"\nFailed to [^\n]+ after \d+/\d+ attempts .*?believe this to be transient\.", re.DOTALL)
 _MOST_DEATHS = 3  # deaths in a row without a finished call, per actor of the pool
 
 
@@ -231,8 +233,10 @@ def cause_of(error: RayError) -> TwinvecError:
     cause = error.cause if isinstance(error, RayTaskError) else None
     if isinstance(cause, TwinvecError):
         cause.__dict__.pop("__notes__", None)
+        cause.args = tuple(_RETRIES.sub("", each) if isinstance(each, str) else each for each in cause.args)
         return cause
-    return EngineError(f"a worker failed: {error if cause is None else f'{type(cause).__name__}: {cause}'}")
+    said = _RETRIES.sub("", str(error if cause is None else f"{type(cause).__name__}: {cause}"))
+    return EngineError(f"a worker failed: {said}")
 
 
 def _resources(values: dict[str, Any]) -> str:

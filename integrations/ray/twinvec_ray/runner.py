@@ -18,7 +18,6 @@ from twinvec_qdrant import Helpers, key_from_environment
 from twinvec_ray import ingesting
 from twinvec_ray.cluster import connected, plan
 from twinvec_ray.encoding import encoded
-from twinvec_ray.files import check_output, read, write
 from twinvec_ray.recipes import encoder_recipe
 
 if TYPE_CHECKING:
@@ -60,6 +59,8 @@ class Runner:
 
         Return the model's name and space, the number of vectors (``texts``) and their size (``columns``).
         """
+        from twinvec_ray.files import check_output, read, write  # imports ray.data, which an ingest does not need
+
         check_output(output)
         with connected(self._address):
             _print_nothing_of_ray_data()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,15 +22,20 @@ def read_lines(path: Path) -> Iterator[str]:
     """Yield a file's lines with their ends; raise InputError if it is unreadable, compressed or not UTF-8."""
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if number == 1 and line.startswith(_GZIP):
-                    raise InputError(f"{path}: compressed by gzip; decompress it first")
-                try:
-                    yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise InputError(f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start}") from error
+            yield from decoded_lines(file, path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def decoded_lines(file: Iterable[bytes], path: Path | str) -> Iterator[str]:
+    """Yield the lines of an open file with their ends; raise InputError if they are compressed or not UTF-8."""
+    for number, line in enumerate(file, 1):
+        if number == 1 and line.startswith(_GZIP):
+            raise InputError(f"{path}: compressed by gzip; decompress it first")
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start}") from error
 
 
 def is_jsonl(path: Path) -> bool:
@@ -45,15 +50,19 @@ def is_table_file(path: Path) -> bool:
 
 def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield "file:line" and object for each line of a JSON lines file; skip blank lines, refuse an empty file."""
-    rows = 0
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        value = parse_object(line, f"{path}:{number}")
-        rows += 1
-        yield f"{path}:{number}", value
-    if not rows:
+    empty = True
+    for row in parsed_lines(read_lines(path), path):
+        empty = False
+        yield row
+    if empty:
         raise InputError(f"{path}: the file is empty; expected one JSON object a line")
+
+
+def parsed_lines(lines: Iterable[str], path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield "file:line" and object for each line that is not blank."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield f"{path}:{number}", parse_object(line, f"{path}:{number}")
 
 
 def parse_object(line: str | bytes, place: str) -> dict[str, Any]:

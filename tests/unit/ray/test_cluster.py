@@ -66,6 +66,7 @@ def test_a_node_keeps_a_whole_cpu_wherever_the_workers_are_placed(cores, workers
         ([{"memory": 1e9}], {}, "the tasks that read data need a CPU"),
         (LARGE, {"workers": (4, 2)}, "smaller number first"),
         (LARGE, {"workers": 0}, "num_workers"),
+        (LARGE, {"workers": (1, 2, 3)}, "expected a number, or a pair"),
     ],
 )
 def test_an_error_says_what_the_cluster_lacks(nodes, options, lack):
@@ -94,15 +95,13 @@ def test_a_name_that_no_host_can_have_is_refused(unasked, host):
         pass
 
 
-@pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_an_address_where_nobody_answers_is_told_at_once(silent, unasked, monkeypatch, scheme):
-    address = scheme + silent
-    with pytest.raises(ConfigurationError, match=f"no Ray cluster answers at {address}: .*refused"), connected(address):
+def test_an_address_where_nobody_answers_is_told_at_once(silent, unasked, monkeypatch):
+    with pytest.raises(ConfigurationError, match=f"no Ray cluster answers at {silent}: .*refused"), connected(silent):
         pass
-    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setenv("RAY_ADDRESS", silent)
     for automatic in (None, "", "auto"):
         with (
-            pytest.raises(ConfigurationError, match=rf"no Ray cluster answers at {address} \(RAY_ADDRESS\)"),
+            pytest.raises(ConfigurationError, match=rf"no Ray cluster answers at {silent} \(RAY_ADDRESS\)"),
             connected(automatic),
         ):
             pass
@@ -110,12 +109,37 @@ def test_an_address_where_nobody_answers_is_told_at_once(silent, unasked, monkey
 
 @pytest.mark.parametrize(
     ("address", "example"),
-    [("head", "head:6379"), ("ray://head", "head:6379"), ("head:", "head:6379"), ("a b", "head:6379")],
+    [("head", "head:6379"), ("head:", "head:6379"), ("a b", "head:6379")],
 )
 def test_an_address_without_a_port_is_refused_with_an_example(unasked, address, example):
     message = f"{address} is not an address of a Ray cluster: expected HOST:PORT, such as {example}"
     with pytest.raises(ConfigurationError, match=message), connected(address):
         pass
+
+
+@pytest.mark.parametrize("address", ["ray://head", "ray://head:10001"])
+def test_ray_client_is_refused(unasked, monkeypatch, address):
+    message = f"{address}.*: Ray Client .* cannot run Ray Data: .* such as head:6379"
+    with pytest.raises(ConfigurationError, match=message), connected(address):
+        pass
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ConfigurationError, match=message), connected():
+        pass
+
+
+def test_a_cluster_that_wants_its_token_is_told_at_once(unasked, monkeypatch):
+    class Refusing(grpc.GenericRpcHandler):
+        def service(self, details):
+            return grpc.unary_unary_rpc_method_handler(lambda _, call: call.abort(grpc.StatusCode.UNAUTHENTICATED, ""))
+
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    server = grpc.server(ThreadPoolExecutor(1), handlers=[Refusing()])
+    there = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    message = f"the Ray cluster at {there} admits only clients with its token: set RAY_AUTH_MODE=token"
+    with pytest.raises(ConfigurationError, match=message), connected(there):
+        pass
+    server.stop(None).wait()
 
 
 def test_what_listens_and_is_no_cluster_is_told(unasked, monkeypatch):
@@ -148,7 +172,7 @@ def test_a_cluster_that_listens_is_asked(monkeypatch):
     server = grpc.server(ThreadPoolExecutor(1))
     there = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
-    for address in (there, f"ray://{there}", "local", "", None, "anyscale://mine"):
+    for address in (there, "local", "", None, "anyscale://mine"):
         with connected(address):
             pass
     server.stop(None).wait()
@@ -156,4 +180,4 @@ def test_a_cluster_that_listens_is_asked(monkeypatch):
         monkeypatch.setenv("RAY_USE_TLS", "1")
         with connected(closed := f"127.0.0.1:{encrypted.getsockname()[1]}"):
             pass
-    assert asked == [there, f"ray://{there}", "local", None, None, "anyscale://mine", closed]
+    assert asked == [there, "local", None, None, "anyscale://mine", closed]

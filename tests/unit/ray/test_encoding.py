@@ -13,6 +13,7 @@ import pytest
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, InputError, SpaceMismatchError
 from twinvec_ray import runner
+from twinvec_ray.blocks import raising_causes
 from twinvec_ray.cluster import plan
 from twinvec_ray.encoding import BatchEncoder, encoded
 from twinvec_ray.recipes import EncoderRecipe, encoder_recipe
@@ -58,8 +59,9 @@ def test_vectors_are_stored_in_other_types(recipe, model):
     [
         ({"body": TEXTS}, ConfigurationError, "no column 'text'; its columns: body"),
         ({"text": TEXTS, "vector": TEXTS}, ConfigurationError, "already a column 'vector'"),
-        ({"text": ["a", None]}, InputError, "row 1 of a block has no text"),
-        ({"text": [1, 2]}, InputError, "text 0"),
+        ({"text": ["a", None]}, InputError, "column 'text', row 1 of a block: expected a string, got NoneType"),
+        ({"text": ["a", None], "id": ["x", "y"]}, InputError, "column 'text', row with id 'y': expected a string"),
+        ({"n": [7, 8], "text": [1, 2]}, InputError, "column 'text', row with n 7: expected a string, got int"),
     ],
 )
 def test_a_table_that_cannot_be_encoded_says_why(recipe, table, error, message):
@@ -70,6 +72,16 @@ def test_a_table_that_cannot_be_encoded_says_why(recipe, table, error, message):
 def test_another_model_of_the_same_name_is_refused(recipe):
     with pytest.raises(SpaceMismatchError, match="the same model on all machines"):
         EncoderRecipe(recipe.name, "0" * 64, recipe.options).load(1)
+
+
+@pytest.mark.slow
+def test_a_worker_with_another_model_says_so_without_a_traceback(cluster, exported_model):
+    recipe = EncoderRecipe(str(exported_model), "0" * 64)
+    how = {"text": "text", "column": "vector", "prompt": None, "storage": None}
+    rows = encoded(cluster.data.from_items([{"text": "a"}]), recipe, plan(1), **how)
+    with pytest.raises(SpaceMismatchError) as raised, raising_causes(rows):
+        rows.take_all()
+    assert str(raised.value).endswith("put the same model on all machines")
 
 
 @pytest.mark.slow
@@ -111,6 +123,8 @@ def test_a_range_of_workers_begins_with_the_least_and_grows(cluster, tmp_path):
             started.write_text(str(len(list(tmp_path.iterdir()))))
 
             class Encoder:
+                max_text_bytes = 100
+
                 def encode(self, texts, **options):
                     while len(list(tmp_path.iterdir())) < 2:
                         time.sleep(0.01)

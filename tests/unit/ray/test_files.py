@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 import pytest
 
 from twinvec.errors import ConfigurationError, DocumentError, EngineError, InputError
+from twinvec.support.lines import read_texts
 from twinvec_ray import read, write
 from twinvec_ray.files import check_output
 
@@ -69,6 +72,40 @@ def test_what_is_written_is_read(cluster, tmp_path, kind):
 
 
 @pytest.mark.slow
+def test_lines_are_those_of_one_process(cluster, tmp_path):
+    text, rows = tmp_path / "texts.txt", tmp_path / "rows.jsonl"
+    text.write_bytes("\ufeffone\r\ntwo\u2028of\x85it\x0b\n\n a\rb\tc \nlast".encode())
+    assert [row["text"] for row in read(text).take_all()] == list(read_texts(text))
+    written = [{"text": "2024-01-02", "n": 1}, {"text": "12", "n": 2.5, "p": {"q": ["r"]}}]
+    written += [{"text": "x" * 2_000_000, "late": "y"} for _ in range(5)]  # more than one part
+    rows.write_text("\n\n".join(map(json.dumps, written)))
+    found = read(rows).take_all()
+    assert [row["text"] for row in found] == list(read_texts(rows))
+    assert [row["n"] for row in found] == [1, 2.5, *[None] * 5]
+    assert [row["late"] for row in found] == [None, None, *["y"] * 5]
+    assert found[1]["p"] == {"q": ["r"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"text": "a"}\n{"text": \n', "bad.jsonl:2: not JSON"),
+        (b'{"text": "a"}\n\n5\n', "bad.jsonl:3: expected a JSON object, got int"),
+        (b'{"text": "a"}\n{"text": "\\ud800"}\n', "bad.jsonl:2: 'text': cannot be stored in a table: .*surrogates"),
+        (b'{"n": "a"}\n{"n": 5}\n', r"'n': .* one type, but the file has str \(.*:1\), int \(.*bad.jsonl:2\)"),
+        (b"\xff\n", "bad.jsonl:1: not UTF-8"),
+        (b"{}\n", "bad.jsonl:1: the object has no keys"),
+    ],
+)
+def test_a_bad_line_is_named(cluster, tmp_path, content, message):
+    (tmp_path / "bad.jsonl").write_bytes(content)
+    with pytest.raises(InputError, match=message) as raised:
+        write(read(tmp_path / "bad.jsonl"), tmp_path / "rows.parquet")
+    assert "attempts" not in str(raised.value)
+
+
+@pytest.mark.slow
 def test_the_name_of_a_folder_may_have_a_dot(cluster, tmp_path):
     write(cluster.data.range(3), str(tmp_path / "rows.parquet"))
     folder = (tmp_path / "rows.parquet").rename(tmp_path / "rows-2024.05")
@@ -113,9 +150,9 @@ def test_a_write_that_fails_leaves_the_older_folder(cluster, tmp_path):
     def refuses(batch):
         raise DocumentError("a document is refused")
 
-    with pytest.raises(EngineError, match="a worker failed: ValueError: a step of the user's"):
+    with pytest.raises(EngineError, match=r"a worker failed: ValueError: a step of the user's$"):
         write(rows.map_batches(fails), str(target))
-    with pytest.raises(DocumentError, match="a document is refused"):
+    with pytest.raises(DocumentError, match=r"a document is refused$"):
         write(rows.map_batches(refuses), str(target))
     with pytest.raises(InputError, match="there are no rows"):
         write(rows.filter(lambda row: False), str(target))
@@ -124,3 +161,26 @@ def test_a_write_that_fails_leaves_the_older_folder(cluster, tmp_path):
         write(rows.map_batches(refuses), str(target))
     assert [row["text"] for row in read(str(target)).take_all()] == ["old"]
     assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+@pytest.mark.slow
+def test_one_write_at_a_time(cluster, tmp_path):
+    target, started, go_on = (tmp_path / name for name in ("copy.parquet", "started", "go on"))
+
+    def waits(batch):
+        started.touch()
+        while not go_on.exists():
+            time.sleep(0.01)
+        return batch
+
+    slow = cluster.data.from_items([{"text": "first"}]).map_batches(waits)
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(write, slow, target)
+        while not started.exists():
+            time.sleep(0.01)
+        with pytest.raises(ConfigurationError, match=r"copy.parquet: another process is writing to it"):
+            write(cluster.data.from_items([{"text": "second"}]), target)
+        go_on.touch()
+        first.result()
+    assert [row["text"] for row in read(target).take_all()] == ["first"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.parquet", "go on", "started"]
