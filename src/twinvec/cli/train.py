@@ -152,7 +152,7 @@ def mine(
     from twinvec.training.mining.output_file import check_output
 
     if collection is None and any(is_flag(ctx, name) for name in ("path", "url", "grpc_port")):
-        raise typer.BadParameter("--path, --url and --grpc-port locate a collection: give --collection")
+        raise typer.BadParameter("give --collection with --path, --url and --grpc-port")
     if collection is not None and not is_flag(ctx, "model"):
         model = None
     check_store(path, url)
