@@ -209,7 +209,7 @@ def test_mine_takes_the_place_of_a_store_for_a_collection_only(twinvec, home, ti
     write(home / "pairs.jsonl", "\n".join(map(json.dumps, rows)))
     assert twinvec("mine", "pairs.jsonl", "-o", "rows.jsonl").code == 0
     refused = twinvec("mine", "pairs.jsonl", "-o", "other.jsonl", "--path", "store")
-    assert "--path, --url and --grpc-port locate a collection" in refused.err
+    assert "give --collection with --path, --url and --grpc-port" in refused.err
 
 
 def test_init_writes_what_is_given(twinvec, place, home):
