@@ -23,6 +23,7 @@ from twinvec_serve.errors import add_error_answers
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
 from twinvec_serve.observing.requests import Observed
+from twinvec_serve.own_commands import OwnCommands
 from twinvec_serve.page import files
 from twinvec_serve.routes import collections, documentation, documents, embeddings, maintenance, operation, reranking
 from twinvec_serve.routes.answers import TRUNCATED
@@ -97,6 +98,7 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     app.state.services = services
     add_error_answers(app)
     _add_middleware(app, settings, metrics)
+    app.add_middleware(OwnCommands, secret=lambda: None if opened.announced is None else opened.announced.secret)
     for module in (embeddings, reranking, operation, documentation, collections, maintenance, documents, files):
         app.include_router(module.router)
     over_http.add_routes(app)

@@ -37,6 +37,7 @@ from twinvec.errors import (
     UnsupportedModelError,
 )
 from twinvec.support.checks import field_fault
+from twinvec_serve.own_commands import is_own_command
 from twinvec_serve.reasons import log_reason
 
 logger = logging.getLogger(__name__)
@@ -211,8 +212,11 @@ def error_for_client(error: Exception) -> RequestError:
         return RequestError(
             "the server failed; its log says why", code="internal_error", status=HTTPStatus.INTERNAL_SERVER_ERROR
         )
+    whole = getattr(error, _LOG_MESSAGE, known.message)
     if known.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        log_reason(known.status, known.code, getattr(error, _LOG_MESSAGE, known.message))
+        log_reason(known.status, known.code, whole)
+    if is_own_command():
+        known.message = whole
     return known
 
 

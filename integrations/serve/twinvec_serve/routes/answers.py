@@ -1,9 +1,8 @@
-"""Answers in JSON and as archives, and the check that a client is a command that can read the store's folder."""
+"""Answers in JSON and as archives."""
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -11,16 +10,11 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import orjson
-from fastapi import Request, Response
+from fastapi import Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from twinvec_serve.services import Services
-
 logger = logging.getLogger(__name__)
-
-SECRET_HEADER = "Twinvec-Store"  # a name, not a secret
-"""The header by which the commands of twinvec prove that they can read the store's folder."""
 
 TRUNCATED = "Twinvec-Truncated"
 """The header of an answer that counts the truncated texts of the request."""
@@ -56,9 +50,3 @@ def json_answer(values: Any) -> Response:
     except TypeError:  # a payload holds an integer of more than 64 bits
         content = json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
     return Response(content, media_type="application/json")
-
-
-def knows_secret(request: Request, shared: Services) -> bool:
-    """Return whether the client can read the folder of the store, as the commands of twinvec can."""
-    announced, given = shared.collections.announced, request.headers.get(SECRET_HEADER, "")
-    return announced is not None and hmac.compare_digest(announced.secret.encode(), given.encode())

@@ -14,7 +14,8 @@ from twinvec_qdrant import Asked, ChunkSettings, Collection, CollectionEntry, In
 from twinvec_serve.collections.open_collections import EXISTS, OpenCollections, Searched
 from twinvec_serve.errors import RequestError, error_for_client
 from twinvec_serve.json_texts import JsonRoute
-from twinvec_serve.routes.answers import json_answer, knows_secret
+from twinvec_serve.own_commands import is_own_command
+from twinvec_serve.routes.answers import json_answer
 from twinvec_serve.routes.checks import check_sizes, known_query
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
@@ -48,12 +49,12 @@ async def list_all(shared: Served) -> Response:
 
 
 @router.get("/collections/{name}", dependencies=[Depends(reads)], responses=ERRORS, summary="Describe a collection")
-async def describe(name: str, request: Request, shared: Served) -> dict[str, Any]:
+async def describe(name: str, shared: Served) -> dict[str, Any]:
     """Return the size, model and settings of a collection, as ``twinvec info --json`` prints them.
 
     Only commands on the server's machine get the ``location`` of the collection and of its sources.
     """
-    return await _info(await shared.collections.open(name), request, shared)
+    return await _info(await shared.collections.open(name), shared)
 
 
 @router.delete(
@@ -76,7 +77,7 @@ async def drop(name: str, shared: Served) -> Response:
     status_code=201,
     summary="Make a collection",
 )
-async def create(wanted: NewCollection, request: Request, shared: Served, response: Response) -> dict[str, Any]:
+async def create(wanted: NewCollection, shared: Served, response: Response) -> dict[str, Any]:
     """Make a collection, and return the answer of ``GET /v1/collections/NAME``.
 
     If the collection exists, the status is 200 with ``exists_ok``, otherwise 409.
@@ -98,7 +99,7 @@ async def create(wanted: NewCollection, request: Request, shared: Served, respon
         await shared.collections.check(wanted.name, None if wanted.keep_model else model, given)
         response.status_code = 200
         opened = await shared.collections.open(wanted.name)
-    return await _info(opened, request, shared)
+    return await _info(opened, shared)
 
 
 @router.post(
@@ -133,7 +134,7 @@ async def _search(
     asked = _asked(wanted, shared)
     async with WhileConnected(request):
         found = await shared.collections.search(name, wanted.query, asked, among=among)
-        answer = partial(_found, found, with_roots=knows_secret(request, shared))
+        answer = partial(_found, found, with_roots=is_own_command())
         return await shared.collections.run(answer)
 
 
@@ -176,10 +177,10 @@ def _found(found: Searched, *, with_roots: bool) -> Response:
     return json_answer({"results": results, "collections": found.names, **failed, **roots})
 
 
-async def _info(opened: Collection, request: Request, shared: Services) -> dict[str, Any]:
+async def _info(opened: Collection, shared: Services) -> dict[str, Any]:
     """Return what ``twinvec info --json`` prints; only commands get the places of the collection and its sources."""
     info = await shared.collections.call(opened, Collection.info)
-    if not knows_secret(request, shared):
+    if not is_own_command():
         for each in (info, *info.get("roots", [])):
             del each["location"]
     return info

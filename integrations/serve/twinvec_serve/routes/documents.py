@@ -19,7 +19,8 @@ from twinvec.support.checks import shown
 from twinvec_qdrant import delete_documents, stored_documents
 from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import JsonRoute
-from twinvec_serve.routes.answers import json_answer, knows_secret
+from twinvec_serve.own_commands import is_own_command
+from twinvec_serve.routes.answers import json_answer
 from twinvec_serve.routes.checks import known_query
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
@@ -95,20 +96,20 @@ async def ingest(name: str, options: Annotated[Options, Depends()], request: Req
     response_model=StoredDocuments,
     summary="Get documents",
 )
-async def get(name: str, wanted: Ids, request: Request, shared: Served) -> Response:
+async def get(name: str, wanted: Ids, shared: Served) -> Response:
     """Return documents by their ids."""
     check_number(wanted.ids, shared)
     opened = await shared.collections.open(name)
     found = await shared.collections.call(opened, stored_documents, wanted.ids, nearest=wanted.nearest)
-    if knows_secret(request, shared):
+    if is_own_command():
         found["roots"] = await shared.collections.roots(opened)
     return json_answer(found)
 
 
 @router.get("/{name}/roots", dependencies=[Depends(reads)], include_in_schema=False)
-async def roots(name: str, request: Request, shared: Served) -> Response:
+async def roots(name: str, shared: Served) -> Response:
     """Return the sources of the documents and how they are read, for commands that update the collection."""
-    if not knows_secret(request, shared):
+    if not is_own_command():
         raise RequestError(
             "roots are only for commands that can read the store's folder", code="not_permitted", status=403
         )

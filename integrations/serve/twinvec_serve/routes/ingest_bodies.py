@@ -22,7 +22,8 @@ from twinvec_serve.collections.reading import ndjson_pages, plain, plain_line, r
 from twinvec_serve.collections.uploads import UploadFolder, keeping_files, save_files
 from twinvec_serve.errors import ClientGoneError, RequestError
 from twinvec_serve.json_texts import decoder_for, itself
-from twinvec_serve.routes.answers import TAR, knows_secret
+from twinvec_serve.own_commands import is_own_command
+from twinvec_serve.routes.answers import TAR
 from twinvec_serve.services import Services
 
 _IDLE_SECONDS = 60.0
@@ -126,7 +127,7 @@ def check_number(values: Sequence[Any], shared: Services) -> None:
 
 async def _of_command(request: Request, shared: Services, ended: asyncio.Event) -> Any:
     """Return the documents that a command has read; the first line describes their source."""
-    if not knows_secret(request, shared):
+    if not is_own_command():
         raise RequestError(
             "form=read is only for commands that can read the store's folder", code="not_permitted", status=403
         )
