@@ -23,6 +23,7 @@ except ImportError:  # without flock, nobody knows whether a folder is still use
     fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
 _HELD = "held"
+_GOING = ".going"  # ends the name of a temporary folder that is being removed
 
 
 class ThreadLock:
@@ -103,13 +104,17 @@ class TemporaryFolder:
 def remove_abandoned(prefix: str, parent: Path) -> list[Path]:
     """Remove the temporary folders of this user whose processes have died, and return them.
 
-    A folder without a lock stays: another program may use it.
+    A folder without a lock stays, unless its name says that it is being removed: another program may use it.
     """
     removed = []
     for folder in parent.glob(f"{prefix}*") if fcntl is not None else ():
         with suppress(OSError):
             found = folder.lstat()
-            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                continue
+            if folder.name.endswith(_GOING):
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
                 with open(os.open(folder / _HELD, os.O_RDONLY | os.O_NOFOLLOW), "rb") as held:
                     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     _remove(folder)
@@ -118,9 +123,13 @@ def remove_abandoned(prefix: str, parent: Path) -> list[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, its lock last, so that ``remove_abandoned`` finds the rest if the process is killed."""
+    """Remove a folder, its lock last, so that ``remove_abandoned`` finds the rest if the process is killed.
+
+    Before the lock is removed, the folder is renamed.
+    """
     with suppress(OSError):
         for child in folder.iterdir():
             if child.name != _HELD:
                 shutil.rmtree(child, ignore_errors=True)
+        folder = folder.rename(folder.with_name(folder.name + _GOING))
     shutil.rmtree(folder, ignore_errors=True)
