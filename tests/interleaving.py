@@ -10,8 +10,9 @@ from typing import Any
 def interrupted(
     backend: Any, names: Sequence[str], step: int, other: Callable[[], object], monkeypatch: Any
 ) -> list[bool]:
-    """Let ``other`` work before this step of the backend, a call of a method in ``names``; the list is empty until it
-    has.
+    """Let ``other`` work before a step of the backend. A step is a call of a method in ``names``.
+
+    The returned list is empty until ``other`` has worked.
     """
     steps, done = count(), []
 

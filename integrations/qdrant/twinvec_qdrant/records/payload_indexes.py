@@ -56,6 +56,7 @@ FOR_EQUALITY = "%s: the key %r holds %s; it is indexed for equality only, and ra
 """Warning with the place, the key and what it holds: a requested index would change answers."""
 
 _KINDS: dict[type, FieldIndexType] = {str: "keyword", float: "float", int: "float", bool: "bool"}
+# type of an index -> type of the index that a look for values which it would hide needs in strict mode
 _PROBES: dict[FieldIndexType | None, FieldIndexType] = {"float": "datetime", "datetime": "float"}
 _DATE_BEGINS = frozenset("+-\u2212 \t0123456789")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -166,7 +167,7 @@ class PayloadIndexing:
         return wanted
 
     def _is_left_probe(self, paths: Iterable[str], there: FieldIndexType | None, kind: FieldIndexType) -> bool:
-        """Return whether a killed writer may have left this index in ``misfit``, and one of ``kind`` would fit."""
+        """Return whether a writer killed in ``misfit`` may have left this index, and ``kind`` fits all values."""
         if there is None or there != _PROBES.get(kind):
             return False
         try:
