@@ -39,7 +39,7 @@ _CLASSES = {
 }
 """Classes of tokenizers by backbone, for models that name none."""
 _SEGMENTING = ("BertJapaneseTokenizer", "PhobertTokenizer")
-"""Classes of tokenizers that need words which code in Python separates; a ``tokenizer.json`` cannot do this."""
+"""Classes of tokenizers in which Python code separates the words first; a ``tokenizer.json`` does not."""
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 

@@ -391,7 +391,8 @@ def drop_others(backend: Backend) -> list[str]:
 def _dropped(backend: Backend, other: Generation) -> Description:
     """Remove the vectors of another model, and return the description as it is afterwards.
 
-    If another process has switched to this model meanwhile, its vectors get room again, and that process encodes them.
+    If another process has switched to this model meanwhile, its vectors get room again. That process, or
+    ``finish_switch``, encodes them.
     """
     backend.drop_vector(other.vector)
     now = stored_description(backend)

@@ -167,7 +167,7 @@ class PayloadIndexing:
         return wanted
 
     def _is_left_probe(self, paths: Iterable[str], there: FieldIndexType | None, kind: FieldIndexType) -> bool:
-        """Return whether a writer killed in ``misfit`` may have left this index, and ``kind`` fits all values."""
+        """Return whether the index ``there`` may be left from a killed ``misfit``, and ``kind`` fits all values."""
         if there is None or there != _PROBES.get(kind):
             return False
         try:

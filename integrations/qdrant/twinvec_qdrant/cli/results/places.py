@@ -16,9 +16,10 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.windows import whole_lines
 from twinvec_qdrant.asking import FoundHit
 from twinvec_qdrant.cli.results.hits import ShownHit
-from twinvec_qdrant.ingest.cutting.markdown import is_markdown, markdown_sections
-from twinvec_qdrant.ingest.cutting.restructured_text import is_restructured_text, restructured_text_sections
+from twinvec_qdrant.ingest.cutting.markdown import markdown_sections
+from twinvec_qdrant.ingest.cutting.restructured_text import restructured_text_sections
 from twinvec_qdrant.ingest.cutting.sections import Section, with_line_feeds
+from twinvec_qdrant.ingest.markup import markup_of
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, is_slow
 from twinvec_qdrant.stored_roots import StoredRoot, owner
@@ -129,10 +130,11 @@ def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
 
 def _sections(text: str, document: Document, title: list[str]) -> Iterator[list[Section]]:
     """Yield the sections of a text as the reading versions have them; none for a text without headings."""
-    if is_markdown(document):
+    markup = markup_of(document)
+    if markup == "markdown":
         for toml, plain in product((False, True), (True, False)):  # older versions: TOML is text, headings keep markup
             yield markdown_sections(text, title, toml=toml, plain=plain)
-    elif is_restructured_text(document):
+    elif markup == "rst":
         yield restructured_text_sections(text, title)
 
 

@@ -21,10 +21,11 @@ from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_qdrant.encoders import as_read
 from twinvec_qdrant.ingest.cutting.chunk_pages import BREAK, pages_of_pieces, with_breaks
 from twinvec_qdrant.ingest.cutting.code import code_language, code_name, code_sections, grammar
-from twinvec_qdrant.ingest.cutting.markdown import is_markdown, markdown_sections
-from twinvec_qdrant.ingest.cutting.restructured_text import is_restructured_text, restructured_text_sections
+from twinvec_qdrant.ingest.cutting.markdown import markdown_sections
+from twinvec_qdrant.ingest.cutting.restructured_text import restructured_text_sections
 from twinvec_qdrant.ingest.cutting.sections import bodies, with_line_feeds
 from twinvec_qdrant.ingest.cutting.surroundings import surrounded
+from twinvec_qdrant.ingest.markup import markup_of
 from twinvec_qdrant.ingest.reading.results import PagedDocument
 from twinvec_qdrant.settings import NEWEST_READING, ChunkSettings
 
@@ -172,7 +173,7 @@ class Chunker:
         kind = language or self._kind_of_text(document)
         parts = [document.title] if document.title.strip() else []
         fits = language is None and self._fits(document.full_text)
-        if fits and not (kind != "text" and "\n" in document.text.strip()):
+        if fits and (kind == "text" or "\n" not in document.text.strip()):
             yield _Piece(document.title, document.full_text, document.text)
             return
         if language is not None:
@@ -198,9 +199,8 @@ class Chunker:
             )
 
     def _kind_of_text(self, document: Document) -> str:
-        if is_markdown(document):
-            return "markdown"
-        return "rst" if self._reading >= 6 and is_restructured_text(document) else "text"
+        markup = markup_of(document)
+        return "text" if markup == "rst" and self._reading < 6 else markup
 
     def _code_sections(self, document: Document, language: str) -> list[tuple[list[str], str]]:
         file = [document.title if document.title.strip() else code_name(document)]

@@ -7,20 +7,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from twinvec.retrieval.documents import Document
 from twinvec_qdrant.ingest.cutting.sections import Heading, Section, sections_below
 from twinvec_qdrant.ingest.front_matter import split_front_matter
-from twinvec_qdrant.ingest.markup import MARKDOWN_SUFFIXES
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
-
-
-def is_markdown(document: Document) -> bool:
-    """Return whether the text is Markdown: by the payload's ``format``, or else by the ending of the id."""
-    stated = document.payload.get("format")
-    return stated == "markdown" if stated is not None else document.id.lower().endswith(MARKDOWN_SUFFIXES)
-
 
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)  # other tags of a heading are left out, and their texts stay
 

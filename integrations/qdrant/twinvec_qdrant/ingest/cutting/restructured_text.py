@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from twinvec.retrieval.documents import Document
 from twinvec_qdrant.ingest.cutting.sections import Heading, Section, sections_below
-from twinvec_qdrant.ingest.markup import RESTRUCTURED_TEXT_SUFFIXES
 
 _ROLE = re.compile(r":[\w.+:-]+:`[!~]?([^`<]*)(?:<[^`]*>)?`")  # docutils does not know Sphinx' roles
 _LINE_ENDS = dict.fromkeys(map(ord, "\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # line ends of docutils only
@@ -23,12 +21,6 @@ _SETTINGS = {
     "raw_enabled": False,
     "line_length_limit": 2**31,
 }
-
-
-def is_restructured_text(document: Document) -> bool:
-    """Return whether the text is reStructuredText: by the payload's ``format``, or else by the ending of the id."""
-    stated = document.payload.get("format")
-    return stated == "rst" if stated is not None else document.id.lower().endswith(RESTRUCTURED_TEXT_SUFFIXES)
 
 
 def restructured_text_sections(text: str, title: list[str]) -> list[Section]:
