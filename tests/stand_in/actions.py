@@ -334,7 +334,7 @@ def _index(wanted: Any, graph: models.HnswConfig, params: models.CollectionParam
         copies = change.quantization_config
         kept = None if copies is models.Disabled.DISABLED else copies or vectors[name].quantization_config
         update = {"quantization_config": kept}
-        update |= {} if change.on_disk is None else {"on_disk": change.on_disk}
+        update |= {key: new for key in ("on_disk", "hnsw_config") if (new := getattr(change, key)) is not None}
         vectors[name] = vectors[name].model_copy(update=update)
     return {
         "hnsw_config": graph.model_copy(update=given),

@@ -11,9 +11,7 @@ from itertools import chain
 from random import Random
 from typing import Any, Protocol
 
-from pydantic_core import from_json, to_json
-
-from stand_in.strict import RefusedError
+from pydantic_core import from_json
 
 
 class Fault(Enum):
@@ -50,8 +48,8 @@ class Answering(Protocol):
     asked: list[tuple[str, str]]
     over: threading.Event
 
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> Any:
-        """What the server gives for a request."""
+    def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
+        """Status, body and Retry-After of the answer."""
 
 
 def handler(stand_in: Answering) -> type[BaseHTTPRequestHandler]:
@@ -72,7 +70,8 @@ def handler(stand_in: Answering) -> type[BaseHTTPRequestHandler]:
                 self._send(_STATUS[fault], said, 0 if fault is Fault.LIMITED else None)
                 return
             if fault is not Fault.REFUSED:
-                status, answer, pause = self._done(from_json(body) if body else {})
+                wanted = from_json(body) if body else {}
+                status, answer, pause = stand_in.respond(self.command, self.path, wanted)
             if fault is None:
                 self._send(status, answer, pause)
                 return
@@ -80,19 +79,6 @@ def handler(stand_in: Answering) -> type[BaseHTTPRequestHandler]:
                 stand_in.over.wait()
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
-
-        def _done(self, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
-            try:
-                result = stand_in.answer(self.command, self.path, body)
-            except RefusedError as error:
-                return error.status, to_json({"status": {"error": str(error)}}), error.retry_after
-            except KeyError as error:  # a point to update does not exist; those before it are updated
-                said = {"status": {"error": f"Not found: No point with id {error} found"}}
-                return 404, to_json(said), None
-            except ValueError as error:
-                return 404 if "not found" in str(error) else 400, to_json({"status": {"error": str(error)}}), None
-            answer = result if self.path == "/" else {"result": result, "status": "ok", "time": 0.0}
-            return 200, to_json(answer), None
 
         def _send(self, status: int, body: bytes, pause: int | None) -> None:
             self.send_response(status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,10 +11,12 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from pydantic_core import to_json
 from qdrant_client import models
 
 from http_servers import serving
 from stand_in.actions import Actions
+from stand_in.forwarding import Forwarding
 from stand_in.rest import Fault, handler
 from stand_in.strict import RefusedError
 
@@ -32,6 +35,12 @@ class StandIn:
         is_scoped: Whether the API key is a token for one collection with the access ``rw``, which permits no change of
             the collection itself (lib/storage/src/rbac/ops_checks.rs, collection_meta_ops: global manage access).
     """
+
+    def __new__(cls, *args: Any) -> Any:
+        """Return ``Forwarding`` to the server that QDRANT_URL names, if it names one."""
+        del args
+        url = os.environ.get("QDRANT_URL")
+        return super().__new__(cls) if url is None else Forwarding(url, os.environ.get("QDRANT_API_KEY"))
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
@@ -56,6 +65,19 @@ class StandIn:
                 yield self
             finally:
                 self.over.set()
+
+    def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
+        """Status, body and Retry-After of the answer over HTTP."""
+        try:
+            result = self.answer(method, path, body)
+        except RefusedError as error:
+            return error.status, to_json({"status": {"error": str(error)}}), error.retry_after
+        except KeyError as error:  # a point to update does not exist; those before it are updated
+            return 404, to_json({"status": {"error": f"Not found: No point with id {error} found"}}), None
+        except ValueError as error:
+            return 404 if "not found" in str(error) else 400, to_json({"status": {"error": str(error)}}), None
+        answer = result if path == "/" else {"result": result, "status": "ok", "time": 0.0}
+        return 200, to_json(answer), None
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Any:
         """What the server gives for a request."""

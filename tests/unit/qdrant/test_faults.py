@@ -12,7 +12,7 @@ from qdrant_client import QdrantClient
 from cases import slow
 from stand_in import Fault, StandIn, drawn_faults
 from twinvec.arrays import unit
-from twinvec.errors import StoreUnavailableError
+from twinvec.errors import ConfigurationError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings
 from twinvec_qdrant.stores.base import OWN_FIELDS
 from twinvec_qdrant.stores.server.values import client_quantization
@@ -190,6 +190,39 @@ def test_a_migration_survives_every_fault(server, seed):
         assert collection.verify().sound
     assert sorted(method for method, _ in repeated) == ["DELETE", "DELETE", "PUT", "PUT"]
     assert set(server.met) >= set(kinds)
+
+
+def test_a_migration_makes_room_for_vectors_once(server):
+    """A second request would make a server optimize again, and its filters find no vectors meanwhile."""
+    old, new = models()
+    with opened(server, encoder=old, late_interaction=True) as collection:
+        collection.ingest(NOTES.items())
+        server.asked.clear()
+        assert collection.migrate(new).encoded == collection.count()
+    changed = [path.partition("?")[0].rpartition("/")[2] for method, path in server.asked if "/vectors/" in path]
+    assert changed == ["dense-words-1-48", "dense-words-1-48-states"]
+    described = [path for method, path in server.asked if method == "PATCH"]
+    assert len(described) == 4, "the next model, the place of its states, the switch, the calibration"
+
+
+def test_chunks_are_encoded_once_by_a_server_whose_filters_find_no_vectors(server, monkeypatch):
+    """As Qdrant 1.18.3 does for a vector that was added to the collection, while it optimizes."""
+    old, new = models()
+    answer = server.answer
+
+    def hidden(method, path, body):
+        if "/scroll" in path:
+            conditions = [each for each in body["filter"]["must"] if "has_vector" not in str(each)]
+            body = body | {"filter": {"must": conditions}}
+        return answer(method, path, body)
+
+    with opened(server, encoder=old, late_interaction=True) as collection:
+        collection.ingest(NOTES.items())
+        monkeypatch.setattr(server, "answer", hidden)
+        assert collection.migrate(new).encoded == collection.count()
+        assert collection.verify().sound
+        with pytest.raises(ConfigurationError, match="has the model"):
+            collection.migrate(new)
 
 
 @pytest.mark.slow

@@ -145,16 +145,20 @@ def vector_selector(vector: str | None) -> bool | list[str]:
 
 def stored_point(record: Any, vector: str | None = None) -> Point:
     """Return the point in a store's answer (``record``), with the dense vector named ``vector`` if it has one."""
-    dense = None
-    if vector is not None and record.vector:
-        named = record.vector if isinstance(record.vector, dict) else {UNNAMED: record.vector}
-        dense = named.get(vector)
+    dense = None if vector is None else stored_vectors(record).get(vector)
     return Point(
         str(record.id),
         record.payload or {},
         None if dense is None else np.asarray(dense, dtype=np.float32),
         vector=DENSE if vector is None else vector,
     )
+
+
+def stored_vectors(record: Any) -> Mapping[str, Any]:
+    """Return the vectors in a store's answer (``record``) by name."""
+    if not record.vector:
+        return {}
+    return record.vector if isinstance(record.vector, dict) else {UNNAMED: record.vector}
 
 
 def stored_states(records: Iterable[Any], vector: str) -> dict[str, States]:

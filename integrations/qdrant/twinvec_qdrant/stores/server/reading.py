@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 from qdrant_client import models
 
-from twinvec_qdrant.stores.conditions import Conditions
+from twinvec_qdrant.stores.conditions import Conditions, LacksVector
 from twinvec_qdrant.stores.points import (
     PAGE,
     STATES_PAGE,
@@ -21,6 +21,7 @@ from twinvec_qdrant.stores.points import (
     states_name,
     stored_point,
     stored_states,
+    stored_vectors,
     vector_selector,
 )
 from twinvec_qdrant.stores.server.limits.known import KnownCollection
@@ -52,12 +53,14 @@ class Reading(KnownCollection):
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
         (wanted,) = self.run(self._fitted(conditions))
-        scrolled = heapq.merge(*self._scroll(client_filter(wanted), fields, PAGE), key=_place)
+        scrolled = heapq.merge(*self._scroll(client_filter(wanted), fields, PAGE, _lacking(conditions)), key=_place)
         return (next(same) for _, same in groupby(scrolled, _place))
 
     def holds(self, conditions: Conditions) -> bool:
         (wanted,) = self.run(self._fitted(conditions))
-        return any(next(points, None) for points in self._scroll(client_filter(wanted), [], 1))
+        lacking = _lacking(conditions)
+        scrolled = self._scroll(client_filter(wanted), [], PAGE if lacking else 1, lacking)
+        return any(next(points, None) for points in scrolled)
 
     def count(self, conditions: Conditions) -> int:
         (fitted,) = self.run(self._fitted(conditions))
@@ -91,8 +94,14 @@ class Reading(KnownCollection):
 
         return self._within(read)
 
-    def _scroll(self, wanted: models.Filter | None, fields: Sequence[str] | None, most: int) -> list[Iterator[Point]]:
-        """Return iterators over the points, each in the order of ids; several of them may yield the same point."""
+    def _scroll(
+        self, wanted: models.Filter | None, fields: Sequence[str] | None, most: int, lacking: Sequence[str] = ()
+    ) -> list[Iterator[Point]]:
+        """Return iterators over the points, each in the order of ids; several of them may yield the same point.
+
+        Points with a vector named in ``lacking`` are left out. While a server optimizes, its filters may say of a point
+        that it lacks a vector that it has (seen with Qdrant 1.18.3), so the vector is asked for as well.
+        """
 
         def page(limits: Limits, part: models.Filter | None, start: Any) -> Steps[_Page]:
             return self._read(
@@ -103,7 +112,7 @@ class Reading(KnownCollection):
                 limit=limits.page(most),
                 offset=start,
                 with_payload=payload_selector(fields),
-                with_vectors=False,
+                with_vectors=[*lacking] or False,
             )
 
         def first(limits: Limits) -> Steps[list[tuple[models.Filter | None, _Page]]]:
@@ -114,12 +123,20 @@ class Reading(KnownCollection):
 
         def scrolled(part: models.Filter | None, begun: _Page) -> Iterator[Point]:
             records, following = begun
-            yield from map(stored_point, records)
+            yield from kept(records)
             while following is not None:
                 records, following = self.run(self._within(partial(page, part=part, start=following)))
-                yield from map(stored_point, records)
+                yield from kept(records)
+
+        def kept(records: Iterable[Any]) -> Iterator[Point]:
+            return (stored_point(record) for record in records if stored_vectors(record).keys().isdisjoint(lacking))
 
         return [scrolled(*each) for each in self.run(self._within(first))]
+
+
+def _lacking(conditions: Conditions) -> list[str]:
+    """Return the names of the vectors that points must lack to meet the conditions."""
+    return [condition.name for condition in conditions if isinstance(condition, LacksVector)]
 
 
 def _place(point: Point) -> tuple[int, str]:

@@ -114,7 +114,7 @@ class Structure(KnownCollection):
             datatype=models.VectorStorageDatatype.FLOAT16,
         )
         self._create_vector(states_name(name), models.DenseVectorNameConfig(dense=kept))
-        if not self._local:
+        if not self._local and not _has_no_graph(named_vectors(self._info().config.params)[states_name(name)]):
             placed = models.VectorParamsDiff(hnsw_config=states.hnsw_config, on_disk=states.on_disk)
             self.requests.call(self._client.update_collection, vectors_config={states_name(name): placed})
 
@@ -222,6 +222,10 @@ class Structure(KnownCollection):
         config: models.DenseVectorNameConfig | models.SparseVectorNameConfig,
         what: str = "a migration",
     ) -> None:
+        """Make room for a vector, unless the collection has it: asked again, a server optimizes all points again."""
+        params = self._info().config.params
+        if name in named_vectors(params) or name in (params.sparse_vectors or {}):
+            return
         try:
             self.requests.call(self._client.create_vector_name, name, config)
         except StoreError as error:
@@ -229,6 +233,10 @@ class Structure(KnownCollection):
             if reason is None:
                 raise
             raise StoreError(f"{self.location}: {reason}") from error
+
+
+def _has_no_graph(vector: models.VectorParams) -> bool:
+    return vector.hnsw_config is not None and vector.hnsw_config.m == 0
 
 
 def named_vectors(params: models.CollectionParams) -> Mapping[str, models.VectorParams]:

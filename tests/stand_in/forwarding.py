@@ -1,0 +1,130 @@
+"""A real server behind the stand-in's faults, so that the tests of the stand-in run on it, too.
+
+Every ``Forwarding`` has collections of its own: on the server, their names begin with a prefix, which requests and
+answers do not show. A test that asks for what only the stand-in can do is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+from pydantic_core import from_json, to_json
+from qdrant_client import models
+
+from http_servers import serving
+from stand_in.rest import Fault, handler
+
+_PACES = ("read_rate_limit", "write_rate_limit")
+
+
+class Forwarding:
+    """A server that forwards requests to the one at ``url``; its interface is that of ``StandIn``.
+
+    The clock of the tests does not move that of a real server, so ``be_strict`` leaves out the limits of a minute.
+    """
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
+        self.met: list[Fault] = []
+        self.asked: list[tuple[str, str]] = []
+        self.over = threading.Event()
+        self.graphs: list[int] = []
+        self._behind, self._key = url.rstrip("/"), key
+        self._prefix = f"tests-{uuid.uuid4().hex[:12]}-"
+        self._strict: models.StrictModeConfig | None = None
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __getattr__(self, name: str) -> Any:
+        pytest.skip(f"a real server has no {name}: this is a test of the stand-in")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("version", "is_scoped"):
+            pytest.skip(f"a test cannot set the {name} of a real server")
+        super().__setattr__(name, value)
+
+    @contextmanager
+    def running(self) -> Iterator[Forwarding]:
+        """Serve until the end of the block, and delete the collections then."""
+        with serving(self._server):
+            try:
+                yield self
+            finally:
+                self.over.set()
+                for name in self._names():
+                    self._forward("DELETE", f"/collections/{name}", {})
+
+    def be_strict(self, config: models.StrictModeConfig, name: str | None = None) -> None:
+        """Set limits: for the collection of this name, or for those that are made from now on."""
+        config = config.model_copy(update=dict.fromkeys(_PACES))
+        if name is None:
+            self._strict = config
+        else:
+            self.respond("PATCH", f"/collections/{name}", {"strict_mode_config": config.model_dump(exclude_none=True)})
+
+    @property
+    def fields(self) -> set[str]:
+        """The payload fields with an index, of all collections."""
+        return {
+            field
+            for name in self._names()
+            for field in from_json(self._forward("GET", f"/collections/{name}", {})[1])["result"]["payload_schema"]
+        }
+
+    def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
+        """Forward a request; returns status, body and Retry-After of the answer, without the prefix."""
+        if method == "PUT" and re.fullmatch(r"/collections/[^/?]+(\?.*)?", path) and self._strict is not None:
+            body = body | {"strict_mode_config": self._strict.model_dump(exclude_none=True)}
+        if method == "PATCH" and (graph := body.get("hnsw_config") or {}).get("m") is not None:
+            self.graphs.append(graph["m"])
+        path = re.sub(r"^/collections/(?!aliases(?:\?|$))(?=[^?])", f"/collections/{self._prefix}", path)
+        status, answer, pause = self._forward(method, path, self._prefixed(body, path))
+        if path.partition("?")[0] in ("/collections", "/aliases"):
+            answer = self._own(answer)
+        return status, answer.replace(self._prefix.encode(), b""), pause
+
+    def _prefixed(self, body: Any, path: str) -> Any:
+        """The body with the prefix before the names of collections and aliases."""
+        if path.partition("?")[0] != "/collections/aliases":
+            return body
+        return {
+            "actions": [
+                {kind: {key: self._prefix + name for key, name in names.items()}}
+                for action in body["actions"]
+                for kind, names in action.items()
+            ]
+        }
+
+    def _own(self, answer: bytes) -> bytes:
+        """The answer with these collections and aliases only."""
+        said = from_json(answer)
+        for kind, items in said["result"].items():
+            name = "name" if kind == "collections" else "collection_name"
+            said["result"][kind] = [item for item in items if item[name].startswith(self._prefix)]
+        return to_json(said)
+
+    def _names(self) -> list[str]:
+        said = from_json(self._forward("GET", "/collections", {})[1])
+        return [one["name"] for one in said["result"]["collections"] if one["name"].startswith(self._prefix)]
+
+    def _forward(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
+        headers = {"content-type": "application/json"} | ({"api-key": self._key} if self._key else {})
+        data = json.dumps(body).encode() if body or method in ("PUT", "POST", "PATCH") else None
+        request = urllib.request.Request(self._behind + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return answer.status, answer.read(), None
+        except HTTPError as error:
+            pause = error.headers.get("retry-after")
+            return error.code, error.read(), int(pause) if pause else None
