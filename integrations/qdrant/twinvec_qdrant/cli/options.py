@@ -65,8 +65,8 @@ FilterOption = Annotated[
     typer.Option(
         "--filter",
         metavar="KEY=VALUE|JSON",
-        help="Filter on a payload field or on id; also !=, >=, <=, >, <. Repeat to AND. "
-        "Values are parsed as JSON: 5 is a number, '\"5\"' is text. "
+        help="Filter on a payload field or on id; also !=, >=, <=, >, <. Repeat to AND; of several = for one "
+        "field, one is enough. Values are parsed as JSON: 5 is a number, '\"5\"' is text. "
         'JSON states any filter: \'{"or": [{"lang": "en"}, {"year": {"exists": false}}]}\'.',
     ),
 ]
