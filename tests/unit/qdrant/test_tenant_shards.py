@@ -213,5 +213,5 @@ def test_commands_take_the_tenants(twinvec, server, tiny_model, tmp_path):
     assert '"tenant_shards": ["acme", "bolt"]' in " ".join(twinvec("info", *place).out.split()).replace(
         "[ ", "["
     ).replace(" ]", "]")
-    assert twinvec("reindex", *place, "--cluster", "tenant_shards=acme,bolt,cord").code == 0
+    assert twinvec("reindex", *place, "--cluster", "tenant_shards=acme, bolt, cord").code == 0
     assert '"cord"' in twinvec("info", *place).out

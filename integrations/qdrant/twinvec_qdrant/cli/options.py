@@ -200,7 +200,7 @@ def cluster_settings(given: list[str] | None) -> ClusterSettings | None:
         if not sign:
             raise typer.BadParameter(f"--cluster {each!r}: expected NAME=VALUE")
         if name == "tenant_shards":
-            values[name] = value.split(",")
+            values[name] = [each.strip() for each in value.split(",")]
             continue
         values[name] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
     with wrong_usage():
