@@ -123,7 +123,9 @@ def test_a_folder_named_like_an_address_is_a_store_if_it_is_there(twinvec, tmp_p
 
 
 def test_a_restored_collection_has_a_name_that_can_be_served(refused):
-    assert "'a/b' cannot be the name of a new collection" in refused("restore", "backup", "-c", "a/b")
+    for options in ((), ("--overwrite",)):
+        said = refused("restore", "backup", "-c", "a/b", *options)
+        assert "'a/b' cannot be the name of a new collection" in said
 
 
 def test_a_payload_key_may_be_named_like_a_combination():
