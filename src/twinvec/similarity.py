@@ -156,10 +156,10 @@ def cluster(
         raise InputError(
             f"vectors: row {zeros[0]} is a zero vector, which has no cosine; agglomerative needs one: leave it out"
         )
-    if count < 2:
-        return np.zeros(count, dtype=np.int64)
     if method == "density":
         return _by_size(_dense_groups(vectors_ND, float(threshold or 0), min_size))
+    if count < 2:
+        return np.zeros(count, dtype=np.int64)
     sklearn = import_extra("sklearn.cluster", "eval", "clustering")
     if method == "kmeans":
         model = sklearn.KMeans(n_clusters=clusters, n_init=4, random_state=_SEED)

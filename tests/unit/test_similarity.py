@@ -182,7 +182,9 @@ def test_a_medoid_is_the_member_nearest_to_the_mean():
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_too_few_vectors_to_cluster(count):
-    assert cluster(vectors(count), "density", threshold=0.5).tolist() == [0] * count
+    assert cluster(vectors(count), "density", threshold=0.5).tolist() == [-1] * count, "min_size is 2"
+    assert cluster(vectors(count), "density", threshold=0.5, min_size=1).tolist() == [0] * count
+    assert cluster(vectors(count), "kmeans", clusters=1).tolist() == [0] * count
 
 
 @pytest.mark.parametrize(

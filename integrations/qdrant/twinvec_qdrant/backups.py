@@ -46,8 +46,7 @@ def backup_collection(
     Raises:
         CollectionNotFoundError: the collection does not exist.
         ConfigurationError: ``to`` exists and ``overwrite`` is False; ``to`` holds anything but a backup; another
-            process is writing to it; or ``to`` is in the folder of a collection, or directly in the folder of the
-            store.
+            process is writing to it; or ``to`` is in the folder of the store.
         StoreBusyError: another process keeps using the store.
         StoreCorruptError: the collection is damaged.
         StoreUnavailableError: the backup cannot be written; no part of it is left.

@@ -391,7 +391,8 @@ class Collection:
         """Return the best hits for a text, best first.
 
         Args:
-            query: The text; a blank text finds nothing. Misspelt words are corrected.
+            query: The text; a blank text finds nothing. Misspelt words are corrected, unless the collection has many
+                tenants.
             limit: Largest number of hits to return.
             mode: Compare vectors ("dense"), words ("sparse", BM25), or both and fuse them ("hybrid").
             filter: Conditions on the documents' payloads; see ``twinvec.retrieval.filters``.

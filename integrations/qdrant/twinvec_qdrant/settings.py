@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.checks import check_choice, check_flags, integer, mapping, string
+from twinvec.support.checks import check_choice, check_flags, integer, mapping, plain_scalar, string
 from twinvec.text import is_list
 
 Quantization = Literal["none", "int8", "binary", "turbo"]
@@ -51,6 +51,12 @@ def check_fields(kind: type, values: Mapping[str, Any], what: str) -> None:
         raise ConfigurationError(f"{what} has no setting {unknown[0]!r}; it has {', '.join(known)}")
 
 
+def _make_plain(settings: IndexSettings | ClusterSettings | ChunkSettings) -> None:
+    """Convert NumPy scalars among the fields to Python values, because the description of a collection is JSON."""
+    for each in fields(settings):
+        object.__setattr__(settings, each.name, plain_scalar(getattr(settings, each.name)))
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
@@ -79,6 +85,7 @@ class IndexSettings:
     oversampling: float | None = None
 
     def __post_init__(self) -> None:
+        _make_plain(self)
         check_choice(self.quantization, Quantization, "quantization")
         for name, least, most in (("m", 2, 256), ("ef_construct", 4, 4096), ("ef", 1, 65_536)):
             value = getattr(self, name)
@@ -153,6 +160,7 @@ class ClusterSettings:
     tenant_shards: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        _make_plain(self)
         object.__setattr__(self, "tenant_shards", _tenants(self.tenant_shards))
         for name in ("shards", "replication_factor", "write_consistency_factor"):
             value = getattr(self, name)
@@ -293,6 +301,7 @@ class ChunkSettings:
     surroundings: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
+        _make_plain(self)
         check_flags(enabled=self.enabled, pages=False if self.pages is None else self.pages)
         if self.code is not None and not (is_list(self.code) and all(isinstance(each, str) for each in self.code)):
             raise ConfigurationError(f"code must be names of languages, got {self.code!r}")

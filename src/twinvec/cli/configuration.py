@@ -69,9 +69,7 @@ def find_settings(folder: Path) -> Settings | None:
 
 def _may_have_settings(path: Path) -> bool:
     """Return whether a settings file exists. A pyproject.toml counts only if it may contain twinvec's table."""
-    if path.name == PROJECT_FILE:
-        try:
-            return PROJECT_TABLE.encode() in path.read_bytes()
-        except OSError:
-            pass  # the reader of the settings will report the error
-    return path.is_file()
+    try:
+        return path.is_file() and (path.name != PROJECT_FILE or PROJECT_TABLE.encode() in path.read_bytes())
+    except OSError:
+        return True  # the reader of the settings reports the error

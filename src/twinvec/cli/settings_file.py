@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 from twinvec.cli.options import PROJECT_FILE, PROJECT_TABLE
 from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError
-from twinvec.support.checks import field_fault
+from twinvec.support.checks import ADDRESS_FORM, field_fault, file_path, is_server_address
 
 _SECRETS = ("key", "token", "password", "secret")
 
@@ -33,14 +34,18 @@ class Settings(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _not_empty(cls, value: str | None) -> str | None:
+    def _storable(cls, value: str | None) -> str | None:
         if value is not None and not value.strip():
             raise ValueError("is empty; leave the key out")
+        if value is not None and value.encode(errors="replace").decode() != value:
+            raise ValueError("has a lone surrogate, which no file can hold")
         return value
 
     @field_validator("url")
     @classmethod
-    def _without_password(cls, value: str | None) -> str | None:
+    def _address_without_password(cls, value: str | None) -> str | None:
+        if value is not None and not is_server_address(value):
+            raise ValueError(f"should be the address of a server, {ADDRESS_FORM}")
         if value is not None and urlsplit(value).password:
             raise ValueError("holds a password; a secret is not for this file: set QDRANT_API_KEY")
         return value
@@ -59,7 +64,7 @@ def read_settings(path: Path) -> Settings | None:
         ConfigurationError: the file cannot be read, or a key is unknown or unusable; the message names file and key.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
@@ -80,10 +85,12 @@ def read_settings(path: Path) -> Settings | None:
         raise ConfigurationError("\n".join(f"{where}: {fault(each)}" for each in error.errors())) from None
     rooted = {}
     if settings.path is not None:
-        rooted["path"] = str((path.parent / Path(settings.path).expanduser()).resolve())
+        rooted["path"] = str((path.parent / file_path(settings.path, f"{where}: path")).resolve())
     for name in ("model", "rerank"):
         value = getattr(settings, name)
-        if value is not None and (path.parent / value).is_dir():
+        if value is not None and os.path.isdir(
+            path.parent / value
+        ):  # False also for a text that is too long for a path
             rooted[name] = str(path.parent / value)
     return settings.model_copy(update=rooted)
 

@@ -120,6 +120,9 @@ def test_a_models_folder_counts_from_the_file(home):
         ("collection = docs", "not valid TOML"),
         ('api_key = "0123"', "api_key: a secret is not for this file; set the environment variable QDRANT_API_KEY"),
         ('url = "https://me:0123@b:1"', "url: holds a password; a secret is not for this file"),
+        ('url = "b:6333"', "url: should be the address of a server, http://host:port"),
+        ('path = "~nobody-of-this-name/a"', "path cannot be a path: '~nobody-of-this-name/a'"),
+        ('path = "a\\u0000b"', "path has a NUL character"),
     ],
 )
 @pytest.mark.parametrize("name", ["twinvec.toml", "pyproject.toml"])
@@ -132,6 +135,22 @@ def test_a_wrong_file_is_named_with_its_key(twinvec, home, name, text, told):
     assert "0123" not in done.err
     assert twinvec("info", "--help").code == 0
     assert twinvec("info", "--help").out.count("partial") == 0
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(home):
+    (home / "twinvec.toml").write_bytes(b'\xef\xbb\xbfcollection = "docs"')
+    assert find_settings(home).collection == "docs"
+
+
+def test_a_model_too_long_for_a_path_is_left_to_its_loader(home):
+    write(home / "twinvec.toml", f'model = "{"a" * 5000}"')
+    assert find_settings(home).model == "a" * 5000
+
+
+def test_a_folder_that_may_not_be_entered(home):
+    """A name that is too long stands for a folder that the process may not enter, which root may."""
+    with pytest.raises(ConfigurationError, match=r"twinvec\.toml: cannot be read: "):
+        find_settings(home / ("a" * 300))
 
 
 def test_the_table_of_a_project_is_a_table(twinvec, home):
@@ -244,7 +263,12 @@ def test_init_that_cannot_write_keeps_the_file(twinvec, home):
 
 @pytest.mark.parametrize(
     ("flags", "told"),
-    [(("--url", "https://me:0123@b:1"), "password"), (("--url", "http://b:1", "--path", "c"), "two stores")],
+    [
+        (("--url", "https://me:0123@b:1"), "password"),
+        (("--url", "http://b:1", "--path", "c"), "two stores"),
+        (("--url", "b:1"), "url: should be the address of a server"),
+        (("--collection", "a\udcff"), "collection: has a lone surrogate"),
+    ],
 )
 def test_init_writes_no_file_that_would_be_refused(twinvec, home, flags, told):
     done = twinvec("init", *flags)

@@ -141,28 +141,16 @@ def test_a_damaged_backup_is_refused_and_the_collection_stays(store, tmp_path, n
     assert not list_collections(tmp_path / "elsewhere")
 
 
-def test_a_backup_is_no_part_of_the_collection(store):
-    with pytest.raises(ConfigurationError, match="in the collection's own folder"):
-        backup_collection("notes", store / "notes" / "deep" / "backup", path=store)
-    assert not (store / "notes" / "deep").exists()
-
-
-def test_a_backup_is_no_part_of_another_collection_which_may_be_dropped(store):
-    restored_from = store.parent / "backup"
-    backup_collection("notes", restored_from, store)
-    restore_collection(restored_from, store, name="others")
-    with pytest.raises(ConfigurationError, match="in the folder of another collection"):
-        backup_collection("notes", store / "others" / "deep" / "backup", store)
-    assert not (store / "others" / "deep").exists()
-
-
-def test_a_backup_is_no_collection_of_the_store(store):
-    with pytest.raises(ConfigurationError, match="would be a collection of the store"):
-        backup_collection("notes", store / "monday", store)
-    assert [each.name for each in list_collections(store)] == ["notes"]
-    backup_collection("notes", store / "backups" / "monday", store)
-    backup_collection("notes", store / "backups" / "tuesday", store)
-    assert [each.name for each in list_collections(store)] == ["notes"]
+@pytest.mark.parametrize("place", ["monday", "notes/deep/backup", "others/monday", "backups/monday"])
+def test_a_backup_in_the_store_is_refused(store, tmp_path, place):
+    """It would count as a collection, or be lost with one, such as a new collection "backups"."""
+    backup_collection("notes", tmp_path / "backup", store)
+    restore_collection(tmp_path / "backup", store, name="others")
+    (tmp_path / "link").symlink_to(store)
+    for folder in (store, tmp_path / "link"):
+        with pytest.raises(ConfigurationError, match="is in the folder of the store"):
+            backup_collection("notes", folder / place, store)
+    assert sorted(each.name for each in store.iterdir()) == ["notes", "others"]
 
 
 def test_a_damaged_collection_is_not_backed_up(store, tmp_path):

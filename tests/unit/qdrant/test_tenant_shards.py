@@ -134,6 +134,29 @@ def test_a_tenant_without_documents_is_added_later_and_open_handles_serve_it(ser
         assert reader.info()["cluster"]["tenant_shards"] == ("acme", "bolt", "echo")
 
 
+@pytest.mark.parametrize("last", ["/shards", "/collections/notes"])
+def test_documents_of_a_tenant_are_found_if_the_process_that_adds_it_is_killed(server, last):
+    """The process is killed before it sends the request whose path ends with ``last``."""
+    with opened(server, cluster=LARGE) as collection, opened(server) as writer:
+        collection.ingest(NOTES)
+        writer.ingest([{"id": "a99", "text": "note of acme", "owner": "acme"}])
+        names = [*LARGE.tenant_shards, "echo"]
+        changing = ("PUT", "PATCH")
+        server.fault = lambda method, path: (
+            Fault.UNKNOWN if method in changing and path.partition("?")[0].endswith(last) else None
+        )
+        with pytest.raises(StoreError):
+            collection.reindex(cluster=ClusterSettings(tenant_shards=names))
+        server.fault = lambda method, path: None
+        writer.delete(["a99"])
+        writer.ingest([{"id": "e1", "text": "note of echo", "owner": "echo"}])
+        for handle in (collection, writer):
+            assert [hit.id for hit in handle.search("note", filter={"owner": "echo"})] == ["e1"]
+        if last == "/shards":
+            collection.reindex(cluster=ClusterSettings(tenant_shards=names))
+            assert keys_of(writer, server)["echo"] == {"echo"}
+
+
 def test_a_push_brings_chunks_to_the_shards_of_their_tenants(server):
     with opened(None) as here, opened(server, cluster=LARGE) as there:
         here.ingest(NOTES)
@@ -190,5 +213,5 @@ def test_commands_take_the_tenants(twinvec, server, tiny_model, tmp_path):
     assert '"tenant_shards": ["acme", "bolt"]' in " ".join(twinvec("info", *place).out.split()).replace(
         "[ ", "["
     ).replace(" ]", "]")
-    assert twinvec("reindex", *place, "--cluster", "tenant_shards=acme,bolt,cord").code == 0
+    assert twinvec("reindex", *place, "--cluster", "tenant_shards=acme, bolt, cord").code == 0
     assert '"cord"' in twinvec("info", *place).out

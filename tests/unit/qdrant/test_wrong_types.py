@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -264,3 +265,16 @@ def test_names_of_columns_and_collections(collection, value):
         refused("expected a ", search_as_asked, collection, value, Asked())
     if value != 5:
         refused("reading must be a whole number", Chunker, WordEncoder(max_tokens=8), reading=value)
+
+
+def test_settings_keep_numpy_scalars_as_python_values(tmp_path):
+    """A new collection records its settings as JSON, which has no NumPy scalars."""
+    index = IndexSettings(m=np.int64(32), ef=np.uint8(200), oversampling=np.float32(2))
+    chunking = ChunkSettings(enabled=np.bool_(False))
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=chunking, index=index) as notes:
+        info = notes.info()
+    assert info["index"] == IndexSettings(m=32, ef=200, oversampling=2.0).as_dict()
+    assert info["chunking"] == ChunkSettings(enabled=False).as_dict()
+    cut = ChunkSettings(max_tokens=np.int64(64), overlap=np.int8(8), surroundings=np.int32(8))
+    assert json.dumps(cut.as_dict()) == json.dumps(ChunkSettings(max_tokens=64, overlap=8, surroundings=8).as_dict())
+    assert json.dumps(ClusterSettings(shards=np.int64(3)).given()) == '{"shards": 3}'

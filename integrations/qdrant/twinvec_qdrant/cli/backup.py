@@ -80,7 +80,7 @@ def restore_command(
     twinvec restore ./backups/docs-monday
     twinvec restore ./backups/docs-monday --collection docs --overwrite
     """
-    if collection is not None and not overwrite:
+    if collection is not None and not (overwrite and _exists(collection, path)):
         with wrong_usage():
             check_new_name(collection)
     made = _restored(CollectionPlace(collection or "", path, None, wait), source, overwrite=overwrite)
@@ -90,6 +90,13 @@ def restore_command(
     else:
         points = made.points
         tell(f"restored {name} as of {made.time}: {points.get('record', 0):,} documents")
+
+
+def _exists(name: str, path: Path | None) -> bool:
+    from twinvec_qdrant.serving.process import DEFAULT_PATH
+    from twinvec_qdrant.stores.embedded.folder import collection_names
+
+    return name in collection_names(path or DEFAULT_PATH)
 
 
 @looks_again

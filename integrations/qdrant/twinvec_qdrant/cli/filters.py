@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 
@@ -18,13 +18,15 @@ _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _HOLDS = {"keyword": "texts", "float": "numbers", "integer": "numbers", "bool": "true or false"}
 _SHOWN = 10
 _MEANT = {"=": "=", ">": ">=", "<": "<="}  # the character after "=" -> the operator that the user meant
+_Tests = TypeVar("_Tests", list[Any], dict[str, Any])
 
 
 def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
     """Parse the values of --filter, and join them into one filter.
 
-    ``["lang=en", "lang=de", "year>=2020"]`` gives ``{"lang": ["en", "de"], "year": {"gte": 2020}}``. A condition that
-    begins with ``{`` is a filter in JSON. A condition that the filter language does not allow is a usage error.
+    ``["lang=en", "lang=de", "year>=2020"]`` gives ``{"lang": ["en", "de"], "year": {"gte": 2020}}``: all conditions
+    hold, except that one equality of a key is enough. A condition that begins with ``{`` is a filter in JSON. A
+    condition that the filter language does not allow is a usage error.
     """
     wanted: dict[str, Any] = {}
     others: list[dict[str, Any]] = []
@@ -38,10 +40,15 @@ def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
                 f"--filter {condition!r}: expected KEY=VALUE (or !=, >=, <=, >, < instead of =), or a filter in JSON"
             )
         _check_equal(condition, match)
-        if match["operator"] == "!=":
-            others.append({match["key"]: {"ne": _parsed(match["value"])}})
-        elif not _added(wanted, match):
-            raise typer.BadParameter(f"--filter {condition!r}: {match['key']} has both = and a bound; leave one out")
+        key, operator, value = match["key"], match["operator"], _parsed(condition, match)
+        if operator == "!=":
+            others.append({key: {"ne": value}})
+        elif operator == "=":
+            _tests(wanted, key, list, condition).append(value)
+        elif (bound := _BOUNDS[operator]) not in (bounds := _tests(wanted, key, dict, condition)):
+            bounds[bound] = value
+        else:  # a second bound of this kind
+            others.append({key: {bound: value}})
     parts = ([wanted] if wanted else []) + others
     if not parts:
         return {}
@@ -55,18 +62,12 @@ def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
     return stated
 
 
-def _added(wanted: dict[str, Any], match: re.Match[str]) -> bool:
-    """Add an equality or a bound to the filter; return False if the key has a condition of the other kind."""
-    key, value = match["key"], _parsed(match["value"])
-    if match["operator"] == "=":
-        known = wanted.setdefault(key, [])
-        if isinstance(known, list):
-            known.append(value)
-        return isinstance(known, list)
-    known = wanted.setdefault(key, {})
-    if isinstance(known, dict):
-        known[_BOUNDS[match["operator"]]] = value
-    return isinstance(known, dict)
+def _tests(wanted: dict[str, Any], key: str, kind: type[_Tests], condition: str) -> _Tests:
+    """Return the tests of a key in the filter: a list of the values of =, or a dict of bounds; empty at first."""
+    tests = wanted.setdefault(key, kind())
+    if not isinstance(tests, kind):
+        raise typer.BadParameter(f"--filter {condition!r}: {key} has both = and a bound; leave one out")
+    return tests
 
 
 def _json_filter(text: str) -> dict[str, Any]:
@@ -92,13 +93,21 @@ def _check_equal(condition: str, match: re.Match[str]) -> None:
     )
 
 
-def _parsed(text: str) -> Any:
-    """Parse a number, a boolean or a quoted text as JSON; return any other text as it is."""
+def _parsed(condition: str, match: re.Match[str]) -> Any:
+    """Parse a number, a boolean or a quoted text as JSON; return any other text as it is, but refuse other JSON."""
+    key, operator, text = match["key"], match["operator"], match["value"]
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return value if isinstance(value, (str, int, float, bool)) else text
+    if isinstance(value, (str, int, float, bool)) or operator in _BOUNDS:
+        return value
+    stated = {key: {"null": True} if value is None else value}
+    meant = json.dumps({"not": stated} if operator == "!=" else stated, ensure_ascii=False)
+    as_text = f"{key}{operator}{json.dumps(text, ensure_ascii=False)}"
+    raise typer.BadParameter(
+        f"--filter {condition!r}: write {quote(meant)}, or {quote(as_text)} if the value is a text"
+    )
 
 
 def filter_hints(filter: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator[str]:

@@ -65,8 +65,8 @@ FilterOption = Annotated[
     typer.Option(
         "--filter",
         metavar="KEY=VALUE|JSON",
-        help="Filter on a payload field or on id; also !=, >=, <=, >, <. Repeat to AND. "
-        "Values are parsed as JSON: 5 is a number, '\"5\"' is text. "
+        help="Filter on a payload field or on id; also !=, >=, <=, >, <. Repeat to AND; of several = for one "
+        "field, one is enough. Values are parsed as JSON: 5 is a number, '\"5\"' is text. "
         'JSON states any filter: \'{"or": [{"lang": "en"}, {"year": {"exists": false}}]}\'.',
     ),
 ]
@@ -200,7 +200,7 @@ def cluster_settings(given: list[str] | None) -> ClusterSettings | None:
         if not sign:
             raise typer.BadParameter(f"--cluster {each!r}: expected NAME=VALUE")
         if name == "tenant_shards":
-            values[name] = value.split(",")
+            values[name] = [each.strip() for each in value.split(",")]
             continue
         values[name] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
     with wrong_usage():

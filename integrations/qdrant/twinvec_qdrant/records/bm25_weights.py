@@ -47,6 +47,7 @@ class BM25Weights:
         self.average_length = description.average_length
         self._totals: tuple[int, int] | None = None  # numbers of chunks and terms; None until they are counted
         self.vocabulary = Vocabulary(backend)
+        self._has_tenants = description.tenant_key is not None
 
     @property
     def chunks(self) -> int | None:
@@ -106,8 +107,14 @@ class BM25Weights:
             self._backend.run(self.vocabulary.read())
 
     def speller(self) -> Steps[Speller | None]:
-        """Return the corrector of queries; None if the collection has no vocabulary."""
-        return (yield from self.vocabulary.speller(self.analyzer)) if self.analyzer.version > 1 else None
+        """Return the corrector of queries; None if the collection has no vocabulary, or many tenants.
+
+        A corrected query would show a tenant the words of other tenants.
+        """
+        if self.analyzer.version == 1:
+            return None
+        found = yield from self.vocabulary.speller(self.analyzer)  # reads the counts of words, too
+        return None if self._has_tenants else found
 
     def changed(self, old: Record | None, new: Record | None) -> None:
         """Update the totals after a commit, instead of counting them in the store again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinvec_qdrant.cli.filters import filter_hints
+from twinvec_qdrant.cli.filters import filter_hints, parse_filter_options
 
 
 @pytest.fixture
@@ -28,6 +28,35 @@ def test_a_filter_that_the_language_does_not_know(refused, filter):
         said = refused(*command, "-c", "docs", "--filter", filter)
         assert "filter 'year': unknown operator 'above'; known operators: eq, ne," in said
     assert "gte takes a number, or a date in ISO 8601" in refused("search", "tea", "--filter", "year>=soon")
+
+
+@pytest.mark.parametrize(
+    ("condition", "meant"),
+    [
+        ('team=["hr", "it"]', """'{"team": ["hr", "it"]}', or 'team="[\\"hr\\", \\"it\\"]"'"""),
+        ("team=null", """'{"team": {"null": true}}', or 'team="null"'"""),
+        ('team={"ne": "it"}', """'{"team": {"ne": "it"}}', or """),
+        ("team!=[]", """'{"not": {"team": []}}', or 'team!="[]"'"""),
+    ],
+)
+def test_a_value_of_a_condition_that_is_no_single_value(refused, condition, meant):
+    """As a text, the list would find nothing."""
+    said = refused("search", "tea", "-c", "docs", "--filter", condition)
+    assert f"write {meant}" in said
+
+
+@pytest.mark.parametrize(
+    ("conditions", "filter"),
+    [
+        (["year>=2022", "year>=2020"], {"and": [{"year": {"gte": 2022}}, {"year": {"gte": 2020}}]}),
+        (["year>=2020", "year<2022"], {"year": {"gte": 2020, "lt": 2022}}),
+        (["team=hr", "team=it"], {"team": ["hr", "it"]}),
+        (["team!=hr", "team!=it"], {"and": [{"team": {"ne": "hr"}}, {"team": {"ne": "it"}}]}),
+    ],
+)
+def test_all_conditions_hold_except_of_several_equalities_of_one_key(conditions, filter):
+    """A deletion would take more documents if a bound replaced another one."""
+    assert parse_filter_options(conditions) == filter
 
 
 @pytest.mark.parametrize("url", ["foo", "localhost:6333", "http://", "ftp://host", "http://host:99999", "http://[::1"])
@@ -94,7 +123,9 @@ def test_a_folder_named_like_an_address_is_a_store_if_it_is_there(twinvec, tmp_p
 
 
 def test_a_restored_collection_has_a_name_that_can_be_served(refused):
-    assert "'a/b' cannot be the name of a new collection" in refused("restore", "backup", "-c", "a/b")
+    for options in ((), ("--overwrite",)):
+        said = refused("restore", "backup", "-c", "a/b", *options)
+        assert "'a/b' cannot be the name of a new collection" in said
 
 
 def test_a_payload_key_may_be_named_like_a_combination():

@@ -56,6 +56,14 @@ def test_a_search_finds_the_documents_of_its_tenant(shared, words):
                 search(filter=nobody)
 
 
+@pytest.mark.parametrize("tenant_key", ["tenant", None])
+def test_a_correction_shows_no_word_of_another_tenant(place, words, tenant_key):
+    notes = [*NOTES, {"id": "b2", "text": "the merger with Zyntrafex", "tenant": "bolt"}]
+    with Collection.open("notes", encoder=words, chunking=False, tenant_key=tenant_key, **place) as collection:
+        collection.ingest(notes)
+        assert collection.corrected("zyntrafec tea") == ("zyntrafec tea" if tenant_key else "zyntrafex tea")
+
+
 def test_whose_some_ids_are_can_be_found(shared):
     shared.ingest([{"id": "empty", "text": "", "tenant": "bolt"}])
     ids = ["a1", "b1", "empty", "none"]

@@ -19,7 +19,7 @@ from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 def back_up_served(client: ServerClient, place: CollectionPlace, to: Path, *, overwrite: bool) -> Backup:
     """Back up a served collection to the folder ``to``; checks and errors are those of ``backup_collection``."""
     target = to.resolve()
-    check_target(target, CollectionFolder(place.path or DEFAULT_PATH, place.name).path, overwrite=overwrite)
+    check_target(target, CollectionFolder(place.path or DEFAULT_PATH, place.name).path.parent, overwrite=overwrite)
     archive = client.download(collection_path(place.name, "/backup"))
     with new_backup(target) as partial:
         unpack(archive, partial)

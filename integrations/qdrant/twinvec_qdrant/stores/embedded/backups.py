@@ -40,7 +40,7 @@ _FORMAT = 1
 
 def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: bool) -> Backup:
     """Copy the collection to the folder ``target``; an older backup there stays until the new one is complete."""
-    check_target(target, Path(backend.location), overwrite=overwrite)
+    check_target(target, Path(backend.location).parent, overwrite=overwrite)
     with new_backup(target) as partial:
         with backend.at_rest() as folder:
             known = Checksums.read(folder.shard / CLOSED)
@@ -51,11 +51,11 @@ def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: boo
     return about
 
 
-def check_target(target: Path, collection: Path, *, overwrite: bool) -> None:
-    """Raise ``ConfigurationError`` if the folder ``target`` cannot become a backup of the collection."""
+def check_target(target: Path, store: Path, *, overwrite: bool) -> None:
+    """Raise ``ConfigurationError`` if the folder ``target`` cannot become a backup of a collection of the store."""
     _settle(target)
     _check_replaced(target, overwrite=overwrite)
-    _check_place(collection, target.resolve())
+    _check_place(store, target.resolve())
 
 
 @contextmanager
@@ -199,18 +199,13 @@ def _settle(target: Path) -> None:
             _replaced(target).rename(target)
 
 
-def _check_place(collection: Path, target: Path) -> None:
-    if collection in target.parents:
+def _check_place(store: Path, target: Path) -> None:
+    """Raise ``ConfigurationError`` for a folder in the store, except if it begins with a dot, as no collection does."""
+    if store in target.parents and not target.relative_to(store).parts[0].startswith("."):
         raise ConfigurationError(
-            f"{target}: is in the collection's own folder, so both can be lost at once; name another folder"
+            f"{target}: is in the folder of the store, so it would be a collection, or be lost with one; name a folder "
+            "outside the store"
         )
-    for folder in target.parents:
-        if folder.parent == collection.parent and (folder / DESCRIPTION).is_file():
-            raise ConfigurationError(
-                f"{target}: is in the folder of another collection, which may be dropped; name another folder"
-            )
-    if collection.parent == target.parent:
-        raise ConfigurationError(f"{target}: would be a collection of the store; name a folder outside the store")
 
 
 def _check_files(backup: Path) -> None:

@@ -170,7 +170,11 @@ def change(requests: Requests, info: models.CollectionInfo, wanted: ClusterSetti
 
 
 def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str, ...]) -> None:
-    """Make shards for tenants that have no documents yet."""
+    """Make shards for tenants that have no documents yet.
+
+    The record comes first. If the process is killed then, searches fall back to the shared shards, and the next write
+    makes the keys. With a key but no record, writes would go to the shared shards, and searches to the tenant's own.
+    """
     if now is None or set(now.tenants) - set(wanted):
         raise ConfigurationError(
             f"{requests.location}: tenant_shards can only grow, and only in a collection that was made with them: make "
@@ -184,11 +188,11 @@ def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str
                 f"{requests.location}: the tenant {name!r} already has documents in the shared shards: delete them, "
                 "add the tenant and ingest them again, or push to a new collection that has this tenant"
             )
+    following = (*now.tenants, *added)
     if added:
-        following = (*now.tenants, *added)
-        make_keys(requests, TenantShards(now.path, following))
         changed = recorded(ClusterSettings(tenant_shards=following), now.path)
         requests.call(requests.client.update_collection, metadata=changed)
+    make_keys(requests, TenantShards(now.path, following))
 
 
 def _copy(requests: Requests, copies: int) -> None:

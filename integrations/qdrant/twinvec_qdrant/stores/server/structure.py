@@ -68,6 +68,7 @@ class Structure(KnownCollection):
     """The methods of a server's backend that read and change the structure of the collection."""
 
     _prepared = False  # whether twinvec's own payload fields have indexes
+    _keyed: cluster.TenantShards | None = None  # the tenants whose shard keys are made
 
     def shape(self) -> Shape:
         """Return the structure of the collection; the backend also updates its limits, indexes and shards."""
@@ -189,7 +190,7 @@ class Structure(KnownCollection):
 
         Log a warning if the server refuses. Raise as ``check_version``.
         """
-        if self._prepared or self._local:
+        if self._local or (self._prepared and self._keyed == self._tenants):
             return
         self.check_version()
         try:
@@ -208,6 +209,7 @@ class Structure(KnownCollection):
         known = self._info().payload_schema or {}
         if self._tenants is not None:
             cluster.make_keys(self.requests, self._tenants)
+            self._keyed = self._tenants
         for field in OWN_FIELDS:
             if field not in known:
                 kind = models.PayloadSchemaType.KEYWORD
