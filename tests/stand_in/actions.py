@@ -72,8 +72,6 @@ class Actions:
             return client.get_collections()
         if action == "GET exists":
             return {"exists": client.collection_exists(name)}
-        if action == "GET":
-            return self._info(name)
         if action == "PUT":
             wanted = models.CreateCollection.model_validate(body)
             schema.check_name(name)
@@ -90,6 +88,10 @@ class Actions:
                 sparse_vectors_config=wanted.sparse_vectors,
                 metadata=wanted.metadata,
             )
+        if name not in self._index and action != "DELETE":
+            raise RefusedError(404, f"Not found: Collection `{name}` doesn't exist!")
+        if action == "GET":
+            return self._info(name)
         if action == "PATCH":
             changes = models.UpdateCollection.model_validate(body)
             schema.check_settings(changes, self.version)

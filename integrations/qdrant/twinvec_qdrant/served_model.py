@@ -6,6 +6,9 @@ fails because the store has dropped the vectors, the open collection reads the d
 
 If that model cannot be loaded, the old model is served for as long as the store keeps its vectors: no search fails
 between a migration and ``drop_others``. After that, searches raise ``SpaceMismatchError`` with the remedy.
+
+On a server, another program may drop the collection and create one of the same name with another model. The vectors of
+both models may have the same name and size, so the space is compared as well.
 """
 
 from __future__ import annotations
@@ -104,7 +107,7 @@ class Serving:
         """Read the stored settings again, which this object has changed."""
         with self._changing:
             now = stored_description(self._backend)
-            if self.current.description.vector == now.vector:
+            if self.current.description.has_vectors_of(now):
                 self.current = self._served(now, self.current.encoder)
 
     def refreshed(self, *, for_vectors: bool = False) -> tuple[Description, SpaceEncoder]:
@@ -116,7 +119,7 @@ class Serving:
         with self._changing:  # the lock keeps other switches from happening between read and use
             callers = self._given or self.current.encoder
             now = stored_description(self._backend) if self._follows else self.current.description
-            if self.current.description.vector == now.vector:
+            if self.current.description.has_vectors_of(now):
                 self.current = self._served(now, self.current.encoder)
             else:
                 self._go_over(now)
@@ -210,14 +213,16 @@ class Serving:
             vector_D = checked_vector(vector, holder.description.dim)
             try:
                 outcome = yield from search(holder.searcher, vector_D)
-                self._warn_of_former(holder, outcome)
-                return outcome.hits[0]
+                if not _is_replaced(holder, outcome):
+                    self._warn_of_former(holder, outcome)
+                    return outcome.hits[0]
+                now = yield from self._described()
             except StoreUnavailableError:
                 raise
             except StoreError:  # the store may have dropped the vectors
                 now = yield from self._described()
                 again = self._of_space(now, space)
-                if again is not None and again.description.vector == holder.description.vector:
+                if again is not None and again.description.has_vectors_of(holder.description):
                     raise
         else:
             now = yield from self._described()
@@ -292,9 +297,11 @@ class Serving:
                 if following is None:
                     raise
             else:
-                if outcome.model in (None, served.description.vector) or not self._follows:
+                named = outcome.model
+                if named is None or named.is_of(served.description) or not self._follows:
                     return outcome.hits
-                following = yield from self._following(served, outcome.model)
+                name = None if _is_replaced(served, outcome) else named.vector
+                following = yield from self._following(served, name)
                 if following is None:
                     return outcome.hits
             served = following
@@ -303,25 +310,26 @@ class Serving:
     def _following(self, served: ServedModel, named: str | None) -> Steps[ServedModel | None]:
         """Return the model that has replaced ``served``; None if ``served`` is current or its successor cannot load.
 
-        ``named`` is the name in the store's point, or None after a search that failed. Without ``named``, a model that
-        cannot be loaded raises ``SpaceMismatchError``.
+        ``named`` is the name in the store's point, or None if the vectors of ``served`` are probably gone. If they are,
+        a model that cannot be loaded raises ``SpaceMismatchError``.
         """
         if not self._follows:
             return None
-        if self.current.description.vector != served.description.vector:
+        if not self.current.description.has_vectors_of(served.description):
             return self.current  # another thread has switched already
         announced, _, ask_again = self._announced
         if named is not None and time.monotonic() < max(self._missing[1], ask_again if named == announced else 0.0):
             return None
         now = yield from self._described()
-        if now.vector == served.description.vector:
+        if now.has_vectors_of(served.description):
             if named is not None:
                 self._announce(named)
             return None
         try:
             return (yield from worked(partial(self._go_over, now, wait=named is None)))
         except SpaceMismatchError as error:
-            if named is None:
+            if named is None or now.previous is None or not now.previous.has_vectors_of(served.description):
+                self._missing = ("", 0.0, "")
                 raise
             logger.warning("%s; the search goes on with the old vectors until they are dropped", error)
             return None
@@ -340,7 +348,7 @@ class Serving:
         if not self._changing.acquire(blocking=wait):
             return None
         try:
-            if self.current.description.vector != description.vector:
+            if not self.current.description.has_vectors_of(description):
                 self.current = self._served(description, self._encoder_for(description))
                 logger.info("%s: goes on with the model %r", self._backend.location, description.model)
             return self.current
@@ -359,8 +367,8 @@ class Serving:
             return self._load(description)
         except TwinvecError as error:
             why = (
-                f"{self._backend.location}: was migrated to the model {description.model!r} ({description.dim} "
-                f"dimensions, space {description.space:.12}) after it was opened, and that model cannot be loaded: "
+                f"{self._backend.location}: has another model since it was opened, {description.model!r} "
+                f"({description.dim} dimensions, space {description.space:.12}), and that model cannot be loaded: "
                 f"{error}. Put the model where its name says, or open the collection again with it (encoder=..., "
                 "--model)"
             )
@@ -369,7 +377,7 @@ class Serving:
 
     def _encoder_of(self, served: ServedModel) -> SpaceEncoder:
         with self._changing:
-            if served.encoder is None and self.current.description.vector == served.description.vector:
+            if served.encoder is None and self.current.description.has_vectors_of(served.description):
                 if self.current.encoder is None:
                     self.current = replace(self.current, encoder=self._loaded_now(served.description))
                 served = self.current
@@ -404,7 +412,7 @@ class Serving:
         return read_description((yield from self._backend.described()), self._backend.location)
 
     def _warn_of_former(self, holder: ServedModel, outcome: Outcome) -> None:
-        if outcome.model not in (None, holder.description.vector) and not self._warned:
+        if outcome.model is not None and not outcome.model.is_of(holder.description) and not self._warned:
             self._warned = True
             logger.warning(
                 "%s: searched with vectors of the former model %r; documents ingested since the migration have no such "
@@ -412,6 +420,12 @@ class Serving:
                 self._backend.location,
                 holder.description.model,
             )
+
+
+def _is_replaced(served: ServedModel, outcome: Outcome) -> bool:
+    """Return whether vectors of another model have the name of the served ones."""
+    named, own = outcome.model, served.description
+    return named is not None and named.vector == own.vector and not named.is_of(own)
 
 
 def _dense(encoder: SpaceEncoder, texts: Sequence[str], answers: Sequence[str] = ()) -> Steps[FloatArray]:

@@ -323,7 +323,8 @@ def test_the_point_of_the_model_is_nothing_else(filled, place):
     assert filled.push(client=copy).copied == len(NOTES)
     with Collection.open("notes", client=copy, encoder=NEW) as pushed:
         assert answers(pushed) == expected(NEW)
-        assert not pushed._backend.retrieve([model_id()])
+        named = pushed._backend.retrieve([model_id()])[model_id()].payload
+        assert named == {"kind": "model", "vector": "dense", "space": NEW.space}
 
 
 def test_a_real_refusal_is_no_switch(filled, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -21,7 +22,7 @@ from twinvec import Document, Encoder
 from twinvec.errors import StoreBusyError
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import HiddenKeys
-from twinvec_qdrant import Collection, drop_collection
+from twinvec_qdrant import Collection, drop_collection, opening
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.agents import tools as tools_module
 from twinvec_serve.agents.library import Library
@@ -482,6 +483,31 @@ async def test_a_collection_that_another_program_drops_from_a_server_is_gone():
             assert result.is_error
         assert result.content[0].text.endswith(GONE)
         shelf.close()
+
+
+@pytest.fixture(params=["stdio", "http"])
+async def either_shelf(request, shelf, store, monkeypatch):
+    """The collections of ``twinvec mcp``, or of a server."""
+    if request.param == "stdio":
+        yield shelf
+        return
+    monkeypatch.setattr(opening, "load_space_encoder", lambda *_: WordEncoder())
+    app = create_app(ServeSettings(path=store))
+    async with app.router.lifespan_context(app):
+        yield app.state.services.collections
+
+
+@pytest.mark.parametrize(("tool", "arguments"), CALLS)
+async def test_a_collection_whose_folder_was_replaced_is_opened_again(either_shelf, store, tool, arguments):
+    before = await answer(either_shelf, tool, **arguments)
+    shutil.rmtree(store / "docs")
+    with Collection.open("docs", store, encoder=WordEncoder(), chunking=False) as docs:
+        docs.ingest([{"id": name, "text": text, "lang": "en"} for name, text in TEXTS.items()])
+    result = await asked(either_shelf, tool, **arguments)
+    assert result.is_error
+    assert "the collection 'docs' has been removed or replaced; " in result.content[0].text
+    assert str(store) not in result.content[0].text
+    assert await answer(either_shelf, tool, **arguments) == before
 
 
 async def test_an_error_of_the_server_says_nothing_of_its_text(shelf, monkeypatch, caplog):

@@ -13,7 +13,10 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from twinvec_qdrant import Collection, TemporaryBackup
+import models
+from stand_in import StandIn
+from twinvec import Encoder
+from twinvec_qdrant import Collection, TemporaryBackup, drop_collection
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections import backups, open_collections
 from unit.serve.processes import serving
@@ -37,19 +40,22 @@ def fill(asked):
     assert report["new"] + report["unchanged"] == len(DOCUMENTS)  # others may have sent some before
 
 
+USES = (
+    lambda asked: asked.get(DOCS),
+    lambda asked: asked.get(f"{DOCS}/verify"),
+    lambda asked: asked.get(f"{DOCS}/backup"),
+    lambda asked: asked.post(f"{DOCS}/search", json={"query": "certificate"}),
+    lambda asked: asked.post(f"{DOCS}/documents", json=DOCUMENTS),
+    lambda asked: asked.get(f"{DOCS}/documents/n001"),
+    lambda asked: asked.post(f"{DOCS}/documents/get", json={"ids": ["n001"]}),
+    lambda asked: asked.post(f"{DOCS}/documents/delete", json={"ids": ["n001"]}),
+    lambda asked: asked.delete(DOCS),
+)
+"""Everything that a client may do with the collection."""
+
+
 def use(asked):
-    """Everything that a client may do with the collection."""
-    return (
-        asked.get(DOCS),
-        asked.get(f"{DOCS}/verify"),
-        asked.get(f"{DOCS}/backup"),
-        asked.post(f"{DOCS}/search", json={"query": "certificate"}),
-        asked.post(f"{DOCS}/documents", json=DOCUMENTS),
-        asked.get(f"{DOCS}/documents/n001"),
-        asked.post(f"{DOCS}/documents/get", json={"ids": ["n001"]}),
-        asked.post(f"{DOCS}/documents/delete", json={"ids": ["n001"]}),
-        asked.delete(DOCS),
-    )
+    return [each(asked) for each in USES]
 
 
 def test_a_dropped_collection_is_gone_and_its_name_is_free(tiny_model, tmp_path):
@@ -91,8 +97,6 @@ def test_in_a_qdrant_server_only_collections_of_twinvec_are_dropped(tiny_model):
     from qdrant_client import QdrantClient
     from qdrant_client.models import Distance, VectorParams
 
-    from stand_in import StandIn
-
     with StandIn().running() as server:
         client = QdrantClient(server.url, timeout=60, check_compatibility=False)
         client.create_collection("theirs", VectorParams(size=4, distance=Distance.COSINE))
@@ -104,6 +108,37 @@ def test_in_a_qdrant_server_only_collections_of_twinvec_are_dropped(tiny_model):
             assert codes(asked.delete("/v1/collections/theirs")) == [(400, "invalid_setting")]
         assert [each.name for each in client.get_collections().collections] == ["theirs"]
         client.close()
+
+
+def test_a_collection_that_another_program_drops_from_a_server_is_gone_and_its_name_is_free(tiny_model, tmp_path):
+    """The other program then creates a collection of the same name with another model of the same size."""
+    new = Encoder(models.build(tmp_path / "new", "bert", seed=1))
+    text = DOCUMENTS[3]["text"]
+    nearest = {"query": text, "mode": "dense", "limit": 1}
+
+    def cosine(answer):
+        (hit,) = answer.json()["results"][0]["hits"]
+        return hit["text"], hit["scores"]["dense"]
+
+    with StandIn().running() as server:
+        settings = ServeSettings(url=server.url, models={"tiny": str(tiny_model("bert")), "new": new.name})
+        with TestClient(create_app(settings), base_url=ADDRESS) as asked:
+            for each in USES[:2] + USES[3:]:  # a collection on a server has no backups
+                fill(asked)
+                drop_collection("docs", url=server.url)
+                assert codes(each(asked), each(asked)) == [(404, "collection_not_found")] * 2
+            fill(asked)
+            drop_collection("docs", url=server.url)
+            fill(asked)
+            assert cosine(asked.post(f"{DOCS}/search", json=nearest)) == (text, pytest.approx(1))
+            for _ in range(2):
+                drop_collection("docs", url=server.url)
+                with Collection.open("docs", url=server.url, encoder=new, chunking=False) as made:
+                    made.ingest(DOCUMENTS)
+                    assert cosine(asked.post(f"{DOCS}/search", json=nearest)) == (text, pytest.approx(1))
+                    late = {"id": "late", "text": "a late note"}
+                    assert asked.post(f"{DOCS}/documents", json=[late]).json()["new"] == 1
+                    assert made.search("a late note", 1, "dense")[0].scores["dense"] == pytest.approx(1)
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ from twinvec_qdrant.ingest.planned import (
     document_batches,
 )
 from twinvec_qdrant.records.commits import Catalog, Draft, Leftovers
-from twinvec_qdrant.records.description import Description, check_current_model
+from twinvec_qdrant.records.description import Description, check_current_model, name_model
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.roots import Membership, Roots
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
@@ -174,12 +174,12 @@ class Ingestion:
             try:
                 return self._write_with_model(iter(partial(self._next_of, batches), None))
             except SpaceMismatchError:
-                before = self._description.vector
+                before = self._description
                 if self._given:
                     raise
                 self._encoding.close()
                 self._description, encoder = self._refreshed()
-                if self._description.vector == before:
+                if self._description.has_vectors_of(before):
                     raise
                 logger.info("%s: the ingest goes on with the model %r", self._backend.location, self._description.model)
                 self._vectors = ChunkVectors(self._backend, encoder, self._description, {})
@@ -228,13 +228,15 @@ class Ingestion:
         self._bm25.refresh()
         if not self._backend.holds([CHUNKS]):
             self._backend.begin_load(tenant_path(self._description.tenant_key))
+            if not self._backend.exclusive:  # the store itself notices a folder that was replaced
+                name_model(self._backend, self._description)
             if self._backend.exclusive:
                 self._bm25.count_from_nothing()
         return left
 
     def _write_portion(self, portion: Portion, vectors: Mapping[str, TextVectors]) -> None:
         """Commit documents that have all their vectors, write the new chunks of others, and drop failed documents."""
-        check_current_model(self._backend, self._description.vector)
+        check_current_model(self._backend, self._description.vector, self._description.space)
         self._report.encoded += portion.encoded
         for source, reason in portion.failures:
             self._report.fail(source, reason)
@@ -282,7 +284,7 @@ class Ingestion:
             draft = self._drafts.get(planned.document.id)
             own = draft.revision if draft else revision
             known = self._vectors.given_to(planned, chunks)
-            changes.append(planned.change(known, self._description.vector, own, draft))
+            changes.append(planned.change(known, self._description, own, draft))
         won_by_others = {change.record.source for change in self._catalog.write(changes, self._root)}
         lost = []
         for planned in batch:

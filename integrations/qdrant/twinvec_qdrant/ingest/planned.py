@@ -14,6 +14,7 @@ from twinvec.support.progress import Advance, unseen
 from twinvec_qdrant.framework_layout import Layout
 from twinvec_qdrant.ingest.cutting.chunking import Chunk, Chunker
 from twinvec_qdrant.records.commits import Catalog, Change, Draft
+from twinvec_qdrant.records.description import Generation
 from twinvec_qdrant.records.schema import (
     Record,
     canonical,
@@ -96,13 +97,15 @@ class PlannedDocument:
                 points.append(Point(self.ids[row], self._payload(row, revision), dense, sparse, vector, states))
         return points
 
-    def change(self, chunks: Mapping[str, WeighedText], vector: str, revision: str, draft: Draft | None) -> Change:
-        """Return the commit of this document; the arguments before ``draft`` are those of ``points``."""
-        points = self.points(range(len(self.ids)), chunks, vector, revision)
+    def change(
+        self, chunks: Mapping[str, WeighedText], model: Generation, revision: str, draft: Draft | None
+    ) -> Change:
+        """Return the commit of this document, whose ``chunks`` have vectors of the model; see ``points``."""
+        points = self.points(range(len(self.ids)), chunks, model.vector, revision)
         terms = sum(chunks[key].length for key in self.keys)
         kept_payload = {} if self.ids else self.document.payload
         record = Record(self.document.id, self.version, revision, tuple(self.ids), terms, kept_payload)
-        return Change(record, points, self.old, draft)
+        return Change(record, points, self.old, draft, model.space)
 
     def _kept(self) -> frozenset[str]:
         return frozenset(self.old.chunks) if self.old else frozenset()

@@ -40,6 +40,7 @@ from twinvec_qdrant.records.description import (
     Generation,
     check_probes,
     generation,
+    name_model,
     stored_description,
     under_the_name_of,
 )
@@ -355,11 +356,6 @@ def encoded_chunks(
         Point(each.id, dense=vector_D, vector=model.vector, states=states_TD)
         for each, vector_D, states_TD in zip(chunks, vectors_ND, states, strict=True)
     ]
-
-
-def name_model(backend: Backend, model: Generation) -> None:
-    """Write the point that names the present model, for searches; see ``served_model``."""
-    backend.upsert([Point(model_id(), {"kind": "model", "vector": model.vector})])
 
 
 def drop_others(backend: Backend) -> list[str]:

@@ -16,7 +16,7 @@ from twinvec.support.progress import progress_bar
 from twinvec.support.slicing import sliced_by_weight
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog, Change
-from twinvec_qdrant.records.description import Description, stored_description
+from twinvec_qdrant.records.description import Description, name_model, stored_description
 from twinvec_qdrant.records.notes import are_filtered
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing, shown_indexes
 from twinvec_qdrant.records.roots import ROOTS, Roots
@@ -111,7 +111,7 @@ class _Push:
         self._source = source.backend
         self._model = model
         self._target = target
-        self._target_vector = description.vector
+        self._description = description
         self._index = description.index
         self._chunking = description.chunking.decided(model.chunking)
         self._from = source
@@ -132,6 +132,8 @@ class _Push:
             self._bm25.refresh()
             if not self._target.holds([RECORDS]):
                 self._target.begin_load(self._tenant_path)
+                if not self._target.exclusive:
+                    name_model(self._target, self._description)
             self._indexing.begin()  # while the collection is empty, so that no stored values have to be looked at
             self._copy_roots()
             for page in pages(self._from.sources(), _PAGE):
@@ -209,8 +211,8 @@ class _Push:
             if chunk not in there:
                 payload = {**points[chunk].payload, "revision": revision}
                 dense = points[chunk].dense
-                copies.append(Point(chunk, payload, dense, sparse, self._target_vector, states.get(chunk)))
-        return Change(replace(record, revision=revision), copies, old)
+                copies.append(Point(chunk, payload, dense, sparse, self._description.vector, states.get(chunk)))
+        return Change(replace(record, revision=revision), copies, old, space=self._description.space)
 
     def _copy_notes(self, *, prune: bool) -> set[str]:
         copied = {VOCABULARY}  # the vocabulary is not copied: the other collection counts words in its own chunks

@@ -58,13 +58,15 @@ class Draft:
 class Change:
     """One source's next version: its record, its chunks, and the old record that the change was planned from.
 
-    A chunk that ``draft`` has written already is written again only if it is gone.
+    A chunk that ``draft`` has written already is written again only if it is gone. ``space`` is that of the chunks'
+    vectors.
     """
 
     record: Record
     points: Sequence[Point]
     old: Record | None
     draft: Draft | None = None
+    space: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,11 @@ class Catalog:
         revisions = {*old.values(), *former, *(change.record.revision for change in changes)}
         records = [Point(record_id(change.record.source), change.record.as_payload()) for change in changes]
         points = [point for change in changes for point in self._unwritten(change)]
-        vectors = {point.vector for change in changes for point in change.points}
+        vectors = {(point.vector, change.space) for change in changes for point in change.points}
         with self._intent([change.record.source for change in changes], revisions, root=root):
             backend.upsert(points)
-            for vector in vectors:  # a migration that begins later encodes the chunks just written
-                check_current_model(backend, vector)
+            for vector, space in vectors:  # a migration that begins later encodes the chunks just written
+                check_current_model(backend, vector, space)
             if root is not None:
                 Roots(backend).keep(root)
             backend.commit(records, [change.old.revision if change.old else None for change in changes])

@@ -31,7 +31,7 @@ from twinvec.retrieval.relevance import MANY, Calibration, completed, known_cali
 from twinvec.support.checks import field_fault
 from twinvec_qdrant.encoders import document_vectors, states_dim
 from twinvec_qdrant.framework_layout import Layout
-from twinvec_qdrant.records.schema import tenant_path
+from twinvec_qdrant.records.schema import model_id, tenant_path
 from twinvec_qdrant.settings import (
     AUTOMATIC,
     DEFAULT_INDEX,
@@ -41,7 +41,7 @@ from twinvec_qdrant.settings import (
     PayloadIndexes,
 )
 from twinvec_qdrant.stores.base import Backend, NewCollection
-from twinvec_qdrant.stores.points import DENSE
+from twinvec_qdrant.stores.points import DENSE, Point
 
 COLLECTION_PROBES = (
     "How do I compare two files and show the differences?",
@@ -102,6 +102,10 @@ class Generation(BaseModel):
         if any(len(probe.vector) != self.dim or not any(probe.vector) for probe in self.probes):
             raise ValueError(f"a probe's vector is zero or not of {self.dim} dimensions")
         return self
+
+    def has_vectors_of(self, other: Generation) -> bool:
+        """Return whether both are the same model, with the same name of its vectors."""
+        return (self.vector, self.space) == (other.vector, other.space)
 
 
 class Description(Generation):
@@ -321,11 +325,17 @@ def _probe_vectors(encoder: SpaceEncoder, texts: Sequence[str]) -> FloatArray:
         return document_vectors(encoder, texts)
 
 
-def check_current_model(backend: Backend, vector: str) -> None:
-    """Raise ``SpaceMismatchError`` if the collection no longer uses the model whose vectors are named ``vector``."""
+def name_model(backend: Backend, model: Generation) -> None:
+    """Write the point that names the present model, for searches; see ``served_model``."""
+    named = {"vector": model.vector, "space": model.space}
+    backend.upsert([Point(model_id(), {"kind": "model", **named})])
+
+
+def check_current_model(backend: Backend, vector: str, space: str) -> None:
+    """Raise ``SpaceMismatchError`` if the collection's model no longer has this space, and ``vector`` as a name."""
     now = stored_description(backend)
-    if now.vector != vector:
+    if (now.vector, now.space) != (vector, space):
         raise SpaceMismatchError(
-            f"{backend.location}: was migrated to the model {now.model!r} ({now.dim} dimensions, space "
-            f"{now.space:.12}) meanwhile; ingest again: the ingest then uses that model"
+            f"{backend.location}: has another model meanwhile, {now.model!r} ({now.dim} dimensions, space "
+            f"{now.space:.12}); ingest again: the ingest then uses that model"
         )

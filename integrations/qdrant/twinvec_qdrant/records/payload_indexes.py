@@ -25,7 +25,7 @@ from typing import Any, get_args
 from twinvec.errors import ConfigurationError, FilterError, StoreLimitError
 from twinvec.retrieval.filters.conditions import Between, During, OneOf
 from twinvec.retrieval.filters.instants import is_leap_second, moment
-from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, dates_id, filtered_key, filtered_paths
+from twinvec_qdrant.records.schema import CHUNKS, LLAMA_INDEX_KEYS, RECORDS, dates_id, filtered_key, filtered_paths
 from twinvec_qdrant.settings import PayloadIndexes, PayloadIndexType
 from twinvec_qdrant.stores.base import OWN_FIELDS, Backend, FieldIndexType
 from twinvec_qdrant.stores.conditions import FieldIs
@@ -110,7 +110,8 @@ class PayloadIndexing:
         self._is_begun, self._is_idle = True, not (self._settings.automatic or self._settings.types or narrow)
         if self._is_idle:
             return
-        self._is_new = not self._backend.holds(())
+        holds = self._backend.holds
+        self._is_new = not holds(()) or not (holds([CHUNKS]) or holds([RECORDS]))
         for key, kind in self._settings.types.items():
             self._kinds[key] = self._made(key, SERVED[kind]) if kind else None
 

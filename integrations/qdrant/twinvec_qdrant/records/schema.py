@@ -8,7 +8,8 @@
     intent     the sources that a writer is about to change, and the revisions that it may leave unfinished; the writer
                removes the intent at the end
     note       a small record of an application: namespace, key, and its fields under "metadata"
-    model      after a migration, one point with the name of the vectors of the present model
+    model      after a migration, and on a server since the first ingest: one point with the name of the vectors of the
+               present model, and with its space
     dates      on a server, one for each payload key in which a writer has seen dates (``payload_indexes``)
 
 Only chunks have vectors. The id of a chunk is a hash of all its content except the revision, so a chunk never changes:

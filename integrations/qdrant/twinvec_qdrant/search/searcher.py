@@ -34,7 +34,7 @@ from twinvec.retrieval.documents import HiddenKeys
 from twinvec.retrieval.feedback import moved
 from twinvec.retrieval.fusion import CANDIDATES
 from twinvec.retrieval.relevance import MANY, Calibration, relevance, share_learnt
-from twinvec_qdrant.records.description import Description
+from twinvec_qdrant.records.description import Description, Generation
 from twinvec_qdrant.records.schema import CHUNKS, SHOWN_FIELDS, hidden_keys, model_id, user_payload
 from twinvec_qdrant.search.ended import EndedCommits
 from twinvec_qdrant.search.fetching import Fetched, needed_by
@@ -69,10 +69,22 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The hits of each query; ``model`` is the vector name of the collection's present model, or None if not read."""
+    """The hits of each query; ``model`` is what the store says of the collection's present model."""
 
     hits: list[list[Hit]]
-    model: str | None
+    model: NamedModel | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """The name of a model's vectors in the store, and the model's space; older versions did not write the space."""
+
+    vector: str
+    space: str | None
+
+    def is_of(self, model: Generation) -> bool:
+        """Return whether this names the vectors of ``model``."""
+        return self.vector == model.vector and self.space in (None, model.space)
 
 
 class Searcher:
@@ -162,8 +174,8 @@ class Searcher:
 
     def _candidates(
         self, queries: Sequence[QueryVectors], request: SearchRequest, fetched: Fetched
-    ) -> Steps[tuple[list[_Progress], str | None]]:
-        """Find the valid candidates of each query, as many as requested; return the present model's vector name too."""
+    ) -> Steps[tuple[list[_Progress], NamedModel | None]]:
+        """Find the valid candidates of each query, as many as requested; return the present model too."""
         searches = [_Progress(query) for query in queries]
         group = request.group and not self._whole
         first_depth = self._first_depth(queries, request, group=group) if fetched.expects_no_records else 0
@@ -201,10 +213,10 @@ class Searcher:
 
     def _find(
         self, searches: Sequence[_Progress], request: SearchRequest, depth: int, fetched: Fetched, *, best: int
-    ) -> Steps[str | None]:
+    ) -> Steps[NamedModel | None]:
         """Request candidates, and set ``found`` and ``more`` of each search; every stage scores all candidates.
 
-        The best ``best`` candidates of each stage come with their payloads. Return the present model's vector name.
+        The best ``best`` candidates of each stage come with their payloads. Return the present model.
         """
         conditions = (*self._only, *request.conditions)
         whole = best >= depth
@@ -231,7 +243,8 @@ class Searcher:
         for search, found, more in zip(searches, candidates.found, candidates.more, strict=True):
             search.found = {stage: found.get(stage, {}) for stage in search.query.by_stage()}
             search.more = more
-        return None if candidates.notice is None else str(candidates.notice["vector"])
+        named = candidates.notice
+        return None if named is None else NamedModel(named["vector"], named.get("space"))
 
     def _judged_by(self, searches: Sequence[_Progress]) -> Calibration | None:
         """Return the calibration for relevance; an unknown or outdated number of chunks counts as large."""

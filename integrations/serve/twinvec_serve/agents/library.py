@@ -8,13 +8,16 @@ can use it too.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from twinvec.engines import Precision
+from twinvec.errors import StoreUnavailableError
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec_qdrant import Collection, list_collections, open_with_one_of
+from twinvec_qdrant import Collection, CollectionGoneError, list_collections, open_with_one_of
 
 
 class Shelf(Protocol):
@@ -25,6 +28,9 @@ class Shelf(Protocol):
 
     async def open(self, name: str) -> Collection:
         """Return a collection, which stays open; raise CollectionNotFoundError if no collection has the name."""
+
+    def using(self, opened: Collection) -> AbstractContextManager[None]:
+        """Return a context manager for calls of an open collection, which may be dropped or replaced meanwhile."""
 
 
 class Library:
@@ -58,6 +64,19 @@ class Library:
             if name not in self._opened:
                 self._opened[name] = await asyncio.to_thread(self._open, name)
             return self._opened[name]
+
+    @contextmanager
+    def using(self, opened: Collection) -> Iterator[None]:
+        """In the block, forget the collection if its folder was removed or replaced; the next call opens it again."""
+        try:
+            yield
+        except CollectionGoneError as error:
+            if self._opened.get(opened.name) is opened:
+                del self._opened[opened.name]
+            opened.close()
+            raise StoreUnavailableError(
+                f"the collection {opened.name!r} has been removed or replaced; call the tool again"
+            ) from error
 
     def close(self) -> None:
         """Close all collections."""

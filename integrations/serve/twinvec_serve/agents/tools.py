@@ -189,7 +189,8 @@ class Tools:
         """
         opened = await self._shelf.open(name)
         try:
-            yield opened
+            with self._shelf.using(opened):
+                yield opened
         except (StoreBusyError, StoreUnavailableError):
             raise
         except StoreError as error:

@@ -41,7 +41,7 @@ class Ingests:
     Attributes:
         dropped: Open collections that a drop has closed; kept as long as calls refer to them.
         repaired: The same for repairs.
-        gone: Open collections whose folder has been removed or replaced; the next request opens them again.
+        gone: Open collections that another program has dropped or replaced; the next request opens them again.
     """
 
     def __init__(self, place: StorePlace) -> None:
@@ -151,8 +151,8 @@ class Ingests:
         """Translate the error of a call: hide the place of the store, and tell why ``opened`` was closed meanwhile.
 
         Raise CollectionNotFoundError if the collection is dropped, StoreBusyError if it is repaired, and
-        ServerStopsError if the server ends. Note in ``gone`` a collection whose folder is gone, and raise
-        StoreUnavailableError.
+        ServerStopsError if the server ends. Note a collection that another program has dropped or replaced in
+        ``gone``, and raise CollectionNotFoundError for a collection of a Qdrant server, or StoreUnavailableError.
         """
         try:
             yield
@@ -163,10 +163,14 @@ class Ingests:
                 raise ServerStopsError from error
             if isinstance(error, StoreError) and opened is not None and opened in self.repaired:
                 raise being_repaired(opened.name) from error
+            if opened is not None and isinstance(error, CollectionNotFoundError):
+                self.gone.add(opened)
+                raise CollectionNotFoundError(f"no collection {opened.name!r} any more: it was dropped") from error
             if isinstance(error, CollectionGoneError) and opened is not None:
                 self.gone.add(opened)
+            if isinstance(error, StoreError) and opened is not None and opened in self.gone:
                 raise StoreUnavailableError(
-                    f"the folder of the collection {opened.name!r} has been removed or replaced; send the request again"
+                    f"the collection {opened.name!r} has been removed or replaced; send the request again"
                 ) from error
             if isinstance(error, TwinvecError):
                 self._place.hide(error)

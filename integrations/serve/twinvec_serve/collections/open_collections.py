@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -154,6 +154,10 @@ class OpenCollections:
         """Return the names of the collections."""
         return [each.name for each in await self.entries()]
 
+    def using(self, opened: Collection) -> AbstractContextManager[None]:
+        """Return a context manager for calls of an open collection; it raises their errors as ``call`` does."""
+        return self.ingests.answering_closes(opened)
+
     async def open(self, name: str) -> Collection:
         """Return the collection of this name, and open it first if it is closed.
 
@@ -177,7 +181,7 @@ class OpenCollections:
             return self._open[name]
 
     def _forget_if_gone(self, name: str) -> None:
-        """Close and forget an open collection whose folder has been removed or replaced."""
+        """Close and forget an open collection that another program has dropped or replaced."""
         if (opened := self._open.get(name)) is not None and opened in self.ingests.gone:
             del self._open[name]
             self.ingests.start(self.run(_close, opened))
@@ -206,14 +210,16 @@ class OpenCollections:
 
     async def check_free(self, name: str, advice: str = "drop it first") -> None:
         """Raise RequestError (409) if the name is taken; ``advice`` is the first thing that the client may do."""
-        self._forget_if_gone(name)
-        if name in self._open or name in await self.names():
+        if name in await self.names():
             raise RequestError(
                 f"there is a collection {name!r} already; {advice}, or choose another name",
                 param="name",
                 code=EXISTS,
                 status=409,
             )
+        if (opened := self._open.get(name)) is not None:
+            self.ingests.gone.add(opened)
+            self._forget_if_gone(name)
 
     async def check(self, name: str, model: str | None, settings: Mapping[str, Any]) -> None:
         """Check that a collection has these settings and, if ``model`` is given, the space of the model.

@@ -58,7 +58,7 @@ def test_a_committed_chunk_outlives_a_writer_that_gives_up_the_same_one(commits,
         monkeypatch.setattr(giving_up.backend, "delete", delete_late)
         monkeypatch.setattr(committing.backend, "commit", meet)
         record = Record("note", "version", "of the one that commits", tuple(CHUNKS), 8, {})
-        assert committing.write([Change(record, points(record.revision), None)]) == []
+        assert committing.write([Change(record, points(record.revision), None, space=ENCODER.space)]) == []
         assert draft.chunks, "the other writer has written the same chunks"
         monkeypatch.undo()
         assert other.verify().sound
@@ -73,7 +73,7 @@ def two():
         Collection.open("notes", client=client, encoder=ENCODER) as one,
         Collection.open("notes", client=client, encoder=ENCODER) as other,
     ):
-        one._catalog.write([Change(version("first", 4), points("first"), None)])
+        one._catalog.write([Change(version("first", 4), points("first"), None, space=ENCODER.space)])
         yield one._catalog, other._catalog
 
 
@@ -95,7 +95,10 @@ def test_a_replaced_chunk_that_its_writer_writes_again_meanwhile_is_removed(two,
         commit(records, expected)
 
     monkeypatch.setattr(shorter.backend, "commit", meet)
-    assert shorter.write([Change(version("shorter", 3), points("shorter")[:3], version("first", 4))]) == []
+    assert (
+        shorter.write([Change(version("shorter", 3), points("shorter")[:3], version("first", 4), space=ENCODER.space)])
+        == []
+    )
     assert there(shorter) == set(CHUNKS[:3])
 
 
@@ -107,11 +110,13 @@ def test_a_chunk_is_not_taken_back_for_a_version_that_has_been_replaced(two, mon
         found = revisions(ids)
         asked.append(found)
         if len(asked) == 2:  # whether it has won: it has, and then the other one comes
-            shorter.write([Change(version("shorter", 3), points("shorter")[:3], version("second", 4))])
+            shorter.write(
+                [Change(version("shorter", 3), points("shorter")[:3], version("second", 4), space=ENCODER.space)]
+            )
             found[CHUNKS[3]] = "of one that lost"
         return found
 
     monkeypatch.setattr(first, "revisions", meet)
-    assert first.write([Change(version("second", 4), points("second"), version("first", 4))]) == []
+    assert first.write([Change(version("second", 4), points("second"), version("first", 4), space=ENCODER.space)]) == []
     assert len(asked) == 2
     assert there(shorter) == set(CHUNKS[:3])

@@ -196,7 +196,7 @@ def test_a_writer_who_is_late_for_a_migration_commits_nothing(writers, call, mon
     new = WordEncoder(seed=1, max_tokens=16)
     before(second._backend, call, lambda: first.migrate(new), monkeypatch)
     if call == "upsert":
-        with pytest.raises(SpaceMismatchError, match="migrated to the model 'words-1'"):
+        with pytest.raises(SpaceMismatchError, match=r"has another model since it was opened, .words-1."):
             second.ingest(NEW.items())
     else:  # its chunks were there in time, and have been brought over
         assert second.ingest(NEW.items()).updated == 1

@@ -19,7 +19,7 @@ import httpx
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from twinvec.errors import StoreError, StoreLimitError, StoreUnavailableError
+from twinvec.errors import CollectionNotFoundError, StoreError, StoreLimitError, StoreUnavailableError
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which the same request may succeed later."""
@@ -77,6 +77,7 @@ _RETRY_AFTER = re.compile(r"Retry after (\d+)s")
 _TOO_LARGE = "request larger than rate limiter capacity"
 _TOO_LONG = re.compile(r"JSON payload .*(larger than allowed|exceeded limit)")
 _EXHAUSTED = re.compile(r"(Resident memory|Disk) usage is at \S+ of total")
+_NO_COLLECTION = re.compile(r"Collection \S+ (doesn't exist|not found)")
 _DISK_FULL = re.compile(r"No space left on device|Out of memory, free")
 _LIMITS = {
     "search batch size": "search_max_batchsize",
@@ -185,7 +186,8 @@ def store_error(error: Exception, location: str, what: str) -> StoreError:
     """Return twinvec's error for an error of the client, raised by a request to the server at ``location``.
 
     ``what`` names the request. The result is a ``StoreUnavailableError`` if the same request may succeed later, a
-    ``StoreLimitError`` if a limit of the server forbids it, else a ``StoreError``.
+    ``StoreLimitError`` if a limit of the server forbids it, a ``CollectionNotFoundError`` if the collection was dropped
+    after it was opened, else a ``StoreError``.
     """
     if (words := _tls_words(error)) is not None:
         return StoreUnavailableError(f"{location}: no answer: {words}")
@@ -216,6 +218,8 @@ def _refused(answered: Refusal, location: str) -> StoreError:
         return StoreUnavailableError(f"{location}: {_NO_QUORUM}{said}")
     if _DISK_FULL.search(answered.sentence):
         return StoreUnavailableError(f"{location}: {_NO_ROOM}{said}")
+    if answered.status == 404 and _NO_COLLECTION.search(answered.sentence):
+        return CollectionNotFoundError(f"{location}: the collection does not exist any more{said}")
     if answered.status in BUSY:
         words = "the server is too busy" if answered.status in (429, 503) else "the server failed"
         return StoreUnavailableError(
