@@ -1,6 +1,7 @@
 """The folder of a training run: its identity, its record, its checkpoints, and the finished model.
 
-A checkpoint is complete only with its marker file, which is written last and synced. A finished run has the model's
+A checkpoint is complete only with its marker file, which is written last and synced. The marker has the digests of the
+other files, so a damaged checkpoint is not used. (Markers of older versions are empty.) A finished run has the model's
 manifest.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -22,7 +24,10 @@ from twinvec.support.checks import check_output_folder, listed
 from twinvec.support.locks import exclusive_lock
 from twinvec.training.run.config import TrainConfig
 
+logger = logging.getLogger(__name__)
+
 _MARKER = "complete"
+_STATE = "trainer_state.json"
 _CHECKPOINTS = "checkpoints"
 _UNFINISHED = "model.partial"
 _LOCK = "training.lock"
@@ -30,6 +35,7 @@ _WRITER_OF_TORCH = "inline_container"  # the source file that torch's errors of 
 _LEAST_ROOM = 2**20  # a disk with fewer free bytes counts as full
 _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
 """Files that a run may leave without a record if it is killed at its start."""
+_CHECKPOINT = re.compile(r"checkpoint-\d+")
 _PLACE = re.compile(r"model|data\.\d+\.path|evaluation\.(pairs|sts)")
 """Fields that hold a path. A run is identified by the content of these files, not by their paths."""
 _SHOWN_CHANGES = 5
@@ -146,15 +152,40 @@ class RunFolder:
         atomic_write(self._record_path, json.dumps(self._record, indent=2, sort_keys=True) + "\n")
 
     def last_checkpoint(self) -> Path | None:
-        """Return the newest complete checkpoint; None if there is none."""
-        complete = (path.parent for path in self.checkpoints.glob(f"checkpoint-*/{_MARKER}"))
-        return max(complete, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
+        """Return the newest checkpoint that is whole, and whose best checkpoint so far is whole; None if there is none.
 
-    def drop_incomplete(self) -> None:
-        """Remove the checkpoints that are not complete."""
-        for folder in self.checkpoints.glob("checkpoint-*"):
-            if not (folder / _MARKER).is_file():
-                shutil.rmtree(folder)
+        Raise ConfigurationError if a checkpoint cannot be read.
+        """
+        with self._readable():
+            whole = {_step(folder): folder for folder in self._checkpoint_folders() if not _fault(folder)}
+            for step in sorted(whole, reverse=True):
+                if _best_step(whole[step]) in (None, *whole):
+                    return whole[step]
+        return None
+
+    def drop_unusable(self, last: Path | None) -> None:
+        """Remove the checkpoints that are not whole, and those after ``last``, from which the run continues."""
+        with self._readable():
+            for folder in self._checkpoint_folders():
+                fault = _fault(folder)
+                if fault and (folder / _MARKER).is_file():
+                    logger.warning("%s: is not used: %s is missing or damaged", folder, fault)
+                if fault or last is None or _step(folder) > _step(last):
+                    shutil.rmtree(folder)
+
+    def _checkpoint_folders(self) -> list[Path]:
+        if not self.checkpoints.exists():
+            return []
+        return [folder for folder in self.checkpoints.iterdir() if _CHECKPOINT.fullmatch(folder.name)]
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """In the block, raise ConfigurationError instead of an OSError."""
+        try:
+            yield
+        except OSError as error:
+            place = error.filename or self.checkpoints
+            raise ConfigurationError(f"{place}: cannot be read or removed: {error.strerror or error}") from error
 
     def finish(self, write_model: Callable[[Path], None], manifest: dict[str, Any]) -> None:
         """Call ``write_model(folder)``, move the model into place, write the manifest, and remove the checkpoints."""
@@ -242,6 +273,33 @@ def _shown(value: Any) -> str:
 
 
 def mark_complete(checkpoint: Path) -> None:
-    """Sync all files of a checkpoint to disk, then write its marker."""
+    """Sync all files of a checkpoint to disk, then write its marker with their digests."""
     sync_files(checkpoint)
-    atomic_write(checkpoint / _MARKER, "")
+    files = (path for path in sorted(checkpoint.iterdir()) if path.is_file() and path.name != _MARKER)
+    digests = {path.name: sha256(path) for path in files}
+    atomic_write(checkpoint / _MARKER, json.dumps(digests, indent=2) + "\n")
+
+
+def _fault(checkpoint: Path) -> str | None:
+    """Return the name of a file that is missing or has changed since the checkpoint was marked; None if it is whole."""
+    marker = checkpoint / _MARKER
+    if not marker.is_file():
+        return _MARKER
+    try:
+        digests = json.loads(marker.read_text() or "{}")
+        return next((name for name, digest in digests.items() if sha256(checkpoint / name) != digest), None)
+    except (FileNotFoundError, IsADirectoryError) as error:
+        return Path(error.filename).name
+    except (ValueError, AttributeError):
+        return _MARKER
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def _best_step(checkpoint: Path) -> int | None:
+    """Return the step of the best checkpoint so far, whose weights the run may end with; None without a measurement."""
+    state = checkpoint / _STATE
+    best: int | None = json.loads(state.read_text()).get("best_global_step") if state.exists() else None
+    return best or None

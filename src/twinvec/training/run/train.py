@@ -120,8 +120,9 @@ class _Run:
     def _train(self) -> float:
         """Train to the end; return the training seconds of the run, including the time before it was resumed."""
         checkpoint = self._folder.last_checkpoint()
+        wait_for_all()  # all processes have read the checkpoints, before one removes some
         if is_main_process():
-            self._folder.drop_incomplete()
+            self._folder.drop_unusable(checkpoint)
         if checkpoint is not None:
             logger.warning("continuing from %s", checkpoint)
         self._trainer.start_counts(checkpoint)

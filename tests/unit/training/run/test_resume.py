@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from cases import few_quick
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, ModelIntegrityError
 from twinvec.support.progress import unseen
@@ -150,6 +151,82 @@ def test_a_checkpoint_is_due_after_five_minutes_however_few_steps_they_had(run, 
     assert one == two
 
 
+STATE = (
+    "optimizer.pt",
+    "rng_state.pth",
+    "scheduler.pt",
+    "tensors.safetensors",
+    "trainer_state.json",
+    "unlogged-0.json",
+)
+DAMAGES = {
+    "missing": lambda path: path.unlink(),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "changed": lambda path: path.write_bytes(path.read_bytes().translate(bytes(range(255, -1, -1)))),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.fixture
+def cut(run, interrupt, tmp_path):
+    """A run that was killed after the checkpoints of its steps 2 and 4, and the weights of the whole run."""
+    schedule, settings = {"steps": 6, "checkpoint_every": 2}, {"evaluation": {"pairs": "rows.jsonl", "every": 2}}
+    run(tmp_path / "whole", schedule, **settings)
+    interrupt(trainers, "mark_complete", 3)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", schedule, **settings)
+    weights = (tmp_path / "whole" / "model.safetensors").read_bytes()
+    return SimpleNamespace(
+        checkpoints=tmp_path / "cut" / "checkpoints",
+        go_on=lambda: run(tmp_path / "cut", schedule, **settings),
+        is_whole=lambda: (tmp_path / "cut" / "model.safetensors").read_bytes() == weights,
+    )
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", few_quick(STATE, quick=("optimizer.pt",)))
+def test_a_damaged_checkpoint_is_not_used(cut, name, damage, caplog):
+    DAMAGES[damage](cut.checkpoints / "checkpoint-4" / name)
+    cut.go_on()
+    assert cut.is_whole()
+    assert f"checkpoint-4: is not used: {name} is missing or damaged" in caplog.text
+    assert "continuing from" in caplog.text
+    assert "checkpoint-2" in caplog.text.partition("continuing from")[2]
+
+
+def test_a_checkpoint_without_its_best_one_is_not_used(cut, caplog):
+    """The run may end with the weights of the best one."""
+    state = cut.checkpoints / "checkpoint-4" / "trainer_state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "best_global_step": 2}))
+    run_folder.mark_complete(state.parent)
+    (cut.checkpoints / "checkpoint-2" / "tensors.safetensors").write_bytes(b"")
+    cut.go_on()
+    assert cut.is_whole()
+    assert "continuing from" not in caplog.text
+
+
+def test_a_run_without_a_whole_checkpoint_starts_over(cut, caplog):
+    for step in (2, 4):
+        (cut.checkpoints / f"checkpoint-{step}" / "complete").write_text("[")
+    cut.go_on()
+    assert cut.is_whole()
+    assert caplog.text.count("complete is missing or damaged") == 2
+
+
+def test_a_checkpoint_that_cannot_be_read_stays(cut):
+    """A link to itself stands for a file that the user may not read, because the tests may run as root."""
+    file = cut.checkpoints / "checkpoint-4" / "optimizer.pt"
+    before = file.rename(file.with_name("before"))
+    file.symlink_to(file)
+    with pytest.raises(
+        ConfigurationError, match=r"checkpoint-4/optimizer.pt: cannot be read or removed: Too many levels"
+    ):
+        cut.go_on()
+    before.replace(file)
+    cut.go_on()
+    assert cut.is_whole()
+
+
 def test_the_loss_is_the_mean_of_the_same_steps_in_a_resumed_run(run, interrupt, tmp_path):
     schedule = {"steps": 5, "checkpoint_every": 3, "log_every": 4}
     settings = {"evaluation": {"pairs": "rows.jsonl", "every": 2}}
@@ -177,6 +254,7 @@ def test_the_time_is_that_of_all_processes(run, interrupt, tmp_path, at_end):
     stored = json.loads(kept.read_text())
     assert stored["seconds"] > 0
     kept.write_text(json.dumps({**stored, "seconds": 5000}))
+    run_folder.mark_complete(newest)
     assert 5000 <= run(tmp_path / "model", schedule).seconds < 6000
     assert 5000 <= json.loads((tmp_path / "model" / "training.json").read_text())["report"]["seconds"] < 6000
 
@@ -187,6 +265,7 @@ def test_a_checkpoint_of_an_earlier_version_has_no_time(run, interrupt, tmp_path
         run(tmp_path / "model", {"steps": 4, "checkpoint_every": 2})
     kept = tmp_path / "model" / "checkpoints" / "checkpoint-2" / "unlogged-0.json"
     kept.write_text(json.dumps({key: json.loads(kept.read_text())[key] for key in ("steps", "loss")}))
+    (kept.parent / "complete").write_text("")
     report = run(tmp_path / "model", {"steps": 4, "checkpoint_every": 2})
     assert (report.steps, report.rows_drawn) == (4, None)
 

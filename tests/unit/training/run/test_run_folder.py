@@ -34,7 +34,7 @@ def test_the_newest_complete_checkpoint_counts_and_half_written_ones_go(tmp_path
     newest = checkpoint(run, 10, complete=True)
     torn = checkpoint(run, 11, complete=False)
     assert run.last_checkpoint() == newest
-    run.drop_incomplete()
+    run.drop_unusable(newest)
     assert run.last_checkpoint() == newest
     assert not torn.exists()
 
