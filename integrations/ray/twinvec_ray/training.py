@@ -11,8 +11,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinvec.errors import ConfigurationError, EngineError
-from twinvec.support.checks import file_path, integer
+from twinvec.errors import ConfigurationError, EngineError, TwinvecError
+from twinvec.support.checks import check_output_folder, file_path, integer
 from twinvec.support.extras import import_torch
 from twinvec_ray.cluster import AUTOMATIC, connected, plan
 
@@ -45,26 +45,27 @@ def train(
         max_failures: How often all workers are started again, from the last checkpoint, after one has died.
 
     Raises:
-        ConfigurationError: an argument is invalid, no cluster answers, or the cluster lacks the resources for the
-            workers.
-        EngineError: the run failed; the message quotes the worker's error. The next call continues it.
+        ConfigurationError: an argument is invalid, no cluster answers, the cluster lacks the resources for the workers,
+            or the folder holds another run.
+        TwinvecError: the error of a worker, as ``twinvec.training.run.train.train`` raises it; an ``EngineError``
+            quotes an error of another library. The next call continues the run.
     """
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
     from twinvec.training.run.config import TrainConfig
+    from twinvec.training.run.run_folder import RunFolder, file_digests
     from twinvec.training.run.train import train as train_alone
 
     if not isinstance(config, TrainConfig):
         raise ConfigurationError(f"config: expected TrainConfig(...), got {config!r}")
     integer(max_failures, "max_failures", least=0)
     target = file_path(folder, "folder").resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
+    RunFolder(target, config, file_digests(config))  # refuses another run before the workers start
+    check_output_folder(target)
     notes = target.with_name(f".{target.name}.ray")  # Ray's own files
     with connected(address):
         workers = plan(num_workers, threads=threads, use_gpu=use_gpu)
-        if target.exists() and not target.is_dir():
-            raise ConfigurationError(f"{target}: is a file; a run needs a folder")
         trainer = TorchTrainer(
             _work,
             train_loop_config={"config": config, "folder": str(target), "threads": threads},
@@ -84,9 +85,16 @@ def train(
         try:
             trainer.fit()
         except Exception as error:  # Ray wraps the error of a worker
-            raise EngineError(f"{target}: the run failed: {error}") from error
+            raise _cause_of(error) or EngineError(f"{target}: the run failed: {error}") from error
     shutil.rmtree(notes, ignore_errors=True)
     return train_alone(config, target)  # returns the report of a finished run
+
+
+def _cause_of(error: Exception) -> TwinvecError | None:
+    """Return the first TwinvecError of a worker, or None. Ray's message has only a part of its text."""
+    failures: dict[int, Exception] = getattr(error, "worker_failures", {})
+    causes = (getattr(each, "_base_exc", each) for _, each in sorted(failures.items()))
+    return next((each for each in causes if isinstance(each, TwinvecError)), None)
 
 
 def _work(settings: dict[str, Any]) -> None:
