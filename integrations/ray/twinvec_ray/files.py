@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 import ray.data
-from ray.data import Dataset
+from ray.data import Dataset, SaveMode
 from ray.data.datasource import FileBasedDatasource
 from ray.exceptions import RayError
 
-from twinvec.errors import ConfigurationError, InputError
+from twinvec.errors import ConfigurationError, InputError, TwinvecError
 from twinvec.installation import install_line
 from twinvec.support.checks import path_text
 from twinvec.support.lines import decoded_lines, parsed_lines
@@ -31,6 +31,7 @@ _FILE_ROWS = 100_000  # rows of a file; the blocks that workers encode are much 
 _READ_ROWS = 4096  # rows that are read at once from a file of lines
 _READ_CHARACTERS = 4 * 1024 * 1024
 _URL = re.compile(r"\w+://")
+_EXISTS = "already exists"  # Ray's error has no class of its own
 
 
 def read(source: str | Path) -> Dataset:
@@ -133,9 +134,11 @@ def check_output(output: str) -> None:
 def write(dataset: Dataset, output: str | Path) -> None:
     """Compute the dataset, and write it to a folder. A local folder replaces an older one when it is complete.
 
+    A folder at a URL must not exist before. It is complete when this function returns.
+
     Raises:
-        ConfigurationError: as for ``check_output``; ``dataset`` is not a Ray dataset, or another process is writing to
-            the folder.
+        ConfigurationError: as for ``check_output``; ``dataset`` is not a Ray dataset, another process is writing to the
+            local folder, or the folder at the URL exists.
         InputError: the dataset has no rows.
         TwinvecError: the error of a step of the dataset; an ``EngineError`` quotes an error of another library.
     """
@@ -143,7 +146,7 @@ def write(dataset: Dataset, output: str | Path) -> None:
     output = path_text(output, "output")
     check_output(output)
     if _URL.match(output):
-        _write(dataset, output, lance=_is_lance(output))
+        _write_new(dataset, output)
         return
     target = Path(output).resolve()
     with _locked(target, output):
@@ -163,12 +166,14 @@ def _locked(target: Path, output: str) -> Iterator[None]:
 
 
 def _replace(target: Path, dataset: Dataset, output: str) -> None:
-    """Write a dataset next to a local folder, and then put it in the folder's place."""
+    """Write a dataset next to a local folder, and then put it in the folder's place.
+
+    Folders are removed under the name ``partial`` only, so that ``older`` is always whole.
+    """
     partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
     if older.exists() and not target.exists():
         older.rename(target)  # a write was killed between its two renames
-    for left in (partial, older):
-        shutil.rmtree(left, ignore_errors=True)
+    _remove(older, partial)
     try:
         _write(dataset, str(partial), lance=_is_lance(output))
     except BaseException:
@@ -179,7 +184,26 @@ def _replace(target: Path, dataset: Dataset, output: str) -> None:
     if target.exists():
         target.rename(older)
     partial.rename(target)
-    shutil.rmtree(older, ignore_errors=True)
+    _remove(older, partial)
+
+
+def _remove(older: Path, partial: Path) -> None:
+    shutil.rmtree(partial, ignore_errors=True)
+    if older.exists():
+        older.rename(partial)
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_new(dataset: Dataset, url: str) -> None:
+    """Write a dataset to a URL; raise ``ConfigurationError`` if something is there, which would be read with it."""
+    try:
+        _write(dataset, url, lance=_is_lance(url))
+    except ValueError as error:
+        if isinstance(error, TwinvecError) or _EXISTS not in str(error):
+            raise
+        raise ConfigurationError(
+            f"{url}: exists, perhaps as the part that a killed run has left; delete it, or choose another name"
+        ) from error
 
 
 def _write(dataset: Dataset, output: str, *, lance: bool) -> None:
@@ -187,7 +211,7 @@ def _write(dataset: Dataset, output: str, *, lance: bool) -> None:
         if lance:
             dataset.write_lance(output)
         else:
-            dataset.write_parquet(output, min_rows_per_file=_FILE_ROWS)
+            dataset.write_parquet(output, min_rows_per_file=_FILE_ROWS, mode=SaveMode.ERROR)
 
 
 def _is_lance(output: str) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
+from deaths import Died
 from twinvec.errors import ConfigurationError, DocumentError, EngineError, InputError
 from twinvec.support.lines import read_texts
-from twinvec_ray import read, write
+from twinvec_ray import files, read, write
 from twinvec_ray.files import check_output
 
 TEXTS = ["a dog runs", "", "日本語"]
@@ -161,6 +164,51 @@ def test_a_write_that_fails_leaves_the_older_folder(cluster, tmp_path):
         write(rows.map_batches(refuses), str(target))
     assert [row["text"] for row in read(str(target)).take_all()] == ["old"]
     assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dies_at", [1, 2], ids=["at the start", "at the end"])
+def test_a_half_removed_folder_is_never_put_back(cluster, tmp_path, monkeypatch, dies_at):
+    target, older = tmp_path / "rows.parquet", tmp_path / "rows.parquet.older"
+    blocks = cluster.data.range(200_000).repartition(2)
+    write(blocks, target)
+    assert len(list(target.iterdir())) == 2
+    shutil.copytree(target, older)  # as a write leaves it that is killed before its last step
+    removed, left = [], [dies_at]
+
+    def dying(folder, **options):
+        removed.extend(Path(folder).glob("*"))
+        if Path(folder).exists():
+            left[0] -= 1
+            if not left[0]:
+                next(Path(folder).iterdir()).unlink()
+                raise Died
+        rmtree(folder, **options)
+
+    rmtree = shutil.rmtree
+    monkeypatch.setattr(files.shutil, "rmtree", dying)
+    with pytest.raises(Died):
+        write(blocks, target)
+    assert len(removed) >= 2
+    monkeypatch.undo()
+    rmtree(target)
+    with pytest.raises(InputError, match="there are no rows"):
+        write(blocks.filter(lambda row: False), target)
+    assert not target.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["parquet", "lance"])
+def test_a_folder_at_a_url_is_not_written_twice(cluster, tmp_path, kind):
+    if kind == "lance":
+        pytest.importorskip("lance", reason="needs twinvec-ray[lance]")
+    url = f"file://{tmp_path}/rows.{kind}"
+    write(cluster.data.range(3), url)
+    with pytest.raises(
+        ConfigurationError, match=rf"rows.{kind}: exists, perhaps as the part that a killed run has left"
+    ):
+        write(cluster.data.range(4), url)
+    assert read(url).count() == 3
 
 
 @pytest.mark.slow
