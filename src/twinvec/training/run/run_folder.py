@@ -85,6 +85,8 @@ class RunFolder:
                 self._record = read_object(self._record_path)
             except ModelIntegrityError as error:
                 reason = "is not the record of a run; choose another folder, or delete it"
+                if isinstance(error.__cause__, OSError):
+                    reason = f"cannot be read: {error.__cause__.strerror}"
                 raise ConfigurationError(f"{self._record_path}: {reason}") from error
             if self._record.get("digest") != digest:
                 changed = _changed_files(self._record.get("files"), files, config)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from small_disks import without_rights
 from twinvec.errors import ConfigurationError
 from twinvec.training.run.config import TrainConfig, check_config
 from twinvec.training.run.run_folder import RunFolder, file_digests, mark_complete, run_fingerprint
@@ -59,6 +60,26 @@ def test_what_is_remembered_is_there_for_the_next_process(tmp_path):
     run_folder(tmp_path / "run").remember("before", {"pairs.mrr@10": 1.5})
     assert run_folder(tmp_path / "run").recall("before") == {"pairs.mrr@10": 1.5}
     assert run_folder(tmp_path / "run").recall("after") is None
+
+
+def test_a_record_that_cannot_be_read_is_no_reason_to_delete_it(tmp_path):
+    run_folder(tmp_path / "run").remember("before", {})
+    record = tmp_path / "run" / "training.json"
+    record.chmod(0)
+    program = """
+    from unit.training.run.test_run_folder import run_folder
+    from twinvec.errors import ConfigurationError
+    try:
+        run_folder(Path(path))
+    except ConfigurationError as error:
+        print(error)
+    """
+    found = without_rights(program, path=tmp_path / "run").stdout.strip()
+    assert found == f"{record}: cannot be read: Permission denied"
+    record.chmod(0o600)
+    record.write_text("[")
+    with pytest.raises(ConfigurationError, match=r"training.json: is not the record of a run; choose another folder"):
+        run_folder(tmp_path / "run")
 
 
 def test_a_run_with_other_settings_is_refused(tmp_path):
