@@ -6,12 +6,14 @@ The process asks the server once, and again if the server refuses a request beca
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from qdrant_client import models
 
-from twinvec.errors import StoreLimitError
+from twinvec.errors import StoreError, StoreLimitError
 from twinvec_qdrant.settings import ReadConsistency
+from twinvec_qdrant.stores.base import OWN_FIELDS
 from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.errors import UnindexedError
 from twinvec_qdrant.stores.server.field_indexes import FieldIndexes
@@ -64,12 +66,17 @@ class KnownCollection(FieldIndexes):
     def _within(self, work: Callable[[Limits], Steps[T]]) -> Steps[T]:
         """Do the work within the known limits; if the limits have changed, do it once more within the new limits.
 
-        Do it once more, too, if a node of a cluster has not yet heard of an index that another node has just made.
+        Do it once more, too, if a node of a cluster has not yet heard of an index that another node has just made, or
+        if the collection lacks an index of twinvec's own fields, because the process that creates it is not so far, or
+        was killed.
         """
         known = yield from self._permitted()
         try:
             return (yield from work(known))
         except StoreLimitError as error:
+            if isinstance(error, UnindexedError) and error.path in OWN_FIELDS:
+                with suppress(StoreError):  # the API key may not permit it
+                    yield from asked("create_payload_index", error.path, models.PayloadSchemaType.KEYWORD, wait=True)
             yield from self._asked_again()
             now = yield from self._permitted()
             if now == known and not (isinstance(error, UnindexedError) and error.path in self._types):
