@@ -37,6 +37,7 @@ class Forwarding:
         self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
         self.met: list[Fault] = []
         self.asked: list[tuple[str, str]] = []
+        self.encodings: set[str | None] = set()
         self.over = threading.Event()
         self.graphs: list[int] = []
         self._behind, self._key = url.rstrip("/"), key

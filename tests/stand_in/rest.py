@@ -46,6 +46,7 @@ class Answering(Protocol):
     fault: Callable[[str, str], Fault | None]
     met: list[Fault]
     asked: list[tuple[str, str]]
+    encodings: set[str | None]
     over: threading.Event
 
     def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
@@ -62,6 +63,7 @@ def handler(stand_in: Answering) -> type[BaseHTTPRequestHandler]:
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             stand_in.asked.append((self.command, self.path))
+            stand_in.encodings.add(self.headers.get("accept-encoding"))
             fault = stand_in.fault(self.command, self.path)
             if fault is not None:
                 stand_in.met.append(fault)

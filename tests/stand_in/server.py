@@ -32,6 +32,7 @@ class StandIn:
         peers: The nodes of the cluster; None for a server alone.
         consistencies: What reads asked for.
         asked: Method and path of all requests so far.
+        encodings: What clients accept as the encoding of an answer.
         is_scoped: Whether the API key is a token for one collection with the access ``rw``, which permits no change of
             the collection itself (lib/storage/src/rbac/ops_checks.rs, collection_meta_ops: global manage access).
     """
@@ -49,6 +50,7 @@ class StandIn:
         self.peers: models.ClusterStatusOneOf1 | None = None
         self.met: list[Fault] = []
         self.asked: list[tuple[str, str]] = []
+        self.encodings: set[str | None] = set()
         self.is_scoped = False
         self._actions = Actions(clock)
         self._turn = threading.Lock()

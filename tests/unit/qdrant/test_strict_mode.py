@@ -10,6 +10,7 @@ from stand_in import STRICT, StandIn
 from stand_in.strict import RefusedError
 from twinvec.errors import StoreLimitError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings, drop_collection, list_collections
+from twinvec_qdrant.stores.server.backend import ServerBackend
 from words import StateEncoder
 
 NOTES = [
@@ -256,13 +257,26 @@ def test_a_budget_that_comes_back_too_slowly_ends_within_the_wait(strict, clock)
     assert max(clock.pauses, default=0) <= 10
 
 
+@pytest.mark.parametrize("work", ["ingest", "find"])
+def test_a_collection_whose_creator_was_killed_gets_its_indexes(strict, monkeypatch, work):
+    monkeypatch.setattr(ServerBackend, "index_fields", lambda *_: None)
+    opened(strict).close()
+    with opened(strict) as collection:
+        assert not collection._backend._info().payload_schema
+        operations = {
+            "ingest": lambda: collection.ingest(NOTES[:3]).new == 3,
+            "find": lambda: collection.find() == [],
+        }
+        assert operations[work]()
+        assert collection._backend._info().payload_schema
+
+
 def test_an_older_collection_is_indexed_at_its_first_write(strict):
     with opened(strict) as collection:
         collection.ingest(NOTES[:5])
     client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
-    indexes = strict._actions._indexes["notes"]
     for field in ("revision", "content", "namespace"):
-        del indexes[field]
+        client.delete_payload_index("notes", field)
     with opened(strict) as collection:
         collection.delete(["n00"])
     assert {"revision", "content", "namespace"} <= client.get_collection("notes").payload_schema.keys()

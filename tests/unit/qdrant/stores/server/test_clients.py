@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+
 from qdrant_client.embed._inspection_cache import CACHE_STR_PATH
 
 from twinvec_qdrant import Collection
 
 
-@pytest.fixture
-def server(server):
-    return server.url
+def test_answers_are_asked_for_without_compression(server, words):
+    """A server sends a compressed answer in two packets, and the second comes 40 ms later."""
+    with Collection.open("notes", url=server.url, encoder=words, chunking=False) as opened:
+        opened.ingest([("a", "one text")])
+        opened.search("text")
+        asyncio.run(opened.asearch("text"))
+    assert server.encodings == {"identity"}
 
 
 def test_clients_share_the_certificates_and_know_the_requests_of_searches(server, words):
     contexts = []
     for _ in range(2):
-        with Collection.open("notes", url=server, encoder=words, chunking=False) as opened:
+        with Collection.open("notes", url=server.url, encoder=words, chunking=False) as opened:
             opened.ingest([("a", "one text"), ("b", "another text")])
             opened.search("text", filter={"id": "a"})
             client = opened._backend.requests.client
