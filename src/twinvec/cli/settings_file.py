@@ -88,9 +88,8 @@ def read_settings(path: Path) -> Settings | None:
         rooted["path"] = str((path.parent / file_path(settings.path, f"{where}: path")).resolve())
     for name in ("model", "rerank"):
         value = getattr(settings, name)
-        if value is not None and os.path.isdir(
-            path.parent / value
-        ):  # False also for a text that is too long for a path
+        # unlike Path.is_dir, False for a text that is too long for a path
+        if value is not None and os.path.isdir(path.parent / value):
             rooted[name] = str(path.parent / value)
     return settings.model_copy(update=rooted)
 

@@ -7,7 +7,7 @@ from qdrant_client import QdrantClient
 
 from cases import slow
 from searching import NOTES, QUERY, cosines
-from stand_in import StandIn, grpc_face
+from stand_in import StandIn
 from twinvec.errors import CollectionNotFoundError, ModelNotFoundError, SpaceMismatchError, StoreError
 from twinvec_qdrant import Collection, drop_collection, opening
 from words import WordEncoder
@@ -28,7 +28,7 @@ def place(request):
         if request.param == "server":
             yield {"url": server.url}
         else:
-            with grpc_face.serving(server) as port:
+            with server.over_grpc() as port:
                 yield {"url": server.url, "grpc": True, "grpc_port": port}
 
 
