@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
@@ -118,6 +119,7 @@ class _Push:
         self._bm25 = BM25Weights(target, description)
         self._to = Catalog(target, self._bm25)
         self._tenant_path = tenant_path(description.tenant_key)
+        self._copied_roots: Mapping[str, Any] | None = None
         self._indexing = PayloadIndexing(
             target, description.payload_indexes, shown_indexes(self._source, description.tenant_key)
         )
@@ -135,11 +137,13 @@ class _Push:
                 if not self._target.exclusive:
                     name_model(self._target, self._description)
             self._indexing.begin()  # while the collection is empty, so that no stored values have to be looked at
-            self._copy_roots()
             for page in pages(self._from.sources(), _PAGE):
+                self._copy_roots()  # after the documents are listed: another process may add a root, and then documents
                 seen.update(page)
                 self._copy(page)
                 advance(len(page))
+            if not seen:
+                self._copy_roots()
             notes = self._copy_notes(prune=prune)
             if prune:
                 self._prune(seen, notes, allow_empty=allow_empty)
@@ -154,7 +158,9 @@ class _Push:
         push is killed, or if the source is removed from the pushed collection meanwhile.
         """
         for roots in self._source.retrieve([ROOTS]).values():
-            self._target.upsert([Roots(self._target).joined(roots)])
+            if roots.payload != self._copied_roots:
+                self._target.upsert([Roots(self._target).joined(roots)])
+                self._copied_roots = roots.payload
 
     def _copy(self, sources: Sequence[str]) -> None:
         there = self._to.records(sources)

@@ -12,7 +12,9 @@ from deaths import Died, die_at
 from stand_in import StandIn
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError, StoreLimitError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, drop_collection
+from twinvec_qdrant.maintenance import push
 from twinvec_qdrant.records import payload_indexes
+from twinvec_qdrant.records.roots import Roots
 from twinvec_qdrant.records.schema import record_id
 from words import WordEncoder
 
@@ -245,3 +247,31 @@ def test_what_lost_its_record_is_not_removed_from_the_copy(guides, other, encode
     assert (report.deleted, report.missed) == (1, ["guide4"])
     with Collection.open("guides", encoder=encoder, **other) as copy:
         assert copy.get(["guide4"]) == whole
+
+
+def test_documents_come_with_a_source_that_was_added_during_a_push_that_dies(guides, other, encoder, monkeypatch):
+    """Without their source, they would count as documents of the first one, and be pruned with it."""
+    joined = Roots.joined
+    first = iter([True])
+
+    def joined_meanwhile(roots: Roots, coming):
+        copied = joined(roots, coming)
+        if next(first, False):
+            guides.ingest([{"id": "new", "text": "a new guide", "owner": "us"}], source="later")
+        return copied
+
+    def died(*_, **__) -> None:
+        raise Died
+
+    guides.ingest([{"id": "old", "text": "an old guide", "owner": "us"}], source="first")  # its ids have no prefix
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(Roots, "joined", joined_meanwhile)
+            patched.setattr(push._Push, "_copy_notes", died)
+            with pytest.raises(Died):
+                guides.push(**other)
+        with Collection.open("guides", encoder=encoder, **other) as copy:
+            there, roots = copy.find(), [root.name for root in copy.roots()]
+            assert "old" in there
+            assert ("later:new" in there) <= ("later" in roots)
+    assert "later:new" in there
