@@ -142,8 +142,6 @@ class _Push:
                 seen.update(page)
                 self._copy(page)
                 advance(len(page))
-            if not seen:
-                self._copy_roots()
             notes = self._copy_notes(prune=prune)
             if prune:
                 self._prune(seen, notes, allow_empty=allow_empty)
