@@ -45,7 +45,7 @@ from twinvec_qdrant.ingest.planned import (
     document_batches,
 )
 from twinvec_qdrant.records.commits import Catalog, Draft, Leftovers
-from twinvec_qdrant.records.description import Description, check_current_model, name_model
+from twinvec_qdrant.records.description import Description, check_current_model, name_first_model
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.roots import Membership, Roots
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
@@ -228,8 +228,7 @@ class Ingestion:
         self._bm25.refresh()
         if not self._backend.holds([CHUNKS]):
             self._backend.begin_load(tenant_path(self._description.tenant_key))
-            if not self._backend.exclusive:  # the store itself notices a folder that was replaced
-                name_model(self._backend, self._description)
+            name_first_model(self._backend, self._description)
             if self._backend.exclusive:
                 self._bm25.count_from_nothing()
         return left

@@ -17,7 +17,7 @@ from twinvec.support.progress import progress_bar
 from twinvec.support.slicing import sliced_by_weight
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog, Change
-from twinvec_qdrant.records.description import Description, name_model, stored_description
+from twinvec_qdrant.records.description import Description, name_first_model, stored_description
 from twinvec_qdrant.records.notes import are_filtered
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing, shown_indexes
 from twinvec_qdrant.records.roots import ROOTS, Roots
@@ -134,8 +134,7 @@ class _Push:
             self._bm25.refresh()
             if not self._target.holds([RECORDS]):
                 self._target.begin_load(self._tenant_path)
-                if not self._target.exclusive:
-                    name_model(self._target, self._description)
+                name_first_model(self._target, self._description)
             self._indexing.begin()  # while the collection is empty, so that no stored values have to be looked at
             for page in pages(self._from.sources(), _PAGE):
                 self._copy_roots()  # after the documents are listed: another process may add a root, and then documents

@@ -331,6 +331,16 @@ def name_model(backend: Backend, model: Generation) -> None:
     backend.upsert([Point(model_id(), {"kind": "model", **named})])
 
 
+def name_first_model(backend: Backend, description: Description) -> None:
+    """Write the point that names the model of a collection on a server, before its first documents.
+
+    An embedded store itself notices a folder that was replaced. Collections of older versions, which analyse words as
+    version 1 does, are filled as they were.
+    """
+    if not backend.exclusive and description.analyzer.version > 1:
+        name_model(backend, description)
+
+
 def check_current_model(backend: Backend, vector: str, space: str) -> None:
     """Raise ``SpaceMismatchError`` if the collection's model no longer has this space, and ``vector`` as a name."""
     now = stored_description(backend)

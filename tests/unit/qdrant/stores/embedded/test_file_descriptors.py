@@ -59,14 +59,15 @@ def test_reindexing_raises_an_error_of_the_store_and_changes_nothing(collection,
     assert collection.verify().sound
 
 
-def test_a_description_that_cannot_be_opened_is_not_called_damaged(collection, tmp_path):
+def test_a_description_that_cannot_be_opened_is_not_called_damaged(collection, tmp_path, tmp_path_factory):
+    backup = tmp_path_factory.mktemp("backups") / "notes"
     with free_descriptors(0), pytest.raises(StoreUnavailableError, match=f"cannot be read: {TOO_MANY}"):
         collection.info()
     assert collection.info()["points"] == 20
-    backup_collection("notes", tmp_path / "backups" / "notes", tmp_path)
+    backup_collection("notes", backup, tmp_path)
     with free_descriptors(0), pytest.raises(StoreUnavailableError, match=f"cannot be read: {TOO_MANY}"):
-        restore_collection(tmp_path / "backups" / "notes", tmp_path, name="other")
-    assert restore_collection(tmp_path / "backups" / "notes", tmp_path / "store", name="other").points["record"] == 20
+        restore_collection(backup, tmp_path, name="other")
+    assert restore_collection(backup, tmp_path / "store", name="other").points["record"] == 20
 
 
 def test_files_that_the_engine_cannot_open_are_not_called_damaged(collection, tmp_path):
