@@ -8,44 +8,34 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 from urllib.error import HTTPError
 
 import pytest
 from pydantic_core import from_json, to_json
 from qdrant_client import models
 
-from http_servers import serving
-from stand_in.rest import Fault, handler
+from stand_in.rest import Front
 
 _PACES = ("read_rate_limit", "write_rate_limit")
 
 
-class Forwarding:
+class Forwarding(Front):
     """A server that forwards requests to the one at ``url``; its interface is that of ``StandIn``.
 
     The clock of the tests does not move that of a real server, so ``be_strict`` leaves out the limits of a minute.
     """
 
     def __init__(self, url: str, key: str | None = None) -> None:
-        self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
-        self.met: list[Fault] = []
-        self.asked: list[tuple[str, str]] = []
-        self.encodings: set[str | None] = set()
-        self.over = threading.Event()
+        super().__init__()
         self.graphs: list[int] = []
         self._behind, self._key = url.rstrip("/"), key
         self._prefix = f"tests-{uuid.uuid4().hex[:12]}-"
         self._strict: models.StrictModeConfig | None = None
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __getattr__(self, name: str) -> Any:
         pytest.skip(f"a real server has no {name}: this is a test of the stand-in")
@@ -56,15 +46,14 @@ class Forwarding:
         super().__setattr__(name, value)
 
     @contextmanager
-    def running(self) -> Iterator[Forwarding]:
+    def running(self) -> Iterator[Self]:
         """Serve until the end of the block, and delete the collections then."""
-        with serving(self._server):
-            try:
+        try:
+            with super().running():
                 yield self
-            finally:
-                self.over.set()
-                for name in self._names():
-                    self._forward("DELETE", f"/collections/{name}", {})
+        finally:
+            for name in self._names():
+                self._forward("DELETE", f"/collections/{name}", {})
 
     def be_strict(self, config: models.StrictModeConfig, name: str | None = None) -> None:
         """Set limits: for the collection of this name, or for those that are made from now on."""
@@ -84,7 +73,7 @@ class Forwarding:
         }
 
     def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
-        """Forward a request; returns status, body and Retry-After of the answer, without the prefix."""
+        """Forward a request, and return the answer without the prefix."""
         if method == "PUT" and re.fullmatch(r"/collections/[^/?]+(\?.*)?", path) and self._strict is not None:
             body = body | {"strict_mode_config": self._strict.model_dump(exclude_none=True)}
         if method == "PATCH" and (graph := body.get("hnsw_config") or {}).get("m") is not None:
@@ -96,7 +85,7 @@ class Forwarding:
         return status, answer.replace(self._prefix.encode(), b""), pause
 
     def _prefixed(self, body: Any, path: str) -> Any:
-        """The body with the prefix before the names of collections and aliases."""
+        """Return the body of a request with the prefix before the names of collections and aliases."""
         if path.partition("?")[0] != "/collections/aliases":
             return body
         return {
@@ -108,7 +97,7 @@ class Forwarding:
         }
 
     def _own(self, answer: bytes) -> bytes:
-        """The answer with these collections and aliases only."""
+        """Return the answer with the collections and aliases of this object only."""
         said = from_json(answer)
         for kind, items in said["result"].items():
             name = "name" if kind == "collections" else "collection_name"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Self
 
 from pydantic_core import from_json
+
+from http_servers import serving
 
 
 class Fault(Enum):
@@ -40,20 +43,43 @@ _STATUS = {Fault.BUSY: 503, Fault.LIMITED: 429, Fault.UNKNOWN: 404, Fault.REPLIC
 _REPLICA_AWAY = b'{"status": {"error": "Service internal error: Some replica of shard 0 failed to apply operation"}}'
 
 
-class Answering(Protocol):
-    """What the interface stands before."""
+class Front:
+    """An HTTP server whose requests meet faults; ``respond`` answers them.
 
-    fault: Callable[[str, str], Fault | None]
-    met: list[Fault]
-    asked: list[tuple[str, str]]
-    encodings: set[str | None]
-    over: threading.Event
+    Attributes:
+        url: Its address.
+        fault: Called with method and path of every request; the fault that it meets, or None.
+        met: The faults so far.
+        asked: Method and path of all requests so far.
+        encodings: What clients accept as the encoding of an answer.
+        over: Set when the server ends.
+    """
+
+    def __init__(self) -> None:
+        self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
+        self.met: list[Fault] = []
+        self.asked: list[tuple[str, str]] = []
+        self.encodings: set[str | None] = set()
+        self.over = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Serve until the end of the block."""
+        with serving(self._server):
+            try:
+                yield self
+            finally:
+                self.over.set()
 
     def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
-        """Status, body and Retry-After of the answer."""
+        """Return status, body and Retry-After of the answer to a request."""
+        raise NotImplementedError
 
 
-def handler(stand_in: Answering) -> type[BaseHTTPRequestHandler]:
+def _handler(front: Front) -> type[BaseHTTPRequestHandler]:
     """Return the class that answers requests."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -62,23 +88,23 @@ def handler(stand_in: Answering) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            stand_in.asked.append((self.command, self.path))
-            stand_in.encodings.add(self.headers.get("accept-encoding"))
-            fault = stand_in.fault(self.command, self.path)
+            front.asked.append((self.command, self.path))
+            front.encodings.add(self.headers.get("accept-encoding"))
+            fault = front.fault(self.command, self.path)
             if fault is not None:
-                stand_in.met.append(fault)
+                front.met.append(fault)
             if fault in _STATUS:
                 said = {Fault.UNKNOWN: b"", Fault.REPLICA: _REPLICA_AWAY}.get(fault, b"{}")
                 self._send(_STATUS[fault], said, 0 if fault is Fault.LIMITED else None)
                 return
             if fault is not Fault.REFUSED:
                 wanted = from_json(body) if body else {}
-                status, answer, pause = stand_in.respond(self.command, self.path, wanted)
+                status, answer, pause = front.respond(self.command, self.path, wanted)
             if fault is None:
                 self._send(status, answer, pause)
                 return
             if fault is Fault.STALLED:
-                stand_in.over.wait()
+                front.over.wait()
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
 

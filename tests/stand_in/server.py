@@ -7,32 +7,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from pydantic_core import to_json
 from qdrant_client import models
 
-from http_servers import serving
 from stand_in.actions import Actions
 from stand_in.forwarding import Forwarding
-from stand_in.rest import Fault, handler
+from stand_in.rest import Front
 from stand_in.strict import RefusedError
 
 
-class StandIn:
+class StandIn(Front):
     """A running server.
 
     Attributes:
-        url: Its address.
-        fault: Called with method and path of every request; the fault that it meets, or None.
-        met: The faults so far.
         version: What it says that its version is.
         peers: The nodes of the cluster; None for a server alone.
         consistencies: What reads asked for.
-        asked: Method and path of all requests so far.
-        encodings: What clients accept as the encoding of an answer.
         is_scoped: Whether the API key is a token for one collection with the access ``rw``, which permits no change of
             the collection itself (lib/storage/src/rbac/ops_checks.rs, collection_meta_ops: global manage access).
     """
@@ -41,35 +34,18 @@ class StandIn:
         """Return ``Forwarding`` to the server that QDRANT_URL names, if it names one."""
         del args
         url = os.environ.get("QDRANT_URL")
-        return super().__new__(cls) if url is None else Forwarding(url, os.environ.get("QDRANT_API_KEY"))
+        return Forwarding(url, os.environ.get("QDRANT_API_KEY")) if url else super().__new__(cls)
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
+        super().__init__()
         self.version = "1.18.3"
         self.consistencies: set[str] = set()
         self.peers: models.ClusterStatusOneOf1 | None = None
-        self.met: list[Fault] = []
-        self.asked: list[tuple[str, str]] = []
-        self.encodings: set[str | None] = set()
         self.is_scoped = False
         self._actions = Actions(clock)
         self._turn = threading.Lock()
-        self.over = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    @contextmanager
-    def running(self) -> Iterator[StandIn]:
-        """Serve until the end of the block."""
-        with serving(self._server):
-            try:
-                yield self
-            finally:
-                self.over.set()
 
     def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
-        """Status, body and Retry-After of the answer over HTTP."""
         try:
             result = self.answer(method, path, body)
         except RefusedError as error:

@@ -44,7 +44,7 @@ def handle(place):
 
 @pytest.fixture
 def loaded(monkeypatch):
-    """Lets collections load both models by name."""
+    """Let collections load ``OLD`` and ``NEW`` by their names."""
     models = {each.name: each for each in (OLD, NEW)}
     monkeypatch.setattr(opening, "load_space_encoder", lambda name, *_: models[name])
 

@@ -77,7 +77,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """The name of a model's vectors in the store, and the model's space; older versions did not write the space."""
+    """What the store's point says of the present model; ``space`` is None if an older version wrote the point."""
 
     vector: str
     space: str | None

@@ -30,7 +30,7 @@ class Shelf(Protocol):
         """Return a collection, which stays open; raise CollectionNotFoundError if no collection has the name."""
 
     def using(self, opened: Collection) -> AbstractContextManager[None]:
-        """Return a context manager for calls of an open collection, which may be dropped or replaced meanwhile."""
+        """Return a context manager for calls of an open collection, which another program may drop or replace."""
 
 
 class Library:

@@ -1,4 +1,4 @@
-"""Answers in JSON and as archives."""
+"""The forms of the server's answers: JSON, and an archive that is sent in pieces."""
 
 from __future__ import annotations
 

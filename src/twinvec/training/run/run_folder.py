@@ -154,7 +154,7 @@ class RunFolder:
         atomic_write(self._record_path, json.dumps(self._record, indent=2, sort_keys=True) + "\n")
 
     def last_checkpoint(self) -> Path | None:
-        """Return the newest checkpoint that is whole, and whose best checkpoint so far is whole; None if there is none.
+        """Return the newest whole checkpoint whose best checkpoint so far is whole, too, or None.
 
         Raise ConfigurationError if a checkpoint cannot be read.
         """

@@ -85,7 +85,7 @@ def run(store, tmp_path, capsys):
 
 @pytest.fixture
 def pieces(store):
-    """The archive of a backup of the collection "notes", in pieces."""
+    """Return the archive of a backup of the collection "notes", in pieces."""
     made = TemporaryBackup("notes", store)
     try:
         return list(made.packed())
@@ -116,7 +116,7 @@ def test_an_archive_becomes_a_backup(store, run, pieces, tmp_path):
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut"])
 @pytest.mark.parametrize("part", [0, 1, 50, 200])
 def test_a_part_of_an_archive_leaves_the_older_backup(store, run, pieces, tmp_path, part, whole):
-    """The connection is cut, or the process ends the answer too early."""
+    """The connection is cut in the middle of the answer, or the answer ends too early."""
     assert len(pieces) > 210
     with sending(store, pieces[:part], whole=whole):
         code, _, errors = run("backup", tmp_path / "backup")
@@ -224,7 +224,7 @@ def test_a_served_collection_is_backed_up_and_dropped(tiny, tmp_path):
 
 @contextmanager
 def stopped_half_way(folder):
-    """A command that backs up, and is stopped while it unpacks."""
+    """Yield a process of ``twinvec backup`` that is stopped while it unpacks the archive."""
     command = [sys.executable, "-m", "twinvec", "backup", "copy", *PLACE]
     with subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         partial = folder / ".copy.twinvec-new"
@@ -265,7 +265,10 @@ def test_a_command_that_is_killed_leaves_what_the_next_one_replaces(tiny, tmp_pa
 
 @contextmanager
 def stopped_while_it_sends(command, store):
-    """A command that restores, and is stopped while it sends; one that has sent everything by then begins again."""
+    """Yield a process of ``twinvec restore`` that is stopped while it sends the backup to the server.
+
+    A process that has sent everything before it could be stopped is followed by another one.
+    """
 
     def arriving() -> bool:
         return any(store.glob(".twinvec-backup-*/backup/shard"))
@@ -286,7 +289,7 @@ def stopped_while_it_sends(command, store):
 
 @pytest.mark.slow
 def test_a_command_whose_server_is_killed_restores_nothing(tiny, tmp_path):
-    """The command is stopped while it sends; the next server has nothing of the archive, and takes it."""
+    """The server is killed while the command sends the backup; with the next server, the command restores all of it."""
     command = [sys.executable, "-m", "twinvec", "restore", "copy", "-c", "older", "--path", "store"]
     store = tmp_path / "store"
     with serving(tmp_path, tiny) as server:

@@ -55,7 +55,7 @@ def test_a_value_of_a_condition_that_is_no_single_value(refused, condition, mean
     ],
 )
 def test_all_conditions_hold_except_of_several_equalities_of_one_key(conditions, filter):
-    """A deletion would take more documents if a bound replaced another one."""
+    """If the last bound replaced the first, ``twinvec delete`` would remove too many documents."""
     assert parse_filter_options(conditions) == filter
 
 
