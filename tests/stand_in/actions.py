@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +22,9 @@ _QUOTA = (
 )
 """lib/shard/src/quota/check.rs (1.19): what a node says of a write that needs room."""
 
+LATE = 2
+"""Reads of a new vector that are refused: a server optimizes while it makes room for it."""
+
 
 class Actions:
     """The collections of the stand-in.
@@ -34,6 +38,7 @@ class Actions:
         version: The version of the server.
         ordering: The ordering that the present request names.
         shards: The shard keys of every collection.
+        late: How many reads of a new vector are still refused, by collection and vector.
         is_full: Whether the disk of the server is fuller than its quota permits (1.19).
     """
 
@@ -47,6 +52,7 @@ class Actions:
         self.ordering: str | None = None
         self.shards: dict[str, Shards] = {}
         self.is_full = False
+        self.late: dict[str, dict[str, int]] = {}
         self._clock = clock
         self._strict: dict[str, StrictMode] = {}
         self._indexes: dict[str, dict[str, Any]] = {}
@@ -162,6 +168,8 @@ class Actions:
                 "vectors": {key: value for key, value in named(params).items() if key != vector},
                 "sparse_vectors": {k: value for k, value in (params.sparse_vectors or {}).items() if k != vector},
             }
+        if method == "PUT" and vector not in {*named(params), *(params.sparse_vectors or {})}:
+            self.late.setdefault(name, {})[vector] = LATE
         self._index[name]["params"] = params.model_copy(update=changes)
         return done
 
@@ -237,6 +245,7 @@ class Actions:
 
     def _read(self, action: str, name: str, body: dict[str, Any]) -> Any:
         client, strict = self._client, self._strict[name]
+        self._check_vectors(name, body)
         if action == "POST":
             asked = models.PointRequest.model_validate(body)
             strict.read(len(asked.ids))
@@ -270,6 +279,17 @@ class Actions:
             strict.check_searches(searches, self._without_graph(name))
             return client.query_batch_points(name, [self._routed(name, each) for each in searches])
         raise NotImplementedError(action)
+
+    def _check_vectors(self, name: str, body: dict[str, Any]) -> None:
+        """Refuse the first reads that name a vector which was just added, as a server does while it optimizes."""
+        reads = [body, *body.get("searches", ())]
+        asked = [each.get("using") for each in reads] + [each.get("with_vector") for each in reads]
+        for vector in chain.from_iterable(each if isinstance(each, list) else [each] for each in asked):
+            if vector in (late := self.late.get(name, {})):
+                late[vector] -= 1
+                if not late[vector]:  # those that were added before it are there, too
+                    self.late[name] = dict(list(late.items())[list(late).index(vector) + 1 :])
+                raise RefusedError(400, f"Wrong input: Not existing vector name error: {vector}")
 
     def _info(self, name: str) -> models.CollectionInfo:
         info = self._client.get_collection(name)

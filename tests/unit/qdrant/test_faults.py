@@ -12,7 +12,7 @@ from qdrant_client import QdrantClient
 from cases import slow
 from stand_in import Fault, StandIn, drawn_faults
 from twinvec.arrays import unit
-from twinvec.errors import ConfigurationError, StoreUnavailableError
+from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings
 from twinvec_qdrant.stores.base import OWN_FIELDS
 from twinvec_qdrant.stores.server.values import client_quantization
@@ -200,9 +200,25 @@ def test_a_migration_makes_room_for_vectors_once(server):
         server.asked.clear()
         assert collection.migrate(new).encoded == collection.count()
     changed = [path.partition("?")[0].rpartition("/")[2] for method, path in server.asked if "/vectors/" in path]
-    assert changed == ["dense-words-1-48", "dense-words-1-48-states"]
+    assert changed == ["dense-words-1-48-states", "dense-words-1-48"]
     described = [path for method, path in server.asked if method == "PATCH"]
     assert len(described) == 4, "the next model, the place of its states, the switch, the calibration"
+
+
+@pytest.mark.parametrize("late_interaction", [False, True])
+def test_a_migration_waits_until_a_server_has_made_room(server, monkeypatch, late_interaction):
+    """Qdrant 1.18.3 makes room after its answer, in segments that it is optimizing much later."""
+    old, new = models()
+    with opened(server, wait_seconds=0.2, encoder=old, late_interaction=late_interaction) as collection:
+        collection.ingest(NOTES.items())
+        monkeypatch.setattr("stand_in.actions.LATE", 1_000_000)
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"a vector is missing .*dense-words-1-48"):
+                collection.migrate(new)
+            check_model(collection, old)
+        server.actions.late.clear()
+        assert collection.migrate(new).encoded == collection.count()
+        check_model(collection, new)
 
 
 def test_chunks_are_encoded_once_by_a_server_whose_filters_find_no_vectors(server, monkeypatch):
@@ -227,14 +243,14 @@ def test_chunks_are_encoded_once_by_a_server_whose_filters_find_no_vectors(serve
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "after"),  # requests 2 and 3 make room for vectors and states; those after fill it
+    ("kind", "after"),  # requests 6 and 10 make room for states and vectors; those from 16 on fill it
     [
-        (Fault.DROPPED, 2),
-        (Fault.DROPPED, 3),
-        (Fault.BUSY, 3),
-        (Fault.REFUSED, 4),
-        (Fault.DROPPED, 11),
-        (Fault.BUSY, 27),
+        (Fault.DROPPED, 6),
+        (Fault.DROPPED, 10),
+        (Fault.BUSY, 11),
+        (Fault.REFUSED, 13),
+        (Fault.DROPPED, 19),
+        (Fault.BUSY, 33),
     ],
 )
 def test_a_server_that_goes_away_ends_the_migration_and_the_next_completes_it(server, kind, after):

@@ -78,6 +78,7 @@ _TOO_LARGE = "request larger than rate limiter capacity"
 _TOO_LONG = re.compile(r"JSON payload .*(larger than allowed|exceeded limit)")
 _EXHAUSTED = re.compile(r"(Resident memory|Disk) usage is at \S+ of total")
 _NO_COLLECTION = re.compile(r"Collection \S+ (doesn't exist|not found)")
+_NO_VECTOR = "Not existing vector name"
 _DISK_FULL = re.compile(r"No space left on device|Out of memory, free")
 _LIMITS = {
     "search batch size": "search_max_batchsize",
@@ -182,6 +183,10 @@ class UnindexedError(StoreLimitError):
         self.path = path
 
 
+class UnknownVectorError(StoreError):
+    """A request names a vector that the collection, or a segment that the server is optimizing, does not have."""
+
+
 def store_error(error: Exception, location: str, what: str) -> StoreError:
     """Return twinvec's error for an error of the client, raised by a request to the server at ``location``.
 
@@ -220,6 +225,8 @@ def _refused(answered: Refusal, location: str) -> StoreError:
         return StoreUnavailableError(f"{location}: {_NO_ROOM}{said}")
     if answered.status == 404 and _NO_COLLECTION.search(answered.sentence):
         return CollectionNotFoundError(f"{location}: the collection does not exist any more{said}")
+    if answered.status == 400 and _NO_VECTOR in answered.sentence:
+        return UnknownVectorError(f"{location}: a vector is missing{said}")
     if answered.status in BUSY:
         words = "the server is too busy" if answered.status in (429, 503) else "the server failed"
         return StoreUnavailableError(

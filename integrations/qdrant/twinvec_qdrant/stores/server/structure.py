@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import tenacity
 from qdrant_client import models
 
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
@@ -14,6 +15,7 @@ from twinvec_qdrant.settings import ClusterSettings, IndexSettings, Quantization
 from twinvec_qdrant.stores.base import OWN_FIELDS, indexed_chunks
 from twinvec_qdrant.stores.points import DENSE, SPARSE, UNNAMED, states_name
 from twinvec_qdrant.stores.server import cluster
+from twinvec_qdrant.stores.server.errors import UnknownVectorError
 from twinvec_qdrant.stores.server.limits.known import KnownCollection
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
@@ -103,10 +105,14 @@ class Structure(KnownCollection):
         self.requests.call(self._client.update_collection, metadata=dict(changes))
 
     def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
+        if states_dim is not None:
+            self._add_states(name, states_dim)
         config = models.DenseVectorNameConfig(dense=models.DenseVectorConfig(size=dim, distance=models.Distance.COSINE))
         self._create_vector(name, config)
-        if states_dim is None:
-            return
+        self._wait_for_vector(name, [1.0] * dim)
+
+    def _add_states(self, name: str, states_dim: int) -> None:
+        """Make room for token states of this dimension beside the vector ``name``."""
         states = client_states(states_dim)
         kept = models.DenseVectorConfig(
             size=states.size,
@@ -119,10 +125,27 @@ class Structure(KnownCollection):
             placed = models.VectorParamsDiff(hnsw_config=states.hnsw_config, on_disk=states.on_disk)
             self.requests.call(self._client.update_collection, vectors_config={states_name(name): placed})
 
+    def _wait_for_vector(self, name: str, query: list[float] | models.SparseVector) -> None:
+        """Wait until searches can name a vector that was made; then they can name those that were made before, too.
+
+        A server answers before it has made room for a vector, and a segment that it is optimizing gets the vector only
+        afterwards. Until then, it refuses searches and reads that name the vector (seen with Qdrant 1.18.3).
+        """
+        if self._local:
+            return
+        search = models.QueryRequest(query=query, using=name, limit=1, with_payload=False)
+        tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(UnknownVectorError),
+            wait=tenacity.wait_exponential(multiplier=0.02, max=1.0),
+            stop=tenacity.stop_before_delay(self.requests.wait_seconds),
+            reraise=True,
+        )(lambda: self.run(self._within(lambda limits: self._read("query_batch_points", limits, 1, [search]))))
+
     def add_sparse(self) -> None:
         """Add the sparse vector of BM25 to the collection; do nothing if it exists."""
         config = models.SparseVectorConfig(modifier=models.Modifier.IDF)
         self._create_vector(SPARSE, models.SparseVectorNameConfig(sparse=config), "adding sparse vectors")
+        self._wait_for_vector(SPARSE, models.SparseVector(indices=[0], values=[1.0]))
 
     def drop_vector(self, name: str) -> None:
         if name == UNNAMED:  # requests cannot name this vector
