@@ -7,15 +7,16 @@ so its own time hides much of the clients' time. Its figures are meaningful for 
 CPU time; measure speed on a real server.
 
 A proxy between client and server delays every answer, as a distant server does. The collection is filled with random
-vectors and short texts. After a few searches, our handle is warm: it knows that all chunks are committed, and makes one
-request. twinvec and the bare client do each search in turn, with the same filter and the same vectors: dense, dense
-with a filter on a keyword, sparse, and hybrid, which the bare client fuses on the server by ranks. "Encoded" searches
-begin with a text, whose vector both compute by hashes, in almost no time. Only the last of them finds passages, which
-the bare client cannot do. The bare client is measured with its defaults, and without compression: twinvec asks for
-answers without compression, because a server sends a compressed one in two packets, of which the second waits for the
-receipt of the first, up to 40 ms. Then sixteen threads search, and 300 searches are awaited at once on one event loop.
-The CPU time of a search is that of this process with all its threads. The rates of writing compare an ``ingest`` of
-given vectors with ``upload_points`` of the same points.
+vectors and short texts of different lengths: among texts of one length, many scores of words are equal, and twinvec
+asks for more candidates where the last score of a page is shared. After a few searches, our handle is warm: it knows
+that all chunks are committed, and makes one request. twinvec and the bare client do each search in turn, with the same
+filter and the same vectors: dense, dense with a filter on a keyword, sparse, and hybrid, which the bare client fuses
+on the server by ranks. "Encoded" searches begin with a text, whose vector both compute by hashes, in almost no time.
+Only the last of them finds passages, which the bare client cannot do. The bare client is measured with its defaults,
+and without compression: twinvec asks for answers without compression, because a server sends a compressed one in two
+packets, of which the second waits for the receipt of the first, up to 40 ms. Then sixteen threads search, and 300
+searches are awaited at once on one event loop. The CPU time of a search is that of this process with all its threads.
+The rates of writing compare an ``ingest`` of given vectors with ``upload_points`` of the same points.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def _head(url: str, points: int, real: bool, say: Callable[[str], None]) -> None
 def _writing(url: str, count: int, say: Callable[[str], None]) -> None:
     """Fill both collections, and print the rates."""
     rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(WORDS, 12)) for _ in range(count)]
+    texts = [" ".join(rng.choice(WORDS, size)) for size in rng.integers(8, 41, count)]
     documents = [
         Document(f"d{row}", text, payload={"team": f"t{row % 50}", "year": 2000 + row % 25})
         for row, text in enumerate(texts)

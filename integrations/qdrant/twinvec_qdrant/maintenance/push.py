@@ -141,7 +141,7 @@ class _Push:
                 seen.update(page)
                 self._copy(page)
                 advance(len(page))
-            notes = self._copy_notes(prune=prune)
+            notes = self._copy_notes()
             if prune:
                 self._prune(seen, notes, allow_empty=allow_empty)
             self._bm25.rebalance()
@@ -217,12 +217,12 @@ class _Push:
                 copies.append(Point(chunk, payload, dense, sparse, self._description.vector, states.get(chunk)))
         return Change(replace(record, revision=revision), copies, old, space=self._description.space)
 
-    def _copy_notes(self, *, prune: bool) -> set[str]:
+    def _copy_notes(self) -> set[str]:
         copied = {VOCABULARY}  # the vocabulary is not copied: the other collection counts words in its own chunks
         for page in pages((each for each in self._source.scroll([NOTES]) if each.id != VOCABULARY), _PAGE):
             self._indexing.see(note.payload["metadata"] for note in page if are_filtered(note.payload["namespace"]))
-            # without pruning, the other collection keeps its own recorded sources next to the copied ones
-            joined = [note if prune or note.id != ROOTS else Roots(self._target).joined(note) for note in page]
+            # the other collection keeps its own recorded sources, at least until their documents are pruned
+            joined = [note if note.id != ROOTS else Roots(self._target).joined(note) for note in page]
             self._target.upsert(joined)
             copied.update(note.id for note in page)
         self._target.flush()
@@ -240,6 +240,8 @@ class _Push:
         for _ in self._to.remove([source for source in gone if source not in lost]):
             self._report.deleted += 1
         self._target.delete([note.id for note in self._target.scroll([NOTES], ["kind"]) if note.id not in notes])
+        if not lost:
+            self._target.upsert(list(self._source.retrieve([ROOTS]).values()))
         self._target.flush()
 
     def _lost(self, sources: Sequence[str]) -> set[str]:

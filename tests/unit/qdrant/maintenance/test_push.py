@@ -14,6 +14,7 @@ from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, drop_collection
 from twinvec_qdrant.maintenance import push
 from twinvec_qdrant.records import payload_indexes
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.roots import Roots
 from twinvec_qdrant.records.schema import record_id
 from words import WordEncoder
@@ -275,3 +276,23 @@ def test_documents_come_with_a_source_that_was_added_during_a_push_that_dies(gui
             assert "old" in there
             assert ("later:new" in there) <= ("later" in roots)
     assert "later:new" in there
+
+
+def test_pruned_documents_keep_their_source_as_long_as_they_are_there(guides, other, encoder, monkeypatch):
+    guides.ingest([{"id": "old", "text": "an old guide", "owner": "us"}], source="first")
+    guides.ingest([{"id": "old", "text": "an old minute", "owner": "us"}], source="gone")
+    guides.push(**other)
+    guides.delete_source("gone")
+
+    def died(*_, **__) -> None:
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "remove", died)
+        with pytest.raises(Died):
+            guides.push(prune=True, **other)
+    with Collection.open("guides", encoder=encoder, **other) as copy:
+        assert copy.find(source="gone") == ["gone:old"]
+    assert guides.push(prune=True, **other).deleted == 1
+    with Collection.open("guides", encoder=encoder, **other) as copy:
+        assert [root.name for root in copy.roots()] == [root.name for root in guides.roots()] == ["first"]
