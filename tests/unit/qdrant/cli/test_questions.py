@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -167,6 +168,7 @@ def test_a_killed_command_goes_on_and_pays_for_no_answer_twice(twinvec, store, c
             assert holding.held.acquire(timeout=300)
         while len((broken / "pairs.jsonl.partial").read_bytes().splitlines()) < 11:  # the first names the job
             assert process.poll() is None
+            time.sleep(0.05)
         process.send_signal(how)
         told = process.communicate(timeout=300)[1].decode()
     assert process.returncode == (-9 if how == signal.SIGKILL else 130)
