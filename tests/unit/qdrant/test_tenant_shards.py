@@ -125,13 +125,37 @@ def test_a_tenant_without_documents_is_added_later_and_open_handles_serve_it(ser
         collection.ingest(NOTES)
         with pytest.raises(ConfigurationError, match=r"'cord' already has documents"):
             collection.reindex(cluster=ClusterSettings(tenant_shards=["acme", "bolt", "cord"]))
-        with pytest.raises(ConfigurationError, match="can only grow"):
+        with pytest.raises(
+            ConfigurationError, match="can only grow, and these tenants have shards already: bolt; name them too"
+        ):
             collection.reindex(cluster=ClusterSettings(tenant_shards=["acme"]))
         collection.reindex(cluster=ClusterSettings(tenant_shards=["acme", "bolt", "echo"]))
         collection.ingest([{"id": "e1", "text": "note of echo", "owner": "echo"}])
         assert keys_of(collection, server)["echo"] == {"echo"}
         assert [hit.id for hit in reader.search("note", filter={"owner": "echo"})] == ["e1"]
         assert reader.info()["cluster"]["tenant_shards"] == ("acme", "bolt", "echo")
+
+
+def test_two_administrators_who_add_tenants_at_once_both_succeed(server):
+    with opened(server, cluster=LARGE) as collection, opened(server) as other:
+        collection.ingest(NOTES)
+        raced = []
+
+        def fault(method: str, path: str) -> Fault | None:
+            if method == "PATCH" and not raced:  # the first administrator has read the tenants, and now writes them
+                raced.append(path)
+                other.reindex(cluster=ClusterSettings(tenant_shards=[*LARGE.tenant_shards, "fox"]))
+            return None
+
+        server.fault = fault
+        collection.reindex(cluster=ClusterSettings(tenant_shards=[*LARGE.tenant_shards, "echo"]))
+        assert raced
+        for handle in (collection, other):
+            handle.ingest([{"id": f"{name}1", "text": f"note of {name}", "owner": name} for name in ("echo", "fox")])
+            assert handle.info()["cluster"]["tenant_shards"] == ("acme", "bolt", "echo", "fox")
+            for name in ("echo", "fox"):
+                assert keys_of(handle, server)[name] == {name}
+                assert [hit.id for hit in handle.search("note", filter={"owner": name})] == [f"{name}1"]
 
 
 @pytest.mark.parametrize("last", ["/shards", "/collections/notes"])
@@ -195,7 +219,7 @@ def test_where_there_can_be_none_it_is_said_before_anything_is_made(server):
     opened(server).close()
     with pytest.raises(ConfigurationError, match="tenant_shards"):
         opened(server, cluster=LARGE)
-    with pytest.raises(ConfigurationError, match="only in a collection that was made with them"):
+    with pytest.raises(ConfigurationError, match="grow only in a collection that was made with them"):
         opened(server).reindex(cluster=LARGE)
 
 

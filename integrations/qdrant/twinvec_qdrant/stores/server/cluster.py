@@ -22,6 +22,7 @@ from typing import Any
 from qdrant_client import models
 
 from twinvec.errors import ConfigurationError, StoreError
+from twinvec.support.checks import listed
 from twinvec_qdrant.settings import ClusterSettings
 from twinvec_qdrant.stores.conditions import AnyText, Conditions, Fitted
 from twinvec_qdrant.stores.points import Point
@@ -31,7 +32,14 @@ READ_CONSISTENCY = "read_consistency"
 """Key of the collection's metadata that records how many copies a read queries."""
 
 TENANT_SHARDS = "tenant_shards"
-"""Key of the collection's metadata that records which tenants have shards of their own."""
+"""Key of the collection's metadata that records which tenants have had shards of their own from the beginning."""
+
+_ADDED = f"{TENANT_SHARDS}."
+"""Prefix of the keys that record tenants that were added later.
+
+Each added tenant has its own key, because the server merges metadata by key: with a common list, two administrators who
+add tenants at once would overwrite each other's list.
+"""
 
 SHARED = "twinvec-shared"
 """Shard key of all tenants without shards of their own."""
@@ -51,8 +59,12 @@ class TenantShards:
     @classmethod
     def of(cls, metadata: Mapping[str, Any] | None) -> TenantShards | None:
         """Return the tenants that a collection's metadata record; None if the collection has no shard keys."""
-        recorded = (metadata or {}).get(TENANT_SHARDS)
-        return None if recorded is None else cls(recorded["path"], tuple(recorded["tenants"]))
+        known = metadata or {}
+        recorded = known.get(TENANT_SHARDS)
+        if recorded is None:
+            return None
+        added = sorted(key.removeprefix(_ADDED) for key in known if key.startswith(_ADDED))
+        return cls(recorded["path"], tuple(dict.fromkeys([*recorded["tenants"], *added])))
 
     @property
     def keys(self) -> list[str]:
@@ -175,10 +187,15 @@ def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str
     The record comes first. If the process is killed then, searches fall back to the shared shards, and the next write
     makes the keys. With a key but no record, writes would go to the shared shards, and searches to the tenant's own.
     """
-    if now is None or set(now.tenants) - set(wanted):
+    if now is None:
         raise ConfigurationError(
-            f"{requests.location}: tenant_shards can only grow, and only in a collection that was made with them: make "
-            "a new collection with these tenant_shards, and ingest or push into it"
+            f"{requests.location}: tenant_shards can grow only in a collection that was made with them: make a new "
+            "collection with these tenant_shards, and ingest or push into it"
+        )
+    if missing := [name for name in now.tenants if name not in wanted]:
+        raise ConfigurationError(
+            f"{requests.location}: tenant_shards can only grow, and these tenants have shards already: "
+            f"{listed(missing, 5)}; name them too, or push the collection to a new one without them"
         )
     added = [name for name in wanted if name not in now.tenants]
     for name in added:
@@ -188,11 +205,9 @@ def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str
                 f"{requests.location}: the tenant {name!r} already has documents in the shared shards: delete them, "
                 "add the tenant and ingest them again, or push to a new collection that has this tenant"
             )
-    following = (*now.tenants, *added)
     if added:
-        changed = recorded(ClusterSettings(tenant_shards=following), now.path)
-        requests.call(requests.client.update_collection, metadata=changed)
-    make_keys(requests, TenantShards(now.path, following))
+        requests.call(requests.client.update_collection, metadata={f"{_ADDED}{name}": True for name in added})
+    make_keys(requests, TenantShards(now.path, (*now.tenants, *added)))
 
 
 def _copy(requests: Requests, copies: int) -> None:
