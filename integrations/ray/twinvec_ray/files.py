@@ -19,6 +19,7 @@ from ray.exceptions import RayError
 
 from twinvec.errors import ConfigurationError, InputError, TwinvecError
 from twinvec.installation import install_line
+from twinvec.support.atomic import sync_files, sync_folder
 from twinvec.support.checks import path_text
 from twinvec.support.lines import decoded_lines, parsed_lines
 from twinvec.support.locks import exclusive_lock
@@ -168,7 +169,8 @@ def _locked(target: Path, output: str) -> Iterator[None]:
 def _replace(target: Path, dataset: Dataset, output: str) -> None:
     """Write a dataset next to a local folder, and then put it in the folder's place.
 
-    Folders are removed under the name ``partial`` only, so that ``older`` is always whole.
+    Folders are removed under the name ``partial`` only, so that ``older`` is always whole. All files are on the disk
+    before the folder gets its name, and the name is on the disk before ``older`` is removed, in case of a power cut.
     """
     partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
     if older.exists() and not target.exists():
@@ -181,9 +183,11 @@ def _replace(target: Path, dataset: Dataset, output: str) -> None:
         raise
     if not partial.exists():
         raise InputError(f"{output}: nothing was written: there are no rows")
+    sync_files(partial)
     if target.exists():
         target.rename(older)
     partial.rename(target)
+    sync_folder(target.parent)
     _remove(older, partial)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -195,6 +196,35 @@ def test_a_half_removed_folder_is_never_put_back(cluster, tmp_path, monkeypatch,
     with pytest.raises(InputError, match="there are no rows"):
         write(blocks.filter(lambda row: False), target)
     assert not target.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["parquet", "lance"])
+def test_files_are_on_the_disk_before_their_folder_gets_its_name(cluster, tmp_path, monkeypatch, kind):
+    if kind == "lance":
+        pytest.importorskip("lance", reason="needs twinvec-ray[lance]")
+    target, partial = (tmp_path / f"rows.{kind}{suffix}" for suffix in ("", ".partial"))
+    blocks = cluster.data.range(200_000).repartition(2)
+    write(blocks, target)
+    steps: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def watched_fsync(handle):
+        steps.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    def watched_rename(path, new):
+        steps.append(f"{path.name} -> {new.name}")
+        return rename(path, new)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(Path, "rename", watched_rename)
+    write(blocks, target)
+    named = steps.index(f"{partial.name} -> {target.name}")
+    written = {str(partial / path.relative_to(target)) for path in (target, *target.rglob("*"))}
+    assert len(written) > 2
+    assert written <= set(steps[:named])
+    assert steps[named + 1 :][:2] == [str(tmp_path), f"{target.name}.older -> {partial.name}"]
 
 
 @pytest.mark.slow
