@@ -27,7 +27,7 @@ from langchain_core.indexing import RecordManager
 from langchain_twinvec.vectorstore import TwinvecVectorStore
 from twinvec.errors import ConfigurationError
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_methods
+from twinvec.support.checks import check_methods, integer
 from twinvec_qdrant import Collection, Writer
 
 _LONGEST_SECONDS = 3600.0
@@ -136,8 +136,10 @@ class TwinvecRecordManager(RecordManager):
         """Return the keys of existing documents, filtered by time of update and by group.
 
         With ``before``, the keys of abandoned documents are listed too: an ``index`` has announced such a document and
-        ended without recording it. Abandoned documents have no group.
+        ended without recording it. Abandoned documents have no group. A ``limit`` of 0 is no limit, as in LangChain's
+        own record managers.
         """
+        limit = integer(0 if limit is None else limit, "limit", least=0)
         bounds = {name: at for name, at in (("lt", before), ("gt", after)) if at is not None}
         wanted: dict[str, object] = {"time": bounds} if bounds else {}
         recorded = {**wanted, "announced": {"ne": True}}
@@ -149,7 +151,7 @@ class TwinvecRecordManager(RecordManager):
         if before is not None:
             keys += [key for key, note in self._notes.find({**wanted, "announced": True}) if self._is_abandoned(note)]
         there = self._present(keys)
-        return [key for key in keys if key in there][:limit]
+        return [key for key in keys if key in there][: limit or None]
 
     alist_keys = awaitable(list_keys)
 

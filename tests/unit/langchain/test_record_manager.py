@@ -108,6 +108,9 @@ def test_keys_are_listed_by_time_and_group(manager, store) -> None:
     assert manager.list_keys(group_ids=[]) == []
     assert sorted(manager.list_keys()) == ["k1", "k2"]
     assert len(manager.list_keys(limit=1)) == 1
+    assert len(manager.list_keys(limit=0)) == 2, "no limit, as in LangChain's own record managers"
+    with pytest.raises(ConfigurationError, match="limit must be at least 0"):
+        manager.list_keys(limit=-1)
     assert manager.exists(["k2", "gone"]) == [True, False]
     manager.delete_keys(["k1"])
     assert manager.list_keys() == ["k2"]
