@@ -14,6 +14,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from itertools import islice, tee
 from pathlib import Path
@@ -229,15 +230,25 @@ class _Positive(NamedTuple):
 
 
 class _Candidates:
-    """The hits for an anchor, with marks for known positives."""
+    """The hits for an anchor, with marks for known positives.
+
+    An anchor may have as many rows as hits, so a row looks up its positive by its text, and goes through those hits
+    only that are not known positives; these are searched for as far as a row needs them.
+    """
 
     def __init__(self, anchor: str, hits: Sequence[Hit], known: KnownPositives) -> None:
         self._hits = hits
         self._variants = [text_variants(hit) for hit in hits]
-        self._positive = known.verdicts(anchor, self._variants)
         # prefers dense scores, because a fused score is not a cosine
         dense = all("dense" in hit.scores for hit in hits)
         self._scores = [hit.scores["dense"] if dense else hit.score for hit in hits]
+        self._best: dict[str, float] = {}  # by text, the best score of the hits with this text
+        for texts, score in zip(self._variants, self._scores, strict=True):
+            self._best |= {text: max(score, self._best.get(text, score)) for text in texts}
+        self._headed = {texts[0] for texts in self._variants if len(texts) > 1}
+        is_positive = known.of(anchor)
+        # positions of the other hits; a copy of this iterator begins anew, and tests no hit again
+        (self._others,) = tee((at for at, texts in enumerate(self._variants) if not is_positive(texts)), 1)
 
     def positive(self, text: str) -> _Positive | None:
         """Return the positive ``text``, with the score of the best hit that equals it, lies within it or contains it.
@@ -245,11 +256,11 @@ class _Candidates:
         A hit that equals the positive is preferred. None: there is no such hit.
         """
         wanted = normalised(text)
-        found = list(zip(self._variants, self._scores, strict=True))
-        same = [score for texts, score in found if wanted in texts]
-        score = max(same or (score for texts, score in found if contains_either_way(texts, wanted)), default=None)
-        headed = any(len(variants) > 1 and wanted == variants[0] for variants in self._variants)
-        return None if score is None else _Positive(score, headed)
+        score = self._best.get(wanted)
+        if score is None:
+            found = zip(self._variants, self._scores, strict=True)
+            score = max((score for texts, score in found if contains_either_way(texts, wanted)), default=None)
+        return None if score is None else _Positive(score, wanted in self._headed)
 
     def chosen(self, own: str, positive: _Positive | None, options: MiningOptions) -> list[str]:
         """Return the texts that may be negatives, hardest first.
@@ -263,16 +274,13 @@ class _Candidates:
                 return []
             limit = positive.score - options.margin
         headed = positive is not None and positive.headed
-        texts = [hit.text if headed else hit.text[body_start(hit) :] for hit in self._hits]
-        left_out = self._positive
+        others: Iterator[int] = copy(self._others)
         if positive is None:
             wanted = normalised(own)
-            alike = (overlaps(each, wanted) for each in self._variants)
-            left_out = [known or mostly for known, mostly in zip(left_out, alike, strict=True)]
-        found = zip(texts, left_out, self._scores, strict=True)
-        others = [(text, score) for text, out, score in found if not out]
-        ranked = others[options.first_rank - 1 : options.last_rank]
-        return list(dict.fromkeys(text for text, score in ranked if score <= limit))
+            others = (at for at in others if not overlaps(self._variants[at], wanted))
+        ranked = [at for at in islice(others, options.first_rank - 1, options.last_rank) if self._scores[at] <= limit]
+        hits = [self._hits[at] for at in ranked]
+        return list(dict.fromkeys(hit.text if headed else hit.text[body_start(hit) :] for hit in hits))
 
 
 def _candidates(

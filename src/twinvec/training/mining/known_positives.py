@@ -8,7 +8,7 @@ whole words: "rain" does not match "train".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from twinvec.retrieval.base import Hit, body_start
 from twinvec.training.data.text_hash import normalised, text_hash
@@ -32,15 +32,18 @@ class KnownPositives:
         """Return the number of positives of an anchor."""
         return len(self._positives.get(text_hash(anchor), ()))
 
-    def verdicts(self, anchor: str, hits: Iterable[Sequence[str]]) -> list[bool]:
-        """Return for each hit, given by its ``text_variants``, whether it is a known positive of ``anchor``."""
+    def of(self, anchor: str) -> Callable[[Sequence[str]], bool]:
+        """Return a test whether a hit, given by its ``text_variants``, is a known positive of ``anchor``."""
         itself = normalised(anchor)
         rows = self._positives.get(text_hash(anchor), {}).values()
-        positives = [normalised(self._pairs[row][1]) for row in rows]
-        return [
-            variants[0] == itself or any(contains_either_way(variants, positive) for positive in positives)
-            for variants in hits
-        ]
+        positives = {text for row in rows if (text := normalised(self._pairs[row][1]))}
+
+        def is_positive(variants: Sequence[str]) -> bool:
+            if variants[0] == itself or not positives.isdisjoint(variants):
+                return True
+            return any(contains_either_way(variants, positive) for positive in positives)
+
+        return is_positive
 
 
 def text_variants(hit: Hit) -> tuple[str, ...]:
@@ -51,7 +54,10 @@ def text_variants(hit: Hit) -> tuple[str, ...]:
 
 def contains_either_way(variants: Sequence[str], positive: str) -> bool:
     """Return whether a text, given by its ``text_variants``, lies within the normalised ``positive`` or contains it."""
-    return any(_contains(variant, positive) or _contains(positive, variant) for variant in variants)
+    for text in variants:  # a generator would take most of the time
+        if (text in positive or positive in text) and (_contains(text, positive) or _contains(positive, text)):
+            return True
+    return False
 
 
 def overlaps(variants: Sequence[str], positive: str) -> bool:

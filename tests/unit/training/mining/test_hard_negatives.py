@@ -14,6 +14,7 @@ from small_disks import largest_file
 from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.locks import exclusive_lock
+from twinvec.training.mining import hard_negatives, known_positives
 from twinvec.training.mining.dense_index import DenseIndex
 from twinvec.training.mining.hard_negatives import (
     MiningJob,
@@ -22,7 +23,7 @@ from twinvec.training.mining.hard_negatives import (
     mine_file,
     mine_negatives,
 )
-from twinvec.training.mining.known_positives import KnownPositives
+from twinvec.training.mining.known_positives import KnownPositives, contains_either_way
 from twinvec.training.mining.pair_file import PairFile
 
 PAIRS = [
@@ -172,6 +173,24 @@ def test_each_anchor_is_searched_once():
     found = Fixed("a")
     assert len(mined(PAIRS, found)) == len(PAIRS)
     assert sorted(found.asked) == sorted({anchor for anchor, _ in PAIRS})
+
+
+def test_the_positives_of_an_anchor_are_not_compared_with_each_other(monkeypatch):
+    """10,000 positives of one anchor would need 100 million comparisons in each window."""
+    pairs = [("anchor", f"positive {row} of the anchor") for row in range(200)]
+    others = [f"another text {row}" for row in range(20)]
+    compared = []
+
+    def counted(variants, positive):
+        compared.append(variants)
+        return contains_either_way(variants, positive)
+
+    for module in (known_positives, hard_negatives):
+        monkeypatch.setattr(module, "contains_either_way", counted)
+    found = Fixed(*(positive for _, positive in pairs), *others)
+    mined = list(mine_negatives(pairs, found, KnownPositives(pairs), MiningOptions(negatives=20)))
+    assert [each.negatives for each in mined] == [others] * len(pairs)
+    assert len(compared) == len(others) * len(pairs)
 
 
 def test_a_cross_encoder_strikes_out_what_it_believes(tiny_cross_encoder):
