@@ -141,6 +141,44 @@ def test_a_damaged_backup_is_refused_and_the_collection_stays(store, tmp_path, n
     assert not list_collections(tmp_path / "elsewhere")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("format", 2, "made by a later version"),
+        ("format", True, "format must be a whole number, got True"),
+        ("format", None, "format must be a whole number, got None"),
+        ("collection", ["notes"], r"collection must be a string, got \['notes'\]"),
+        ("time", 5, "time must be a string, got 5"),
+        ("time", "yesterday", "isoformat string: 'yesterday'"),
+        ("points", None, "points: expected a mapping with strings as keys, got None"),
+        ("points", [1], r"points: expected a mapping with strings as keys, got \[1\]"),
+        ("points", {"record": "20"}, "points: 'record' must be a whole number, got '20'"),
+        ("points", {"record": None}, "points: 'record' must be a whole number, got None"),
+        ("points", {"record": 1.5}, "points: 'record' must be a whole number, got 1.5"),
+        ("points", {"note": -1}, "points: 'note' must be at least 0, got -1"),
+        ("author", "me", "a backup has no setting 'author'"),
+    ],
+)
+def test_a_changed_field_of_the_description_of_a_backup_is_named(store, tmp_path, name, value, message):
+    backup_collection("notes", tmp_path / "backup", store)
+    path = tmp_path / "backup" / "backup.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps({**about, name: value}))
+    with pytest.raises(StoreCorruptError, match=rf"backup.json: damaged backup: .*{message}.*; use another backup"):
+        restore_collection(tmp_path / "backup", tmp_path / "elsewhere")
+    if name in about:
+        path.write_text(json.dumps({key: each for key, each in about.items() if key != name}))
+        with pytest.raises(StoreCorruptError, match=rf"backup.json: damaged backup: {name} is missing"):
+            restore_collection(tmp_path / "backup", tmp_path / "elsewhere")
+    path.write_text(json.dumps({**about, "points": {**about["points"], "record": 10**30}}))
+    with pytest.raises(StoreCorruptError, match=r"backup.json is missing or changed; use another backup"):
+        restore_collection(tmp_path / "backup", tmp_path / "elsewhere")
+    path.write_text("[" * 100_000)
+    with pytest.raises(StoreCorruptError, match=r"backup.json: damaged backup: nested too deeply"):
+        restore_collection(tmp_path / "backup", tmp_path / "elsewhere")
+    assert not list_collections(tmp_path / "elsewhere")
+
+
 @pytest.mark.parametrize("place", ["monday", "notes/deep/backup", "others/monday", "backups/monday"])
 def test_a_backup_in_the_store_is_refused(store, tmp_path, place):
     """It would count as a collection, or be lost with one, such as a new collection "backups"."""

@@ -20,14 +20,17 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreUnavailableError
 from twinvec.support.atomic import PARTIAL, sync_file, sync_files
+from twinvec.support.checks import integer, mapping, string
 from twinvec.support.locks import exclusive_lock
 from twinvec_qdrant.report import Backup
+from twinvec_qdrant.settings import check_fields
 from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening_of
 from twinvec_qdrant.stores.embedded.checksums import CLOSED, Checksums, named_files
 from twinvec_qdrant.stores.embedded.folder import DESCRIPTION, CollectionFolder, copied_tree, os_errors, parsed
@@ -107,14 +110,27 @@ def read_backup(source: Path) -> Backup:
     """Return the content of a backup's ``backup.json``; raise ``ConfigurationError`` if the folder is not a backup."""
     _settle(source)
     try:
-        values = parsed(source / _ABOUT)
-        if values.pop("format") != _FORMAT:
-            raise ValueError("made by a later version of twinvec")
-        return Backup(**values)
+        return _parsed_about(parsed(source / _ABOUT))
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigurationError(f"{source}: not a backup (it has no {_ABOUT})") from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError) as error:
         raise StoreCorruptError(f"{source / _ABOUT}: damaged backup: {error}; use another backup") from error
+
+
+def _parsed_about(values: dict[str, Any]) -> Backup:
+    """Return the content of a ``backup.json``; raise ``ValueError`` if a field is missing, unknown or not valid."""
+    names = ("format", *(each.name for each in fields(Backup)))
+    if missing := [name for name in names if name not in values]:
+        raise ValueError(f"{missing[0]} is missing")
+    if integer(values.pop("format"), "format") != _FORMAT:
+        raise ValueError("made by a later version of twinvec")
+    check_fields(Backup, values, "a backup")
+    for name in ("collection", "time"):
+        string(values[name], name)
+    datetime.fromisoformat(values["time"])
+    for kind, number in mapping(values["points"], "points").items():
+        integer(number, f"points: {kind!r}", least=0)
+    return Backup(**values)
 
 
 def restore(
@@ -212,10 +228,18 @@ def _check_files(backup: Path) -> None:
     known = Checksums.read(backup / _SHARD / CLOSED)
     damaged = [CLOSED] if known is None else known.damaged(backup / _SHARD, thorough=True)
     if not damaged and known is not None:
-        with suppress(OSError, UnicodeDecodeError):
-            if (backup / DESCRIPTION).read_text(encoding="utf-8") == known.description:
-                return
-        damaged = [DESCRIPTION]
-    raise StoreCorruptError(
-        f"{backup}: {named_files(damaged)} missing or changed; use another backup, or make a new one"
-    )
+        damaged = _contradicting(backup, known)
+    if damaged:
+        raise StoreCorruptError(
+            f"{backup}: {named_files(damaged)} missing or changed; use another backup, or make a new one"
+        )
+
+
+def _contradicting(backup: Path, known: Checksums) -> list[str]:
+    """Return which of the two files outside ``shard`` contradict the list of the engine's files."""
+    try:
+        is_same = (backup / DESCRIPTION).read_text(encoding="utf-8") == known.description
+    except (OSError, UnicodeDecodeError):
+        is_same = False
+    about = [] if read_backup(backup).points == known.counts else [_ABOUT]
+    return about if is_same else [DESCRIPTION, *about]

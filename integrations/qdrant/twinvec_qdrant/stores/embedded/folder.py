@@ -390,6 +390,8 @@ def parsed(path: Path) -> dict[str, Any]:
         if too_many_files(error):
             raise StoreUnavailableError(f"{path}: cannot be read: {error.strerror}") from error
         raise
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     if not isinstance(values, dict):
         raise ValueError("expected a mapping")
     return values
