@@ -41,21 +41,26 @@ def is_table(value: object) -> bool:
     return hasattr(value, "columns")
 
 
-def check_list(texts: object) -> None:
-    """Raise TextError, with a remedy, for a single text, a mapping, a table, a set, or a value that is not iterable."""
-    kind = type(texts).__name__
+def check_list(texts: object, argument: str = "texts") -> None:
+    """Raise TextError, with a remedy, for a single text, a mapping, a table, a set, or a value that is not iterable.
+
+    The error names ``argument``.
+    """
+    wrong = f"{argument}: expected a list of strings, got {type(texts).__name__}"
     if isinstance(texts, Mapping):
-        raise TextError(f"expected a list of strings, got {kind}; give its values: list(texts.values())")
+        raise TextError(f"{wrong}; give its values: list({argument}.values())")
     if is_table(texts):
         column = "table['text'].to_pylist()" if hasattr(texts, "to_pylist") else "list(table['text'])"
-        raise TextError(f"expected a list of strings, got {kind}; give the column of texts: {column}")
+        raise TextError(f"{wrong}; give the column of texts: {column}")
     if isinstance(texts, (set, frozenset)):
-        raise TextError(f"expected a list of strings, got {kind}, which has no order; give a list: sorted(texts)")
+        raise TextError(f"{wrong}, which has no order; give a list: sorted({argument})")
     if not is_list(texts):
-        raise TextError(f"expected a list of strings, got {kind}")
+        raise TextError(wrong)
 
 
-def check_texts(texts: Iterable[str], max_bytes: int = MAX_TEXT_BYTES, name: str = "text") -> list[str]:
+def check_texts(
+    texts: Iterable[str], max_bytes: int = MAX_TEXT_BYTES, name: str = "text", argument: str = "texts"
+) -> list[str]:
     """Check the list by ``check_list``, and each text by ``check_text`` with ``name`` and its index in the message."""
-    check_list(texts)
+    check_list(texts, argument)
     return [check_text(text, f"{name} {index}", max_bytes) for index, text in enumerate(texts)]

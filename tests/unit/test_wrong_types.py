@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from twinvec import Encoder, MaxSimReranker, MemoryIndex
+from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import TwinvecError
 from twinvec.similarity import cluster, medoids, most_similar_pairs, semantic_search
 
@@ -35,8 +35,10 @@ def refused(said: str, function, *arguments, **options):
 @pytest.mark.parametrize("value", NO_LIST, ids=repr)
 def test_what_is_no_list_of_texts(encoder, index, value):
     for method in (encoder.encode, encoder.encode_tokens, encoder.count_tokens, encoder.token_spans):
-        refused("expected a list of strings", method, value)
-    refused("expected a list of strings", index.search_many, value)
+        refused("texts: expected a list of strings", method, value)
+    refused("queries: expected a list of strings", index.search_many, value)
+    refused("queries: expected a list of strings", MaxSimReranker(encoder).rerank_many, value, [])
+    refused("queries: expected a list of strings", RetrieveRerank(index, MaxSimReranker(encoder)).search_many, value)
     refused("expected an iterable of documents", index.add, value)
     refused("hits: expected a list of hits", index.with_passages, "tea", value)
     refused("lists of hits", MaxSimReranker(encoder).rerank_many, ["tea"], value)

@@ -138,7 +138,7 @@ def search_as_asked(
         ConfigurationError: a relevance is required (``least``), and the collection is not calibrated.
         TwinvecError: see ``Collection.search``.
     """
-    queries = check_texts(queries, name="query")
+    queries = check_texts(queries, name="query", argument="queries")
     setting, reranker = _setting(opened, asked)
     if load_first and setting.mode != "sparse":
         opened.encoder.encode_query(["ready"])

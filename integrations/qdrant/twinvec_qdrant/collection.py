@@ -462,7 +462,7 @@ class Collection:
             min_relevance=min_relevance,
             syntax=syntax,
         )
-        return self._run(self._serving.search_texts(check_texts(queries), request))
+        return self._run(self._serving.search_texts(check_texts(queries, name="query", argument="queries"), request))
 
     def search_vector(
         self,
@@ -588,7 +588,7 @@ class Collection:
             TextError: the id is not a string, or holds a lone surrogate.
         """
         check_limit(limit)
-        return nearest_ids(check_text(as_id(source), "id"), self._catalog.sources(), limit)
+        return nearest_ids(check_text(as_id(source), "source"), self._catalog.sources(), limit)
 
     def roots(self) -> list[StoredRoot]:
         """Return the sources of the collection's documents, the first source first."""

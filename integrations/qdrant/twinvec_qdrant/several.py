@@ -155,7 +155,7 @@ def collections_of(
     """
     known = {entry.name: entry for entry in entries}
     if names is not None:
-        names = check_texts(names, name="name")
+        names = check_texts(names, name="name", argument="names")
         return [known.get(name, CollectionEntry(name, None, None)) for name in dict.fromkeys(names)]
     ours = [entry for entry in entries if entry.model is not None or not server]
     if not ours:

@@ -39,7 +39,8 @@ class StsSet:
 
     def __post_init__(self) -> None:
         for side in ("first", "second"):
-            object.__setattr__(self, side, check_texts(getattr(self, side), name=f"{self.name}: {side}"))
+            place = f"{self.name}: {side}"
+            object.__setattr__(self, side, check_texts(getattr(self, side), name=place, argument=place))
         object.__setattr__(self, "gold", _scores(self.name, self.gold))
         sizes = len(self.first), len(self.second), len(self.gold)
         if len(set(sizes)) > 1:

@@ -20,7 +20,7 @@ def checked_hit_lists(
     """Return queries and hits as lists, after a check of every text and score; errors name query and hit."""
     if limit is not None:
         check_limit(limit)
-    checked = check_texts(queries)
+    checked = check_texts(queries, name="query", argument="queries")
     lists = [as_list(hits, f"hits of query {row}") for row, hits in enumerate(as_list(hits_lists, "lists of hits"))]
     if len(lists) != len(checked):
         raise InputError(

@@ -126,7 +126,7 @@ def as_id(value: Any) -> Any:
 
 def check_ids(ids: Iterable[object]) -> list[str]:
     """Convert ids to texts by ``as_id``; raise TextError for other types of ids, and for a single text."""
-    check_list(ids)
+    check_list(ids, "ids")
     return [check_text(as_id(each), f"id {shown(each)}") for each in ids]
 
 

@@ -169,7 +169,7 @@ class MemoryIndex:
         passages: bool = True,
     ) -> list[list[Hit]]:
         """``search`` for many queries at once; errors name a query by its index."""
-        queries = check_texts(queries)
+        queries = check_texts(queries, name="query", argument="queries")
         check_limit(limit)
         check_choice(mode, Mode, "mode")
         check_feedback(feedback)

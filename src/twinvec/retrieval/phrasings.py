@@ -55,5 +55,5 @@ def led_weight(query: float, words: Sequence[float]) -> float:
 
 
 def _given(texts: str | Sequence[str], name: str) -> tuple[str, ...]:
-    checked = [check_text(texts, name)] if isinstance(texts, str) else check_texts(texts, name=name)
+    checked = [check_text(texts, name)] if isinstance(texts, str) else check_texts(texts, name=name, argument=name)
     return tuple(text for text in checked if text.strip())

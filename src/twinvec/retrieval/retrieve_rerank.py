@@ -112,7 +112,7 @@ class RetrieveRerank:
     ) -> list[list[Hit]]:
         """``search`` for many queries at once; only the retriever finds passages."""
         cut = _Cut.taken(limit, options)
-        queries = check_texts(queries)
+        queries = check_texts(queries, name="query", argument="queries")
         options |= without_passages(self.retriever)
         found = search_many(self.retriever, queries, max(cut.end, self.candidates), filter=filter, **options)
         found = _checked(found, len(queries), "the retriever's answer")

@@ -173,10 +173,22 @@ def test_settings_and_names(collection, tmp_path):
         refused("max_tokens must be a whole number", ChunkSettings, max_tokens=value)
         refused("overlap must be a whole number", ChunkSettings, overlap=value)
         refused("settings: expected ChunkSettings(...)", Chunker, WordEncoder(), value)
-    for value in (5, "notes", [1], np.array(3)):
-        refused("expected a", search_collections, "tea", path=tmp_path, names=value)
+    for value in (5, "notes", np.array(3)):
+        refused("names: expected a list of strings", search_collections, "tea", path=tmp_path, names=value)
+    refused("name 0: expected a string", search_collections, "tea", path=tmp_path, names=[1])
     for value in (5, b"bytes", [1], np.array(3), Path("model"), WordEncoder):
         refused("encoder: expected an encoder", Collection.open, "notes", tmp_path / "new", encoder=value)
+
+
+def test_texts_and_ids(collection):
+    for value in (5, b"bytes", np.array(3), True):
+        refused("words: expected a list of strings", collection.search, "tea", words=value)
+        refused("answers: expected a list of strings", collection.search, "tea", answers=value)
+        refused("queries: expected a list of strings", collection.search_many, value)
+        for method in (collection.get, collection.described, collection.delete):
+            refused("ids: expected a list of strings", method, value)
+    for value in (1.5, b"bytes", None):
+        refused("source: expected a string", collection.nearest_ids, value)
 
 
 def test_other_arguments(collection):

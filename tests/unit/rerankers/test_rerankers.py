@@ -124,7 +124,7 @@ def test_equal_hits_keep_their_order(reranker):
 @pytest.mark.parametrize(
     ("query", "hits", "error", "message"),
     [
-        (None, [], TextError, "text 0: expected a string"),
+        (None, [], TextError, "query 0: expected a string"),
         ("a\ud800", [], TextError, "lone surrogate"),
         ("fox", [Hit(id="h", text="\udc00", score=1.0, scores={}, payload={})], TextError, "query 0, hit 'h'"),
         ("fox", [Hit(id="h", text=None, score=1.0, scores={}, payload={})], TextError, "query 0, hit 'h'"),

@@ -152,7 +152,7 @@ def test_a_query_that_is_no_text_is_refused(index, query):
 
 
 def test_search_many_names_the_query_at_fault(index):
-    with pytest.raises(TextError, match="text 1"):
+    with pytest.raises(TextError, match="query 1"):
         index.search_many(["dog", None])
 
 

@@ -186,10 +186,10 @@ def text_id(key: Any) -> Any:
     return str(key) if isinstance(key, int) and not isinstance(key, bool) else key
 
 
-def text_ids(keys: Iterable[Any]) -> list[Any]:
-    """Return a list of ids, with integers as strings; raise TextError if ``keys`` is not a list."""
+def text_ids(keys: Iterable[Any], name: str = "ids") -> list[Any]:
+    """Return a list of ids, with integers as strings; raise TextError, with ``name``, if ``keys`` is not a list."""
     if not is_list(keys):
-        raise TextError(f"expected a list of ids, got {type(keys).__name__}")
+        raise TextError(f"{name}: expected a list of ids, got {type(keys).__name__}")
     return [text_id(key) for key in keys]
 
 

@@ -142,7 +142,7 @@ def write_questions(
     check_methods(collection, ("sample", "search_many"), "collection", "a collection, as Collection.open returns it")
     check_methods(ask, ("__call__",), "ask", "a function that takes a prompt")
     check_settings(options, QuestionOptions, "options")
-    chosen, examples = options or QuestionOptions(), check_texts(like, name="like")
+    chosen, examples = options or QuestionOptions(), check_texts(like, name="like", argument="like")
     integer(parallel, "parallel", least=1)
     path = file_path(output, "output")
     folder = None if judged is None else file_path(judged, "judged")

@@ -222,7 +222,7 @@ def test_arguments_are_checked(recipes):
         recipes.search("x", mode="both")
     with pytest.raises(TextError, match="surrogate"):
         recipes.search("\ud800")
-    with pytest.raises(TextError, match="text 1"):
+    with pytest.raises(TextError, match="query 1"):
         recipes.search_many(["a", 3])
     for diversity in (2, "x", float("nan")):
         with pytest.raises(ConfigurationError, match="diversity"):
