@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from fastapi.testclient import TestClient
 from twinvec import Encoder
 from twinvec.errors import StoreError
 from twinvec_qdrant import Collection, Root, serving_process
+from twinvec_qdrant.stores.server.store import connect
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.store_place import StorePlace
 
@@ -108,7 +110,31 @@ def test_folders_in_messages(message, shown):
     assert str(error) == shown
 
 
-def test_the_address_of_a_qdrant_server_in_messages():
-    error = StoreError("http://qdrant:6333, collection 'notes': no answer; http://qdrant:6333: no answer")
-    StorePlace(None, "http://qdrant:6333/").hide(error)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://qdrant:6333/",
+        "http://qdrant",
+        "http://Qdrant:6333",
+        "http://user:secret@127.0.0.1:6333",
+        "http://[::1]",
+        "https://qdrant.example.org/prefix/",
+        "https://user:p%40ss@qdrant.example.org/prefix",
+    ],
+)
+def test_the_address_of_a_qdrant_server_in_messages(url):
+    """The client's form of the address, which errors name, has no password, and always a port."""
+    with closing(connect("notes", url, None, 1.0)) as store:
+        address = store.location.partition(", ")[0]
+    error = StoreError(f"{address}, collection 'notes': no answer; {address}: no answer")
+    StorePlace(None, url).hide(error)
     assert str(error) == "collection 'notes': no answer; the store: no answer"
+
+
+@pytest.mark.parametrize("other", ["http://qdrant.example.org:6333", "http://qdrant-2:6333", "http://qdrant:63333"])
+def test_other_addresses_in_messages_stay(other):
+    for url in ("http://qdrant:6333", "http://qdrant"):
+        if not other.startswith(f"{url}:"):
+            error = StoreError(f"{other}: no answer")
+            StorePlace(None, url).hide(error)
+            assert str(error) == f"{other}: no answer"

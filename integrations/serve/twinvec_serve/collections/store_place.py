@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from twinvec.errors import TwinvecError
+from twinvec.support.checks import is_server_address
 from twinvec_qdrant import DEFAULT_PATH
 from twinvec_serve.errors import with_log_message
 
@@ -28,8 +29,7 @@ class StorePlace:
             named = "|".join(map(re.escape, places))
             self._pattern = re.compile(rf"(?<![\w%.~/-])(?:{named}){_FILE}(?![\w%~-])", re.ASCII)
         else:
-            address = re.escape(url.rstrip("/"))
-            self._pattern = re.compile(rf"{address}(?::\d+)?(?P<folder>, (?=collection ))?")
+            self._pattern = re.compile(rf"{_address(url)}(?![\w-]|[.:]\w)(?P<folder>, (?=collection ))?", re.IGNORECASE)
         self._is_folder = url is None
 
     def hide(self, error: TwinvecError) -> None:
@@ -47,3 +47,13 @@ class StorePlace:
         if not self._is_folder:
             return ""
         return f"{unquote(folder)}{found['file']}" if found["file"] else f"collection {unquote(folder)!r}"
+
+
+def _address(url: str) -> str:
+    """Return a pattern of a server's address in errors, which leave out user and password, and add a default port."""
+    if not is_server_address(url):  # no store opens, and its error quotes no address
+        return re.escape(url)
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    port = r"(?::\d+)?" if parts.port is None else f":{parts.port}"
+    return rf"{re.escape(parts.scheme)}://(?:[^\s/@]*@)?{re.escape(host)}{port}{re.escape(parts.path.rstrip('/'))}"
