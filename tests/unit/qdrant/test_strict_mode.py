@@ -165,7 +165,9 @@ def test_exact_search_where_the_server_forbids_it(both):
 def test_a_filter_without_an_index_names_the_key_and_what_adds_it(both):
     limited, _ = both
     with pytest.raises(
-        StoreLimitError, match=r"'colour'(?s:.*)keyword(?s:.*)reindex\(payload_indexes={'colour': 'keyword'}\)"
+        StoreLimitError,
+        match=r"'colour'(?s:.*)keyword; check the spelling of the key, or add 'colour': 'keyword'(?s:.*)"
+        r"reindex\(payload_indexes={'colour': 'keyword'}\)",
     ):
         limited.search("note", filter={"colour": "red"})
 

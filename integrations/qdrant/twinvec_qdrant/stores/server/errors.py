@@ -282,7 +282,7 @@ def _unindexed_words(path: str, types: str) -> str:
     if (kind := next(usual, None)) is None:
         return f"{said}, which twinvec does not make; leave this value out of the filter"
     return (
-        f"{said}; add {key!r}: {kind!r} to the payload indexes that you request: "
+        f"{said}; check the spelling of the key, or add {key!r}: {kind!r} to the payload indexes that you request: "
         f"collection.reindex(payload_indexes={{{key!r}: {kind!r}}}) or twinvec reindex --payload-index {key}:{kind}"
     )
 
