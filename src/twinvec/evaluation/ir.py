@@ -22,7 +22,7 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.memory_index import MemoryIndex
 from twinvec.retrieval.retrieve_rerank import search_many, without_passages
 from twinvec.similarity import semantic_search
-from twinvec.support.checks import check_methods
+from twinvec.support.checks import check_methods, integer
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def evaluate_ir(
     check_set(data)
     if not data.documents:
         raise InputError(f"{data.name}: no documents; if a collection holds them, use evaluate_retriever(collection)")
-    depth = max(depth, deepest(measures))
+    depth = _cut(depth, measures)
     documents = [document.full_text for document in data.documents]
     corpus = model.encode_document(documents, progress=progress)
     queries = model.encode_query(list(data.queries.values()))
@@ -89,7 +89,7 @@ def evaluate_retriever(
 
     Errors are those of ``evaluate_ir``, but the set needs no documents.
     """
-    hits = search_all(retriever, data, max(depth, deepest(measures)) + 1, **options)
+    hits = search_all(retriever, data, _cut(depth, measures) + 1, **options)
     return measure_ir(as_run(hits), data, measures=measures, depth=depth, resamples=resamples)
 
 
@@ -107,8 +107,12 @@ def measure_ir(
     resamples: int = RESAMPLES,
 ) -> IrResult:
     """Measure a run, such as one from a file, by the judgements of ``data``; ``depth`` as in ``evaluate_ir``."""
-    cut = without_own(run, data, max(depth, deepest(measures)))
+    cut = without_own(run, data, _cut(depth, measures))
     return as_result(measure_run(cut, data.qrels, measures), cut, data, resamples=resamples)
+
+
+def _cut(depth: int, measures: Sequence[str]) -> int:
+    return max(integer(depth, "depth", least=0), deepest(measures))
 
 
 def as_result(measured: Measured, run: dict[str, dict[str, float]], data: BeirSet, *, resamples: int) -> IrResult:

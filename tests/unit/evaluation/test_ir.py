@@ -68,6 +68,18 @@ def test_no_measure_is_refused_by_name(encoder, remembering, small):
             evaluate()
 
 
+@pytest.mark.parametrize("depth", ["10", None, 1.5, True, -1, [10]], ids=repr)
+def test_a_depth_that_is_no_number_is_named(encoder, remembering, small, depth):
+    index = MemoryIndex(encoder, small.documents)
+    for evaluate in (
+        lambda: evaluate_ir(remembering, small, depth=depth),
+        lambda: evaluate_retriever(index, small, depth=depth),
+        lambda: measure_ir({"q1": {"moon": 1.0}}, small, depth=depth),
+    ):
+        with pytest.raises(ConfigurationError, match=f"depth must be .*, got {re.escape(repr(depth))}"):
+            evaluate()
+
+
 def test_graded_ndcg_equals_that_of_ir_measures_on_the_written_run(tmp_path, remembering, small):
     result = evaluate_ir(remembering, small, **FAST)
     path = tmp_path / "run.trec"

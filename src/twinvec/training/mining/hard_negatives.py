@@ -28,7 +28,7 @@ from twinvec.models.space import classifier_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.retrieval.base import MAX_LIMIT, Hit, Retriever, body_start
 from twinvec.retrieval.retrieve_rerank import search_many, without_passages
-from twinvec.support.checks import integer, number
+from twinvec.support.checks import check_methods, integer, number
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import normalised
 from twinvec.training.mining.dense_index import DenseIndex
@@ -157,6 +157,10 @@ def mine_negatives(
     that ``retriever`` does not find is looked up among these.
     """
     chosen = options or MiningOptions()
+    check_methods(retriever, ("search",), "retriever", "a retriever, such as MemoryIndex(...) or a collection")
+    check_methods(known, ("count", "of"), "known", "KnownPositives(...)")
+    if find_chunks is not None:
+        check_methods(find_chunks, ("__call__",), "find_chunks", "a function")
     stream = iter(pairs)
     while window := list(islice(stream, _WINDOW)):
         anchors = list(dict.fromkeys(anchor for anchor, _ in window))
@@ -201,6 +205,7 @@ def mine_file(
         InputError: ``source`` has no pairs, or a line is not a pair; the message names file and row.
         ConfigurationError: the errors of ``MinedFile``, or another process is mining into ``output``.
     """
+    check_methods(job, ("source", "output", "open"), "job", "MiningJob(...)")
     file = job.open()
     with file.locked():
         pairs = PairFile(job.source)

@@ -193,6 +193,19 @@ def test_the_positives_of_an_anchor_are_not_compared_with_each_other(monkeypatch
     assert len(compared) == len(others) * len(pairs)
 
 
+def test_arguments_of_another_type_are_named(source, tmp_path):
+    for value in (5, "x", None, [1], Fixed):
+        with pytest.raises(ConfigurationError, match="retriever: expected a retriever, such as"):
+            mine_file(MiningJob(source, tmp_path / "mined.jsonl"), value)
+        with pytest.raises(ConfigurationError, match=r"job: expected MiningJob\(...\), got"):
+            mine_file(value, Fixed())
+        with pytest.raises(ConfigurationError, match=r"known: expected KnownPositives\(...\), got"):
+            next(mine_negatives(PAIRS, Fixed(), value))
+        if value is not None:
+            with pytest.raises(ConfigurationError, match="find_chunks: expected a function, got"):
+                next(mine_negatives(PAIRS, Fixed(), KnownPositives(PAIRS), find_chunks=value))
+
+
 def test_a_cross_encoder_strikes_out_what_it_believes(tiny_cross_encoder):
     scorer = CrossEncoderReranker(tiny_cross_encoder("bert"))
     texts = ["cp copies files", "rm removes files", "rain is expected in the north"]
