@@ -43,8 +43,12 @@ _INSUFFICIENT = "Insufficient storage"
 """Beginning of the sentence for a full server, for which gRPC has the code of a rate limit."""
 
 _FOREIGN = "the answer is not from Qdrant: check host, port and path (Qdrant's REST port is 6333, its gRPC port 6334)"
-_TLS_NEEDED = "the server expects TLS at this port: write https:// instead of http://"
+_TLS_NEEDED = (
+    "the server expects TLS at this port, or gRPC: write https:// instead of http://, or name the REST port "
+    "(Qdrant: 6333)"
+)
 _TLS_UNKNOWN = "the server does not speak TLS at this port: write http:// instead of https://, or name its TLS port"
+_GRPC_NEEDED = "the server does not speak gRPC at this port: name its gRPC port (Qdrant: 6334)"
 
 _REMEDIES = {
     401: "the server does not accept the API key: check QDRANT_API_KEY, QDRANT_API_KEY_FILE or api_key",
@@ -79,6 +83,7 @@ _TOO_LONG = re.compile(r"JSON payload .*(larger than allowed|exceeded limit)")
 _EXHAUSTED = re.compile(r"(Resident memory|Disk) usage is at \S+ of total")
 _NO_COLLECTION = re.compile(r"Collection \S+ (doesn't exist|not found)")
 _NO_VECTOR = "Not existing vector name"
+_LOST = re.compile(r"failed to connect to all addresses|Socket closed|Stream removed")
 _DISK_FULL = re.compile(r"No space left on device|Out of memory, free")
 _LIMITS = {
     "search batch size": "search_max_batchsize",
@@ -157,7 +162,12 @@ def _grpc_status(error: Any) -> int:
     return _CODES.get(code, 500)
 
 
-def _details(error: grpc.RpcError) -> str:
+def _lost(error: BaseException | None) -> bool:
+    """Return whether gRPC itself reports that it has no connection; the status is then not the server's."""
+    return isinstance(error, grpc.RpcError) and _LOST.match(_details(error)) is not None
+
+
+def _details(error: Any) -> str:
     return (error.details() or "").strip() if hasattr(error, "details") else ""
 
 
@@ -165,9 +175,11 @@ def is_temporary(error: BaseException) -> bool:
     """Return whether the same request may succeed later."""
     answered = refusal(error)
     if answered is not None:
-        return answered.status in BUSY and not answered.too_large and _tls_words(error) is None
+        return answered.status in BUSY and not answered.too_large and _protocol_words(error) is None
     if isinstance(error, ResponseHandlingException):
-        return isinstance(error.source, httpx.TransportError) and not unsendable(error) and _tls_words(error) is None
+        return (
+            isinstance(error.source, httpx.TransportError) and not unsendable(error) and _protocol_words(error) is None
+        )
     return isinstance(error, NotYetAppliedError | TimeoutError)
 
 
@@ -194,8 +206,10 @@ def store_error(error: Exception, location: str, what: str) -> StoreError:
     ``StoreLimitError`` if a limit of the server forbids it, a ``CollectionNotFoundError`` if the collection was dropped
     after it was opened, else a ``StoreError``.
     """
-    if (words := _tls_words(error)) is not None:
+    if (words := _protocol_words(error)) is not None:
         return StoreUnavailableError(f"{location}: no answer: {words}")
+    if _lost(error):
+        return StoreUnavailableError(f"{location}: no answer: {reason(error)}")
     answered = refusal(error)
     if answered is not None:
         return _refused(answered, location)
@@ -322,13 +336,16 @@ def _pause_words(seconds: float) -> str:
     return f"; it asks for a pause of {seconds:,.0f} s: raise wait_seconds (--wait)" if seconds > 0 else ""
 
 
-def _tls_words(error: BaseException | None) -> str | None:
-    """Return the remedy if one side speaks TLS and the other does not, or the certificate is refused."""
+def _protocol_words(error: BaseException | None) -> str | None:
+    """Return the remedy if the two sides speak different protocols (TLS, REST, gRPC), or the certificate is refused."""
     said = f"{getattr(error, 'source', error)}"
     if isinstance(error, grpc.RpcError):
         said = _details(error)
+        if "Failed parsing HTTP/2" in said:
+            return _GRPC_NEEDED
     elif not isinstance(error, ResponseHandlingException):
         return None
+    # "illegal request line" without a line: the answer begins with a control byte, as alerts of TLS and HTTP/2 do;
     # \x15\x03 begins an alert of TLS
     if "illegal request line" in said or ("illegal status line" in said and r"\x15\x03" in said):
         return _TLS_NEEDED
@@ -346,6 +363,8 @@ def unsendable(error: BaseException | None) -> bool:
 
 def reason(error: BaseException | None) -> str:
     """Describe the failure in a few words that never contain a key."""
+    if _lost(error):
+        return _details(error)
     answered = refusal(error)
     if answered is not None:
         return f"status {answered.status}" + (f": {answered.sentence}" if answered.sentence else "")

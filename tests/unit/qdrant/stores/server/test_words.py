@@ -238,7 +238,7 @@ class RpcError(grpc.RpcError):
         ),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "Read rate limit exceeded: 4 tokens"),
         (grpc.StatusCode.INTERNAL, 500, "some replica failed to apply operation"),
-        (grpc.StatusCode.UNAVAILABLE, 503, "failed to connect to all addresses"),
+        (grpc.StatusCode.UNAVAILABLE, 503, "1 of 2 shards are unavailable"),
         (grpc.StatusCode.NOT_FOUND, 404, "Not found: Collection `notes` doesn't exist!"),
         (grpc.StatusCode.FAILED_PRECONDITION, 500, "Pre-condition failure: No target shard 3 found for update"),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, 507, "Insufficient storage: Disk usage is at 91% of total capacity"),
@@ -253,6 +253,29 @@ def test_errors_of_grpc_are_those_of_rest(code, status, sentence):
     assert type(errors[0]) is type(errors[1])
     assert is_temporary(over_grpc) == is_temporary(over_rest)
     assert sentence in str(errors[0])
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:6334: Connection refused",
+        "Stream removed (recvmsg:Connection reset by peer (104))",
+        "Socket closed",
+    ],
+)
+def test_a_connection_that_grpc_lacks_is_no_answer_of_the_server(sentence):
+    error = RpcError(grpc.StatusCode.UNAVAILABLE, sentence)
+    assert str(store_error(error, "place", "request")) == f"place: no answer: {sentence}"
+    assert is_temporary(error)
+
+
+def test_ports_of_the_other_interface_are_named():
+    with StandIn().running() as running, running.over_grpc() as port:
+        with pytest.raises(StoreUnavailableError, match=r"or gRPC: .* REST port \(Qdrant: 6333\)"):
+            list_collections(url=f"http://127.0.0.1:{port}", wait_seconds=60)
+        rest_port = int(running.url.rpartition(":")[2])
+        with pytest.raises(StoreUnavailableError, match=r"gRPC port \(Qdrant: 6334\)"):
+            list_collections(url=running.url, grpc=True, grpc_port=rest_port, wait_seconds=60)
 
 
 def test_a_pause_that_grpc_names_in_words_only_is_kept_to():
