@@ -25,7 +25,7 @@ from twinvec.errors import ConfigurationError, InputError
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters.conditions import Not
 from twinvec.support.progress import Advance, progress_bar, unseen
-from twinvec_qdrant.adopting.reading import ELSEWHERE, KIND_FIELDS, added_fields, document_of, is_adopted, is_ours
+from twinvec_qdrant.adopting.reading import ELSEWHERE, KIND_FIELDS, added_fields, document_of, is_adopted, is_theirs
 from twinvec_qdrant.ingest.document_gate import document_version
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
@@ -95,7 +95,8 @@ class Adoption:
         backend, wanted = self._backend, self._wanted()
         with backend.writing:
             self._begin()
-            with progress_bar("Adopting", backend.count(wanted), "points", shown=progress) as advance:
+            theirs = backend.count([*wanted, Not(RECORDS)])
+            with progress_bar("Adopting", theirs, "points", shown=progress) as advance:
                 self._sweep(wanted, self._report, advance)
             while self._sweep([FOREIGN], AdoptReport(self._layout.name), unseen):  # until no application adds points
                 pass
@@ -146,7 +147,7 @@ class Adoption:
         bare, adopted = self._bare(), 0
         for page in pages(self._backend.scroll(wanted), _PAGE):
             adopted += self._adopt(page, report, bare)
-            advance(len(page))
+            advance(sum(is_theirs(point.payload) for point in page))
         self._report.adopted += adopted
         return adopted
 
@@ -169,7 +170,7 @@ class Adoption:
         """
         found: dict[str, tuple[Point, Document, dict[str, Any]]] = {}
         for point in page:
-            if is_ours(point.payload) and not is_adopted(point.payload):
+            if not is_theirs(point.payload):
                 continue
             try:
                 if point.id in bare:

@@ -70,6 +70,11 @@ def is_adopted(payload: Mapping[str, Any]) -> bool:
     return is_ours(payload) and payload["kind"] == "chunk" and str(payload["revision"]).startswith(ADOPTED)
 
 
+def is_theirs(payload: Mapping[str, Any]) -> bool:
+    """Return whether the framework has written the point; it may be adopted."""
+    return not is_ours(payload) or is_adopted(payload)
+
+
 def document_of(layout: Layout, key: str, payload: Mapping[str, Any]) -> Document:
     """Return the document in a point of the framework; raise ``DocumentError`` if twinvec cannot hold it."""
     if is_adopted(payload):

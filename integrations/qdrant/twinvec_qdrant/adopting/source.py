@@ -19,7 +19,7 @@ from twinvec.arrays import FloatArray, row_cosines
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, InputError, SpaceMismatchError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
-from twinvec_qdrant.adopting.reading import ELSEWHERE, added_fields, document_of, is_adopted, is_ours
+from twinvec_qdrant.adopting.reading import ELSEWHERE, added_fields, document_of, is_theirs
 from twinvec_qdrant.encoders import document_vectors
 from twinvec_qdrant.framework_layout import Layout
 from twinvec_qdrant.opening_store import StorePlace, check_collection_name, find_store
@@ -104,7 +104,7 @@ class ForeignCollection:
         sample has only points that can be adopted, or with ``in_place``, adopted in place.
         """
         looked_at = islice(self.backend.scroll(among), _LOOKED_AT)
-        points = [each for each in looked_at if not is_ours(each.payload) or is_adopted(each.payload)]
+        points = [each for each in looked_at if is_theirs(each.payload)]
         layouts = [self.layout]
         if self.layout.embeds_metadata and not known:
             layouts.append(self.layout.model_copy(update={"embeds_metadata": False}))

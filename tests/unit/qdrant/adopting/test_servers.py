@@ -170,6 +170,15 @@ def test_the_application_writes_while_points_are_adopted(theirs, words, monkeypa
     assert len(ids) == 50
 
 
+def test_the_progress_counts_the_points_of_the_application(theirs, words, monkeypatch, capsys):
+    monkeypatch.setattr(in_place, "_PAGE", 7)
+    monkeypatch.setattr("twinvec_qdrant.stores.server.reading.PAGE", 7)  # records come before points yet to be read
+    monkeypatch.setattr("twinvec.support.progress._LINE_SECONDS", 0)
+    fill_langchain(langchain_store(theirs.client, words))
+    theirs.adopt("langchain", words, progress=True)
+    assert capsys.readouterr().err.splitlines()[-1] == "Adopting: 50 of 50 points"
+
+
 def test_an_unfinished_adoption_is_not_opened_and_keeps_to_its_model(theirs, words, monkeypatch):
     store = langchain_store(theirs.client, words)
     fill_langchain(store)
