@@ -13,6 +13,7 @@ from qdrant_client import QdrantClient, models
 from holders import holding
 from langchain_twinvec import TwinvecVectorStore as LangChainStore
 from llama_index.vector_stores.twinvec import TwinvecVectorStore as LlamaIndexStore
+from stand_in import StandIn
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError
 from twinvec_qdrant import (
     Collection,
@@ -41,6 +42,23 @@ def test_collections_are_listed_by_name_and_dropped(place, words):
         drop_collection("rye bread", **place)
     with Collection.open("rye bread", encoder=words, chunking=False, **place) as collection:
         assert collection.count() == 0
+
+
+@pytest.mark.parametrize("over_grpc", [False, True])
+def test_a_collection_that_another_program_drops_meanwhile_is_not_listed(words, over_grpc):
+    with StandIn().running() as server, server.over_grpc() as port:
+        place = {"url": server.url, "grpc": over_grpc, "grpc_port": port}
+        for name in ("rye", "soup", "tea"):
+            Collection.open(name, encoder=words, chunking=False, **place).close()
+
+        def drop(method: str, path: str) -> None:
+            if path == "/collections/rye":  # read after the names were listed
+                server.answer("DELETE", path, {})
+
+        server.fault = drop
+        assert [each.name for each in list_collections(**place)] == ["soup", "tea"]
+        server.fault = lambda method, path: None
+        assert [each.name for each in list_collections(**place)] == ["soup", "tea"]
 
 
 def test_a_damaged_collection_is_listed_and_can_be_dropped(tmp_path, words):

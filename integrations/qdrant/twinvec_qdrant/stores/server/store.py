@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
-from twinvec.errors import ConfigurationError, StoreError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreError
 from twinvec.support.checks import ADDRESS_FORM, is_loopback, is_server_address
 from twinvec_qdrant.stores.base import NewCollection, Store
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
@@ -55,7 +56,11 @@ class ServerStore(Store):
         return f"at {self._address}; there are: {', '.join(self._names()) or 'none'}"
 
     def descriptions(self) -> dict[str, dict[str, Any]]:
-        return {name: self._server(name).read_metadata() for name in self._names()}
+        found = {}
+        for name in self._names():
+            with suppress(CollectionNotFoundError):  # another program has dropped it meanwhile
+                found[name] = self._server(name).read_metadata()
+        return found
 
     def open(self) -> ServerBackend:
         return self._backend
