@@ -48,6 +48,8 @@ def quiet_client(kind: Callable[..., C], **options: Any) -> C:
     options.setdefault("verify", _certificates())
     options["metadata"] = {**_PLAIN_ANSWERS, **(options.get("metadata") or {})}
     options["cloud_inference"] = True
+    if (given := options.get("grpc_options")) is not None:  # a client adds its user agent, and warns if one is there
+        options["grpc_options"] = {name: value for name, value in given.items() if name != "grpc.primary_user_agent"}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
         return kind(**options)

@@ -21,6 +21,10 @@ from twinvec_qdrant.stores.server.clients import quiet_client
 from twinvec_qdrant.stores.server.retrying import is_local
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
+_RECONNECTING = {"grpc.max_reconnect_backoff_ms": 1000}
+"""Options of gRPC. By default, the pauses between attempts to connect grow to two minutes, and every request fails in
+such a pause, also when the server is back."""
+
 
 class ServerStore(Store):
     """The collection ``name`` of a server, or the server itself for ""; ``close`` closes the client if ``owned``."""
@@ -138,7 +142,7 @@ def connect(
         timeout=60 if grpc_port is None else max(1, math.floor(min(wait_seconds, 60))),
         prefer_grpc=grpc_port is not None,
         grpc_port=grpc_port or 0,
-        grpc_options=None if proxied else {"grpc.enable_http_proxy": 0},
+        grpc_options=_RECONNECTING if proxied else {**_RECONNECTING, "grpc.enable_http_proxy": 0},
         check_compatibility=False,
         trust_env=proxied,
         limits=CONNECTIONS,

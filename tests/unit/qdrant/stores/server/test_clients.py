@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
+import pytest
 from qdrant_client.embed._inspection_cache import CACHE_STR_PATH
 
 from twinvec_qdrant import Collection
+from twinvec_qdrant.stores.server.store import connect
 
 
 def test_answers_are_asked_for_without_compression(server, words):
@@ -29,3 +32,20 @@ def test_clients_share_the_certificates_and_know_the_requests_of_searches(server
             analysed = set(client._inference_inspector.parser._cache) - set(CACHE_STR_PATH)
             assert not analysed
     assert contexts[0] is contexts[1]
+
+
+@pytest.mark.parametrize("api_key", [None, "secret"])
+def test_a_grpc_client_connects_soon_after_the_server_is_back(api_key):
+    """Every request fails in the pauses between attempts to connect, which grow to two minutes by default."""
+    with closing(connect("notes", "http://127.0.0.1", api_key, 10, grpc_port=6334)) as store:
+        assert store.open().requests.client.init_options["grpc_options"]["grpc.max_reconnect_backoff_ms"] == 1000
+
+
+def test_awaited_requests_over_grpc_warn_of_nothing(server, words, recwarn, monkeypatch):
+    monkeypatch.setattr("qdrant_client.common.client_warnings.SEEN_MESSAGES", set())
+    with server.over_grpc() as port:
+        place = {"url": server.url, "api_key": "secret", "grpc": True, "grpc_port": port}
+        with Collection.open("notes", **place, encoder=words, chunking=False) as opened:
+            opened.ingest([("a", "one text")])
+            assert asyncio.run(opened.asearch("text"))[0].id == "a"
+    assert [each for each in recwarn if "grpc" in str(each.message)] == []
