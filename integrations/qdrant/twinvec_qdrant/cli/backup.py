@@ -8,18 +8,21 @@ from typing import Annotated
 
 import typer
 
-from twinvec.cli.options import WAIT_SECONDS, AsJson, CollectionName, StorePath, Wait, wrong_usage
+from twinvec.cli.options import URL_HELP, WAIT_SECONDS, AsJson, CollectionName, StorePath, Wait, wrong_usage
 from twinvec.cli.terminal import show_json, tell
 from twinvec_qdrant.cli.options import CollectionPlace
 from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.names import check_new_name
 
+_ServerUrl = Annotated[str | None, typer.Option("--url", envvar="TWINVEC_URL", help=URL_HELP, hidden=True)]
+
 
 def backup_command(
     to: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the backup.")],
     collection: CollectionName,
     path: StorePath = None,
+    url: _ServerUrl = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an older backup in FOLDER, once the new one is complete.")
     ] = False,
@@ -34,12 +37,22 @@ def backup_command(
     \b
     twinvec backup ./backups/docs-monday --collection docs
     """
+    _refuse_server(path, url)
     made = _made(CollectionPlace(collection, path, None, wait), to, overwrite=overwrite)
     if as_json:
         show_json({"backup": str(to), **asdict(made)})
     else:
         points = made.points
         tell(f"{to}: {points.get('record', 0):,} documents of {collection}, {points.get('chunk', 0):,} chunks")
+
+
+def _refuse_server(path: Path | None, url: str | None) -> None:
+    """Raise ``BadParameter`` if only a server is named: a backup of the default store would be mistaken for its own."""
+    if url is not None and path is None:
+        raise typer.BadParameter(
+            "a Qdrant server is named (--url, TWINVEC_URL or twinvec.toml), and it makes snapshots itself; for the "
+            "backup of an embedded store, give --path"
+        )
 
 
 @looks_again
@@ -67,6 +80,7 @@ def restore_command(
         ),
     ] = None,
     path: StorePath = None,
+    url: _ServerUrl = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing collection.")] = False,
     wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
@@ -80,6 +94,7 @@ def restore_command(
     twinvec restore ./backups/docs-monday
     twinvec restore ./backups/docs-monday --collection docs --overwrite
     """
+    _refuse_server(path, url)
     if collection is not None and not (overwrite and _exists(collection, path)):
         with wrong_usage():
             check_new_name(collection)

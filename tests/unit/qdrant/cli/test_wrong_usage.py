@@ -135,3 +135,11 @@ def test_a_payload_key_may_be_named_like_a_combination():
         for wanted in (3, "x", [1], ["x"], {"gte": 3}):
             assert list(filter_hints({key: wanted, "team": "hr"}, indexes)) == [unknown]
     assert list(filter_hints({"and": [{"and": [1]}, {"team": "hr"}]}, indexes)) == [unknown]
+
+
+@pytest.mark.parametrize("command", [("backup", "copy", "-c", "docs"), ("restore", "copy")])
+def test_a_backup_of_an_embedded_store_is_not_mistaken_for_one_of_a_server(refused, command, monkeypatch):
+    said = "a Qdrant server is named (--url, TWINVEC_URL or twinvec.toml), and it makes snapshots itself"
+    assert said in refused(*command, "--url", "http://localhost:6333")
+    monkeypatch.setenv("TWINVEC_URL", "http://localhost:6333")
+    assert said in refused(*command)
