@@ -281,10 +281,14 @@ class Actions:
         raise NotImplementedError(action)
 
     def _check_vectors(self, name: str, body: dict[str, Any]) -> None:
-        """Refuse the first reads that name a vector which was just added, as a server does while it optimizes."""
+        """Refuse reads that name a vector which is missing, or was just added: it takes a server some time."""
+        params = self._index[name]["params"]
+        known = {*named(params), *(params.sparse_vectors or {}), "", None}
         reads = [body, *body.get("searches", ())]
         asked = [each.get("using") for each in reads] + [each.get("with_vector") for each in reads]
         for vector in chain.from_iterable(each if isinstance(each, list) else [each] for each in asked):
+            if isinstance(vector, str | None) and vector not in known:
+                raise RefusedError(400, f"Wrong input: Not existing vector name error: {vector}")
             if vector in (late := self.late.get(name, {})):
                 late[vector] -= 1
                 if not late[vector]:  # those that were added before it are there, too

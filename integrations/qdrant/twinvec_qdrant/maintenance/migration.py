@@ -184,22 +184,15 @@ class Migration:
                 previous = None
         updated = now.model_copy(update={"next": following, "previous": previous})
         self._backend.write_metadata(updated.changes(now))
-        self._make_room(following)
-        return following
-
-    def _make_room(self, model: Generation) -> None:
-        """Make room for the vectors of a model that the description names, unless the model is given up meanwhile."""
-        _add_vector(self._backend, model)
+        _add_vector(self._backend, following)
         after = stored_description(self._backend)
-        if all(each is None or each.vector != model.vector for each in (after, after.next, after.previous)):
-            self._backend.drop_vector(model.vector)  # given up by another process before it had the vector
+        if all(each is None or each.vector != following.vector for each in (after, after.next, after.previous)):
+            self._backend.drop_vector(following.vector)  # given up by another process before it had the vector
+        return following
 
     def _check_length(self, now: Description, present: Callable[[], SpaceEncoder]) -> None:
         """Raise ``ConfigurationError`` if the next model truncates chunks that the present one reads whole."""
         there = [each for each in (now.next, now.previous) if each is not None and each.space == self._encoder.space]
-        with self._backend.writing:
-            for each in there:
-                self._make_room(each)  # a killed migration may have named the model only
         unread: list[StoreCondition] = [CHUNKS, *(LacksVector(each.vector) for each in there)]
         encoder: Any = self._encoder
         total, longer = 0, 0

@@ -24,6 +24,7 @@ from twinvec_qdrant.stores.points import (
     stored_vectors,
     vector_selector,
 )
+from twinvec_qdrant.stores.server.errors import UnknownVectorError
 from twinvec_qdrant.stores.server.limits.known import KnownCollection
 from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowed
 from twinvec_qdrant.stores.server.limits.permitted import Limits
@@ -100,20 +101,27 @@ class Reading(KnownCollection):
         """Return iterators over the points, each in the order of ids; several of them may yield the same point.
 
         Points with a vector named in ``lacking`` are left out. While a server optimizes, its filters may say of a point
-        that it lacks a vector that it has (seen with Qdrant 1.18.3), so the vector is asked for as well.
+        that it lacks a vector that it has (seen with Qdrant 1.18.3), so the vector is asked for as well. It refuses a
+        request for a vector that the collection does not have, or not yet; then all points lack the vector.
         """
 
         def page(limits: Limits, part: models.Filter | None, start: Any) -> Steps[_Page]:
-            return self._read(
-                "scroll",
-                limits,
-                1 + conditions_of(part),
-                scroll_filter=part,
-                limit=limits.page(most),
-                offset=start,
-                with_payload=payload_selector(fields),
-                with_vectors=[*lacking] or False,
-            )
+            def read(vectors: list[str] | bool) -> Steps[_Page]:
+                return self._read(
+                    "scroll",
+                    limits,
+                    1 + conditions_of(part),
+                    scroll_filter=part,
+                    limit=limits.page(most),
+                    offset=start,
+                    with_payload=payload_selector(fields),
+                    with_vectors=vectors,
+                )
+
+            try:
+                return (yield from read([*lacking] or False))
+            except UnknownVectorError:
+                return (yield from read(False))
 
         def first(limits: Limits) -> Steps[list[tuple[models.Filter | None, _Page]]]:
             begun = []
