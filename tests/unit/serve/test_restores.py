@@ -224,7 +224,9 @@ def test_only_the_files_of_a_backup_become_a_collection(asked, tmp_path, archive
     wrong = {
         "it has no backup.json": packed(member("a"), content=b"x"),
         "made by a later version": nothing_but(format=2),
-        "checksums.json is missing or changed": nothing_but(format=1, collection="docs", time="", points={}),
+        "checksums.json is missing or changed": nothing_but(
+            format=1, collection="docs", time="2026-01-01T00:00:00+00:00", points={}
+        ),
         "shard/also": None,
     }
     for content in (*changed, also, repacked(archive, without("checksums.json"))):

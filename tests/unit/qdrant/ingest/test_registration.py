@@ -512,11 +512,11 @@ def test_documents_of_an_unfinished_push_belong_to_their_source(collection, fold
         collection.ingest(root(folder))
     copy_notes, client = _Push._copy_notes, QdrantClient(":memory:")
 
-    def end(push, *, prune):
+    def end(push):
         if ends == "killed":
             raise Died
         collection.delete_source("minutes")
-        return copy_notes(push, prune=prune)
+        return copy_notes(push)
 
     monkeypatch.setattr(_Push, "_copy_notes", end)
     with suppress(Died):

@@ -119,11 +119,12 @@ def read_backup(source: Path) -> Backup:
 
 def _parsed_about(values: dict[str, Any]) -> Backup:
     """Return the content of a ``backup.json``; raise ``ValueError`` if a field is missing, unknown or not valid."""
+    if "format" in values and integer(values["format"], "format") != _FORMAT:
+        raise ValueError("made by a later version of twinvec")
     names = ("format", *(each.name for each in fields(Backup)))
     if missing := [name for name in names if name not in values]:
         raise ValueError(f"{missing[0]} is missing")
-    if integer(values.pop("format"), "format") != _FORMAT:
-        raise ValueError("made by a later version of twinvec")
+    del values["format"]
     check_fields(Backup, values, "a backup")
     for name in ("collection", "time"):
         string(values[name], name)
