@@ -1,4 +1,4 @@
-"""The record manager for LangChain, and ``index`` with it, against LangChain's own ones in memory."""
+"""``TwinvecRecordManager`` gives the answers of LangChain's own record manager, alone and in ``index``."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class KilledError(BaseException):
 
 @contextmanager
 def killed(when: str, step: int, *parts: tuple[Any, str]) -> Iterator[None]:
-    """End the block before or after a step, if it has so many; a step is a call of one of these methods."""
+    """End the block before or after call number ``step`` of these methods; with fewer calls, nothing happens."""
     steps = count()
 
     def dying(method):

@@ -73,7 +73,7 @@ class Forwarding(Front):
         }
 
     def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
-        """Forward a request, and return the answer without the prefix."""
+        """Forward a request, and return the answer; its names of collections have no prefix."""
         if method == "PUT" and re.fullmatch(r"/collections/[^/?]+(\?.*)?", path) and self._strict is not None:
             body = body | {"strict_mode_config": self._strict.model_dump(exclude_none=True)}
         if method == "PATCH" and (graph := body.get("hnsw_config") or {}).get("m") is not None:
@@ -97,7 +97,7 @@ class Forwarding(Front):
         }
 
     def _own(self, answer: bytes) -> bytes:
-        """Return the answer with the collections and aliases of this object only."""
+        """Return a list of collections or aliases without those that others have made on the server."""
         said = from_json(answer)
         for kind, items in said["result"].items():
             name = "name" if kind == "collections" else "collection_name"

@@ -44,7 +44,7 @@ _REPLICA_AWAY = b'{"status": {"error": "Service internal error: Some replica of 
 
 
 class Front:
-    """An HTTP server whose requests meet faults; ``respond`` answers them.
+    """An HTTP server for tests. Each request may meet a fault; ``respond`` gives the answer to the others.
 
     Attributes:
         url: Its address.

@@ -207,16 +207,17 @@ def test_a_migration_makes_room_for_vectors_once(server):
 
 @pytest.mark.parametrize("late_interaction", [False, True])
 def test_a_migration_waits_until_a_server_has_made_room(server, monkeypatch, late_interaction):
-    """Qdrant 1.18.3 makes room after its answer, in segments that it is optimizing much later."""
+    """Qdrant 1.18.3 answers first. A segment that it is optimizing gets room for the vector much later."""
     old, new = models()
     with opened(server, wait_seconds=0.2, encoder=old, late_interaction=late_interaction) as collection:
         collection.ingest(NOTES.items())
+        late = server.actions.late
         monkeypatch.setattr("stand_in.actions.LATE", 1_000_000)
         for _ in range(2):
             with pytest.raises(StoreError, match=r"a vector is missing .*dense-words-1-48"):
                 collection.migrate(new)
             check_model(collection, old)
-        server.actions.late.clear()
+        late.clear()
         assert collection.migrate(new).encoded == collection.count()
         check_model(collection, new)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from twinvec.errors import ConfigurationError, DocumentError, EngineError, Input
 from twinvec.support.lines import read_texts
 from twinvec_ray import files, read, write
 from twinvec_ray.files import check_output
+from watched_disk import disk_steps
 
 TEXTS = ["a dog runs", "", "日本語"]
 
@@ -206,19 +206,7 @@ def test_files_are_on_the_disk_before_their_folder_gets_its_name(cluster, tmp_pa
     target, partial = (tmp_path / f"rows.{kind}{suffix}" for suffix in ("", ".partial"))
     blocks = cluster.data.range(200_000).repartition(2)
     write(blocks, target)
-    steps: list[str] = []
-    fsync, rename = os.fsync, Path.rename
-
-    def watched_fsync(handle):
-        steps.append(os.readlink(f"/proc/self/fd/{handle}"))
-        fsync(handle)
-
-    def watched_rename(path, new):
-        steps.append(f"{path.name} -> {new.name}")
-        return rename(path, new)
-
-    monkeypatch.setattr(os, "fsync", watched_fsync)
-    monkeypatch.setattr(Path, "rename", watched_rename)
+    steps = disk_steps(monkeypatch, "rename")
     write(blocks, target)
     named = steps.index(f"{partial.name} -> {target.name}")
     written = {str(partial / path.relative_to(target)) for path in (target, *target.rglob("*"))}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from twinvec.support.atomic import atomic_write, partial_path, put_in_place, replaced, sync_files
+from watched_disk import disk_steps
 
 OLD, NEW = "old content", "new content: tea, für alle\n"
 
@@ -95,22 +96,13 @@ def test_a_file_in_a_folder_that_does_not_exist(tmp_path):
 
 
 def test_file_and_folder_are_forced_to_the_disk_around_the_rename(file, monkeypatch):
-    """Nothing short of a power cut shows this, so the calls are watched; they are made all the same."""
-    seen = []
-    fsync, rename = os.fsync, Path.replace
-
-    def watched_fsync(handle):
-        seen.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
-        fsync(handle)
-
-    def watched_rename(path, target):
-        seen.append(f"{path.name} -> {target.name}")
-        return rename(path, target)
-
-    monkeypatch.setattr(os, "fsync", watched_fsync)
-    monkeypatch.setattr(Path, "replace", watched_rename)
+    steps = disk_steps(monkeypatch, "replace")
     atomic_write(file, NEW)
-    assert seen == ["file.json.partial", "file.json.partial -> file.json", file.parent.name]
+    assert [Path(step).name for step in steps] == [
+        "file.json.partial",
+        "file.json.partial -> file.json",
+        file.parent.name,
+    ]
 
 
 def test_a_partial_file_that_was_written_before_is_put_in_place(file):

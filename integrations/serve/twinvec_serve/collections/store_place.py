@@ -50,7 +50,10 @@ class StorePlace:
 
 
 def _address(url: str) -> str:
-    """Return a pattern of a server's address in errors, which leave out user and password, and add a default port."""
+    """Return a regular expression that finds the address of a server in errors.
+
+    Errors show the address in the client's form: without user and password, and with a port.
+    """
     if not is_server_address(url):  # no store opens, and its error quotes no address
         return re.escape(url)
     parts = urlsplit(url)

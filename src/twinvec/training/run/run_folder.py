@@ -154,7 +154,9 @@ class RunFolder:
         atomic_write(self._record_path, json.dumps(self._record, indent=2, sort_keys=True) + "\n")
 
     def last_checkpoint(self) -> Path | None:
-        """Return the newest whole checkpoint whose best checkpoint so far is whole, too, or None.
+        """Return the newest complete checkpoint that a run can resume from, or None.
+
+        A checkpoint names the best one before it, which must be complete, too.
 
         Raise ConfigurationError if a checkpoint cannot be read.
         """

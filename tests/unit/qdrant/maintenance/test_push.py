@@ -250,6 +250,10 @@ def test_what_lost_its_record_is_not_removed_from_the_copy(guides, other, encode
         assert copy.get(["guide4"]) == whole
 
 
+def died(*_, **__) -> None:
+    raise Died
+
+
 def test_documents_come_with_a_source_that_was_added_during_a_push_that_dies(guides, other, encoder, monkeypatch):
     """Without their source, they would count as documents of the first one, and be pruned with it."""
     joined = Roots.joined
@@ -260,9 +264,6 @@ def test_documents_come_with_a_source_that_was_added_during_a_push_that_dies(gui
         if next(first, False):
             guides.ingest([{"id": "new", "text": "a new guide", "owner": "us"}], source="later")
         return copied
-
-    def died(*_, **__) -> None:
-        raise Died
 
     guides.ingest([{"id": "old", "text": "an old guide", "owner": "us"}], source="first")  # its ids have no prefix
     for _ in range(2):
@@ -283,9 +284,6 @@ def test_pruned_documents_keep_their_source_as_long_as_they_are_there(guides, ot
     guides.ingest([{"id": "old", "text": "an old minute", "owner": "us"}], source="gone")
     guides.push(**other)
     guides.delete_source("gone")
-
-    def died(*_, **__) -> None:
-        raise Died
 
     with monkeypatch.context() as patched:
         patched.setattr(Catalog, "remove", died)

@@ -22,8 +22,10 @@ from twinvec_qdrant.stores.server.retrying import is_local
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
 _RECONNECTING = {"grpc.max_reconnect_backoff_ms": 1000}
-"""Options of gRPC. By default, the pauses between attempts to connect grow to two minutes, and every request fails in
-such a pause, also when the server is back."""
+"""Options of gRPC for short pauses between attempts to connect.
+
+By default, these pauses grow to two minutes. In a pause, every request fails, even if the server is back.
+"""
 
 
 class ServerStore(Store):

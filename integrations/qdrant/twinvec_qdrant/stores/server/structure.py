@@ -112,7 +112,7 @@ class Structure(KnownCollection):
         self._wait_for_vector(name, [1.0] * dim)
 
     def _add_states(self, name: str, states_dim: int) -> None:
-        """Make room for token states of this dimension beside the vector ``name``."""
+        """Make room for the token states of the model with the vector ``name``; each has ``states_dim`` numbers."""
         states = client_states(states_dim)
         kept = models.DenseVectorConfig(
             size=states.size,
