@@ -252,7 +252,7 @@ class _Candidates:
             self._best |= {text: max(score, self._best.get(text, score)) for text in texts}
         self._headed = {texts[0] for texts in self._variants if len(texts) > 1}
         is_positive = known.of(anchor)
-        # positions of the other hits; a copy of this iterator begins anew, and tests no hit again
+        # positions of the hits that are no known positives; copies of a ``tee`` share those that were found so far
         (self._others,) = tee((at for at, texts in enumerate(self._variants) if not is_positive(texts)), 1)
 
     def positive(self, text: str) -> _Positive | None:
