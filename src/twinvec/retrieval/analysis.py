@@ -17,6 +17,9 @@ Version 3 does the same, and compares kana and Korean syllables by pairs of neig
 does: Japanese has no spaces between words, and Korean writes particles together with their nouns. "フィルター" finds
 "フィルターを". A kana between other characters is mostly a particle, and no term. An identifier such as
 ``try_acquire`` in a query counts as a code (``code_share``).
+
+Version 4 does the same, and takes letters with dots between them for one word, as Lucene's ``ClassicFilter`` does:
+"USA" finds "U.S.A.". The earlier versions drop such letters.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from tokenizers import PreTokenizedString, Regex, normalizers
 
 from twinvec.errors import ConfigurationError
 
-NEWEST_ANALYSIS = 3
+NEWEST_ANALYSIS = 4
 """The version that new collections use."""
 
 # Python's \w lacks the vowel signs of the Indic scripts; tokenizers' \w follows Unicode and has them.
@@ -81,6 +84,9 @@ _SPELT = range(3, 33)  # lengths (in letters) of the words that are counted
 _WITH_UNDERSCORE = re.compile(r"\b\w*_\w*")  # without \b, a long word would take quadratic time
 _UNDERSCORED = re.compile(r"[^_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+
+_LETTER = "[A-Za-zÀ-ÖØ-öø-ɏΑ-ώЀ-џ]"  # Latin, Greek and Cyrillic
+_ACRONYM = re.compile(rf"(?<![\w.]){_LETTER}(?:\.{_LETTER})+(?!\.?\w)")
 
 # The ranges suit normalised text, which has other characters in place of half-width kana and single jamo.
 _HIRAGANA, _KATAKANA, _HANGUL = "\u3041-\u3096\u309d-\u309f", "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff", "\uac00-\ud7a3"
@@ -140,7 +146,8 @@ class Analyzer:
         found: list[list[str]] = []
         # in blocks, because the words of all texts would take more memory than their terms
         for first in range(0, len(texts), _TEXTS_AT_ONCE):
-            words = [_words(text) for text in texts[first : first + _TEXTS_AT_ONCE]]
+            block = texts[first : first + _TEXTS_AT_ONCE]
+            words = [_words(_without_dots(text) if self.version > 3 else text) for text in block]
             terms = self._terms_of(set().union(*words))
             found += [list(chain.from_iterable(map(terms.__getitem__, each))) for each in words]
         return found
@@ -153,6 +160,8 @@ class Analyzer:
         """
         if self.version == 1:
             return self.terms(texts)
+        if self.version > 3:
+            texts = list(map(_without_dots, texts))
         texts = [_CAPITALISED.sub(lambda word: word[0].lower(), text) for text in texts]
         asked = self.terms(texts)
         if self.language in _PLAIN_LANGUAGES:
@@ -173,7 +182,7 @@ class Analyzer:
 
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield each term of a text with its start and end in the text, in characters."""
-        words = list(_placed_words(text))
+        words = list(_placed_words(text, _ACRONYM.finditer(text) if self.version > 3 else ()))
         forms = [self._forms(word.text) for word in words]
         terms = self._stemmed({form for each in forms for form, _, _ in each})
         for word, each in zip(words, forms, strict=True):
@@ -307,8 +316,24 @@ def _split(piece: str) -> list[str]:
     return [piece] if piece.isascii() else _UNICODE_WORDS.normalize_str(piece).split()
 
 
-def _placed_words(text: str) -> Iterator[Word]:
-    for piece in _PIECE.finditer(text):
+def _without_dots(text: str) -> str:
+    """Return a text in which acronyms have no dots between their letters."""
+    return _ACRONYM.sub(lambda acronym: acronym[0].replace(".", ""), text)
+
+
+def _placed_words(text: str, acronyms: Iterable[re.Match[str]]) -> Iterator[Word]:
+    """Yield the words of a text, in which ``acronyms`` are found, in their order."""
+    end = 0
+    for acronym in acronyms:
+        yield from _placed_words_between(text, end, acronym.start())
+        end = acronym.end()
+        for word in _split(acronym[0].replace(".", "")):
+            yield Word(word, acronym.start(), end)
+    yield from _placed_words_between(text, end, len(text))
+
+
+def _placed_words_between(text: str, first: int, last: int) -> Iterator[Word]:
+    for piece in _PIECE.finditer(text, first, last):
         begin = piece.start()
         if piece[0].isascii():
             for found in _ASCII_WORD.finditer(piece[0]):

@@ -11,13 +11,15 @@ scores are better.
     few terms. Its best score per term shows a match, so w = 0.1 (best / terms)^2 / sd(BM25) if this is above 0.25.
     With the landmarks of a calibration (``retrieval.relevance``): 4 above(dense) + words max(0.25, 0.75 / terms) BM25.
     ``above`` is the place of a cosine between the landmarks, with a soft floor because the order of unrelated texts'
-    cosines means nothing: log(1 + exp(10 place)) / 10. ``words`` is a factor of the calibration. Both parts are
-    log-odds up to one factor, and no score depends on the other candidates. If nothing is near a query, BM25 decides;
-    z(dense) would give the cosines the usual spread.
-    Vectors mean little for words that the model does not know. For a query or a collection of such words, the dense
-    part is multiplied by 0.01, so it only orders candidates with equal BM25 scores. Vectors hardly distinguish numbers
-    and codes, such as "4711". For a query with codes, the dense part is multiplied by the share of the other terms, or
-    by 0.01 if the share is smaller.
+    cosines says little: (1 - b) log(1 + exp(10 place)) / 10 + b place. Below landmark 0, differences thus count b of
+    those above it: 0.35, or 0 for a query of one term, which is a search for this word. ``words`` is a factor of the
+    calibration. Both parts are log-odds up to one factor, and no score depends on the other candidates. If nothing is
+    near a query, BM25 decides; z(dense) would give the cosines the usual spread.
+    Vectors mean less in a language of which the model has learnt little, so the dense part is multiplied by
+    ``Calibration.learnt``. They mean nothing for words that the model does not know. For a query or a collection of
+    such words, the dense part is multiplied by 0.01, so it only orders candidates with equal BM25 scores. Vectors
+    hardly distinguish numbers and codes, such as "4711". For a query with codes, the dense part is multiplied by the
+    share of the other terms, or by 0.01 if the share is smaller.
 ``"rrf"``: the sum of 1 / (60 + rank), reciprocal rank fusion (Cormack, Clarke and Büttcher 2009). Equal scores share a
     rank; a sparse score of 0 has no rank.
 ``"distribution"``: the sum of (score - (mean - 3 sd)) / (6 sd), distribution-based score fusion, as in Qdrant.
@@ -52,6 +54,12 @@ KEYWORDS = 0.1
 
 NEAR = 4.0
 """Number of standard deviations of a usual query's dense scores between the two landmarks."""
+
+BELOW = 0.35
+"""What a difference of cosines below landmark 0 counts, as a share of one above it; 0.25 to 0.5 give similar results.
+
+Among many single sentences, landmark 0 is high, and the answers of some questions lie below it.
+"""
 
 ONE_TERM = 0.75
 """The factor of the BM25 score for a query of one term, in a collection with landmarks."""
@@ -106,7 +114,8 @@ def fuse(
         else:
             d, s = standardized(d, among_d), _evidence(among_s, terms) * s
         is_unknown = unknown or (calibration is not None and calibration.unknown_texts)
-        d = (UNKNOWN if is_unknown else max(1 - code_share, UNKNOWN)) * d
+        learnt = 1.0 if calibration is None or calibration.learnt is None else calibration.learnt
+        d = (UNKNOWN if is_unknown else max((1 - code_share) * learnt, UNKNOWN)) * d
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:
@@ -118,7 +127,9 @@ def parts(
     dense: ScoreArray, sparse: ScoreArray, terms: int | None, calibration: Calibration
 ) -> tuple[ScoreArray, ScoreArray]:
     """Return the dense part and the BM25 part of the adaptive sum with landmarks, before ``calibration.words``."""
-    above: ScoreArray = np.logaddexp(0, PLACE * calibration.place(dense)) / PLACE
+    place = calibration.place(dense)
+    below = 0.0 if terms == 1 else BELOW
+    above: ScoreArray = (1 - below) * np.logaddexp(0, PLACE * place) / PLACE + below * place
     return NEAR * above, max(EVIDENCE, ONE_TERM / terms if terms else 0.0) * sparse
 
 

@@ -61,6 +61,8 @@ class Calibration:
         near: Landmark 1 of the cosine.
         words: Weight of words in a hybrid search (``retrieval.fusion``).
         unknown_texts: Whether most texts of the collection consist mostly of words that the model does not know.
+        learnt: How much the model has learnt of the collection's language, from 0 to 1. It is None if the landmarks
+            say 1 as well (``share_learnt``), and in calibrations of older versions.
     """
 
     version: Literal[1] = 1
@@ -69,6 +71,7 @@ class Calibration:
     near: float | None = None
     words: float = UNMEASURED_WORDS
     unknown_texts: bool = False
+    learnt: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless ``unrelated`` is below ``near``."""
@@ -193,8 +196,10 @@ def share_learnt(calibration: Calibration | None, known: Calibration) -> float:
     """Return how much a model has learnt of the language of a collection, from 0 to 1; 1 if the landmarks are unknown.
 
     All texts in a language that the model has not learnt are near each other. Landmark 0 of such a collection therefore
-    lies above landmark 0 of ``known``.
+    lies above landmark 0 of ``known``. A measured share (``Calibration.learnt``) is returned as it is.
     """
+    if calibration is not None and calibration.learnt is not None:
+        return calibration.learnt
     if calibration is None or calibration.unrelated is None or known.landmarks is None:
         return 1.0
     return min(max(1 - _RISE_COUNTS * known.place(calibration.unrelated), 0.0), 1.0)

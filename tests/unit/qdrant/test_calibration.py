@@ -1,8 +1,10 @@
 """Calibration: what is measured, when it is measured again, and which collections are left as they are."""
 
+import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ from twinvec.retrieval.relevance import (
     Calibration,
     known_calibration,
     relevance,
+    share_learnt,
 )
 from twinvec_qdrant import Collection
 from twinvec_qdrant.calibration.excerpts import excerpts
@@ -276,6 +279,25 @@ def test_a_small_collection_in_another_language_than_that_of_the_known_landmarks
     assert stored(known) is None
     known.ingest(staedte(8))
     assert stored(known).chunks == 8
+
+
+def test_the_model_counts_as_having_learnt_english_however_near_its_texts_are(known, monkeypatch):
+    monkeypatch.setitem(MODELS, known.encoder.name, Calibration(unrelated=0.01, near=0.65))
+    known.ingest(towns(LEAST_MEASURED))
+    description = stored_description(known._backend)
+    by_landmarks = share_learnt(replace(description.calibration, learnt=None), description.known())
+    assert (by_landmarks < 1, description.calibration.learnt) == (True, 1.0)
+
+
+def test_how_much_of_another_language_is_learnt_is_stored(known, tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS, known.encoder.name, Calibration(unrelated=0.01, near=0.65))
+    known.ingest(staedte(LEAST_MEASURED))
+    found = stored(known)
+    by_landmarks = share_learnt(replace(found, learnt=None), MODELS[known.encoder.name])
+    assert found.learnt == pytest.approx(by_landmarks, abs=1e-4)
+    assert 0 <= found.learnt < 1
+    written = json.loads((tmp_path / "towns" / "collection.json").read_text())
+    assert written["calibration"]["learnt"] == found.learnt
 
 
 def test_a_small_collection_that_has_become_english_has_the_known_landmarks_again(known):

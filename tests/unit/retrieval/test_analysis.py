@@ -95,7 +95,7 @@ def test_words_of_any_text_are_those_of_the_whole_normalisation(texts: list[str]
 
 @given(
     st.text(alphabet=ODD + KANA + "_.-ABC", max_size=40),
-    st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 2, 3, 4]),
     st.sampled_from(["english", "french"]),
 )
 def test_spans_have_the_terms_of_the_text_where_they_stand(text: str, version: int, language: str) -> None:
@@ -190,6 +190,33 @@ def test_a_kana_word_is_found_whatever_stands_around_it(text: str, word: str) ->
     asked, there = analyzer.query_terms([word])[0], analyzer.terms([f"{text} {word}がカー{text}", f"漢{word}字"])
     assert set(asked) <= set(there[0])
     assert set(asked) <= set(there[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("U.S.A.", ["usa"]),
+        ("s.h.i.e.l.d", ["shield"]),
+        ("J.R.R. Tolkien (b. 1892)", ["jrr", "tolkien", "1892"]),
+        ("«Η.Π.Α.», С.Ш.А.", ["ηπα", "сша"]),
+        ("at 3 p.m.", ["3", "pm"]),
+        ("a.b.com www.a.b.org x.y.z1 1.2.3 A..B .N.E.T", ["com", "www", "org", "z1", "1", "2", "3"]),
+        ("Doe, J. and R. Roe", ["doe", "roe"]),
+    ],
+)
+def test_letters_with_dots_between_them_are_one_word(text: str, expected: list[str]) -> None:
+    assert terms(text, version=4) == expected
+
+
+def test_an_acronym_has_its_letters_and_dots_as_its_place() -> None:
+    text = "by J.R.R. Tolkien"
+    assert next((term, text[start:end]) for term, start, end in Analyzer("english", 4).spans(text)) == ("jrr", "J.R.R")
+    assert "jrr" not in terms(text, version=3)
+
+
+def test_an_acronym_in_a_question_is_no_word_that_asks() -> None:
+    assert Analyzer("english", 4).query_terms(["what does s.h.i.e.l.d stand for?"]) == [["shield", "stand"]]
+    assert Analyzer("english", 4).query_terms(["Who is in the U.S. senate?"]) == [["us", "senat"]]
 
 
 def test_stemmers_of_other_languages_see_the_accents() -> None:
@@ -311,5 +338,5 @@ def test_words_are_counted_by_the_texts_that_have_them() -> None:
 
 
 def test_an_unknown_version_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="from 1 to 3, got 4"):
-        Analyzer("english", 4)
+    with pytest.raises(ConfigurationError, match="from 1 to 4, got 5"):
+        Analyzer("english", 5)

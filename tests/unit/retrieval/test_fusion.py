@@ -1,6 +1,7 @@
 """Fusion: worked examples of each method, what the default is for, and what is refused."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,8 +122,9 @@ SCALE = Calibration(unrelated=0.25, near=0.65, words=0.5)
 
 
 def test_landmarks_make_both_parts_log_odds_that_no_other_candidate_changes():
-    above = [math.log1p(math.exp(10 * place)) / 10 for place in (0.65 / 0.4, 0.25 / 0.4, -0.15 / 0.4)]
-    assert above == pytest.approx([1.625, 0.625, 0], abs=0.003)
+    places = (0.65 / 0.4, 0.25 / 0.4, -0.15 / 0.4)
+    above = [0.65 * math.log1p(math.exp(10 * place)) / 10 + 0.35 * place for place in places]
+    assert above == pytest.approx([1.625, 0.625, -0.131], abs=0.003)
     expected = [4 * each + 0.5 * 0.25 * words for each, words in zip(above, (0, 8, 4), strict=True)]
     assert fuse(DENSE, SPARSE, terms=5, calibration=SCALE) == pytest.approx(expected, abs=1e-5)
     assert fuse(DENSE[1:], SPARSE[1:], terms=5, calibration=SCALE) == pytest.approx(expected[1:], abs=1e-5)
@@ -138,6 +140,23 @@ def test_vectors_of_which_none_is_near_do_not_get_the_usual_spread():
     assert np.argmax(fuse(far, word, terms=4)) == 0
     assert np.argmax(fuse(far, word, terms=4, calibration=Calibration(unrelated=0.25, near=0.65))) == 4
     assert np.argmax(fuse(4 * far, word, terms=4, calibration=SCALE)) == 0
+
+
+def test_unrelated_texts_keep_the_order_of_their_cosines_unless_the_query_is_one_word():
+    calibration = Calibration(unrelated=0.5, near=0.9)
+    far = np.array([0.35, 0.3], dtype=np.float32)
+    words = np.array([0.0, 0.8], dtype=np.float32)
+    assert np.argmax(fuse(far, words, terms=4, calibration=calibration)) == 0
+    assert np.argmax(fuse(far, words, terms=1, calibration=calibration)) == 1
+    apart = np.diff(fuse(far, 0 * words, terms=4, calibration=calibration))
+    assert 0.3 < apart / np.diff(fuse(far + 1, 0 * words, terms=4, calibration=calibration)) < 0.4
+
+
+def test_vectors_count_by_how_much_the_model_has_learnt_of_the_language():
+    known, little, nothing = (fuse(DENSE, 0 * SPARSE, calibration=replace(SCALE, learnt=each)) for each in (1, 0.2, 0))
+    assert known == pytest.approx(fuse(DENSE, 0 * SPARSE, calibration=SCALE))
+    assert little == pytest.approx(0.2 * known)
+    assert nothing == pytest.approx(0.01 * known)
 
 
 def test_a_calibration_without_landmarks_and_other_methods_leave_the_scores_as_they_were():

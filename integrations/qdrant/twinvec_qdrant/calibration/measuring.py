@@ -27,7 +27,7 @@ from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
 from twinvec.retrieval.fusion import CANDIDATES, parts
-from twinvec.retrieval.relevance import LEAST_MEASURED, Calibration
+from twinvec.retrieval.relevance import LEAST_MEASURED, Calibration, share_learnt
 from twinvec_qdrant.calibration.excerpts import Excerpt, excerpts
 from twinvec_qdrant.calibration.language import ENGLISH, language_hint, languages_of
 from twinvec_qdrant.calibration.questions import QUESTIONS
@@ -52,6 +52,7 @@ _PRIOR = 20  # a known landmark counts like this number of questions or excerpts
 _NEAR_SHARE = 0.53  # landmark 1 without excerpts: this share of the way from landmark 0 to a cosine of 1
 _FAR_SHARE = 0.9  # landmark 1 is at least this quantile of the cosines of unrelated texts
 _ENDING = "the process is ending; the next ingest that changes documents calibrates the collection"
+_NEWER = ("unknown_texts", "learnt")  # fields of a calibration that came later
 _QUERIES = 16  # queries of each stage in one request
 
 
@@ -110,16 +111,17 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
     calibration = _landmarks(unrelated, _near(backend, now, taken, queries_ED), known, chunks)
     if calibration is None:
         return Calibration(chunks=chunks, unknown_texts=True) if are_unknown else None
+    share = share_learnt(calibration, now.known())
+    learnt = None if share == 1 else 1.0 if languages == [ENGLISH] else round(share, 4)
     observations = _observations(backend, now, taken, queries_ED, rests_ED, calibration)
-    return replace(calibration, words=fitted_weight(observations), unknown_texts=are_unknown)
+    return replace(calibration, words=fitted_weight(observations), unknown_texts=are_unknown, learnt=learnt)
 
 
 def _as_stored(calibration: Calibration) -> dict[str, Any]:
-    """Return the stored form of a calibration; ``unknown_texts``, a newer field, is stored only if it is true."""
-    fields = asdict(calibration)
-    if not calibration.unknown_texts:
-        del fields["unknown_texts"]
-    return fields
+    """Return the stored form of a calibration; newer fields are stored only if they differ from their defaults."""
+    defaults = Calibration()
+    kept = (key for key, value in asdict(calibration).items() if key not in _NEWER or value != getattr(defaults, key))
+    return {key: getattr(calibration, key) for key in kept}
 
 
 def _least_measured(known: Calibration) -> int:

@@ -114,16 +114,19 @@ def test_a_change_of_the_index_or_model_brings_the_newest_analysis(old, change, 
         assert {each.source: each.terms for each in again} == terms
 
 
-def test_a_collection_of_the_second_version_finds_kana_after_reindex(place, monkeypatch):
-    texts = [Document("filter", "ルーを小さく割る。"), *DOCUMENTS]
+@pytest.mark.parametrize(
+    ("version", "text", "query"), [(2, "ルーを小さく割る。", "ルー"), (3, "Made in the U.S.A. since 1962.", "USA")]
+)
+def test_a_collection_of_an_older_version_finds_more_after_reindex(place, monkeypatch, version, text, query):
+    texts = [Document("new", text), *DOCUMENTS]
     with monkeypatch.context() as past:
-        past.setattr(analysis, "NEWEST_ANALYSIS", 2)
+        past.setattr(analysis, "NEWEST_ANALYSIS", version)
         with opened(place) as collection:
             collection.ingest(texts)
     with opened(place) as collection:
         assert collection.ingest(texts).unchanged == len(texts)
-        assert (recorded(collection), first(collection, "ルー")) == (2, None)
+        assert (recorded(collection), first(collection, query)) == (version, None)
         assert first(collection, "pokemon") == "games"
         collection.reindex()
-        assert (recorded(collection), first(collection, "ルー")) == (3, "filter")
+        assert (recorded(collection), first(collection, query)) == (analysis.NEWEST_ANALYSIS, "new")
         assert first(collection, "pokemon") == "games"
