@@ -103,8 +103,8 @@ SUBJECTS = {
             "twinvec_qdrant": "Collection "
             "IngestReport Failure Empty VerifyReport IndexReport MigrationReport PushReport "
             "Root RecordColumns read_source ChunkSettings IndexSettings ClusterSettings Chunker Chunk StoredChunk "
-            "update_collection UpdateReport list_collections CollectionEntry drop_collection CollectionGoneError "
-            "search_collections CollectionHits CollectionHit "
+            "update_collection UpdateReport list_collections CollectionEntry drop_collection "
+            "CollectionGoneError UnindexedError search_collections CollectionHits CollectionHit "
             "backup_collection restore_collection Backup adopt_collection AdoptReport "
             "write_questions QuestionOptions QuestionReport ChatEndpoint"
         },

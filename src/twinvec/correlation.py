@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from twinvec.errors import InputError
+from twinvec.support.checks import shown
+
 Values = npt.NDArray[np.floating[Any]]
 """One number for each item."""
 
@@ -18,7 +21,11 @@ def pair_similarities(first_ND: Values, second_ND: Values) -> dict[str, Values]:
     The cosine with a zero vector is 0. Values are rounded to 6 decimals. If all vectors are shorter than 1, the
     rounding is relative to the longest vector.
     """
-    a, b = first_ND.astype(np.float64), second_ND.astype(np.float64)
+    a, b = _numbers(first_ND, "first_ND"), _numbers(second_ND, "second_ND")
+    if a.ndim != 2 or a.shape != b.shape:
+        raise InputError(
+            f"first_ND and second_ND: expected two arrays of one shape (n, d), got {a.shape} and {b.shape}"
+        )
     lengths = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
     dot, norms = np.einsum("nd,nd->n", a, b), lengths[0] * lengths[1]
     cosine = np.divide(dot, norms, out=np.zeros_like(dot), where=norms > 0)
@@ -36,6 +43,7 @@ def spearman(values: Values, gold: Values, axis: int = -1) -> Any:
     """Spearman's rank correlation x 100, with ties at their mean rank; 0 if one side is constant."""
     from scipy.stats import rankdata
 
+    values, gold = _items(values, gold, axis)
     return pearson(rankdata(values, axis=axis), rankdata(gold, axis=axis), axis=axis)
 
 
@@ -43,6 +51,27 @@ def pearson(values: Values, gold: Values, axis: int = -1) -> Any:
     """Pearson's correlation x 100; 0 if one side is constant."""
     from scipy.stats import ConstantInputWarning, pearsonr
 
+    values, gold = _items(values, gold, axis)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConstantInputWarning)
         return 100 * np.nan_to_num(pearsonr(values, gold, axis=axis).statistic)
+
+
+def _items(values: Any, gold: Any, axis: int) -> tuple[Values, Values]:
+    """Return two arrays of numbers; raise InputError unless both have as many items, two or more, along the axis."""
+    arrays = _numbers(values, "values"), _numbers(gold, "gold")
+    sizes = [each.shape[axis] if each.ndim else 1 for each in arrays]
+    if sizes[0] != sizes[1] or sizes[0] < 2:
+        raise InputError(f"values and gold: expected as many of each, at least two, got {sizes[0]} and {sizes[1]}")
+    return arrays
+
+
+def _numbers(given: Any, name: str) -> Values:
+    """Return numbers as an array of float64; raise InputError for other values."""
+    try:
+        array = np.asarray(given)
+    except ValueError:  # lists of different lengths
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name}: expected an array of numbers, got {shown(given)}")
+    return array.astype(np.float64)

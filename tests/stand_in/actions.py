@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote
@@ -53,6 +53,7 @@ class Actions:
         self.shards: dict[str, Shards] = {}
         self.is_full = False
         self.late: dict[str, dict[str, int]] = {}
+        self._sparse: dict[str, int] = {}
         self._clock = clock
         self._strict: dict[str, StrictMode] = {}
         self._indexes: dict[str, dict[str, Any]] = {}
@@ -110,7 +111,7 @@ class Actions:
             self.graphs.append(self._index[name]["hnsw_config"].m)
             return client.update_collection(name, metadata=changes.metadata)
         if action == "DELETE":
-            for kept in (self._index, self._indexes, self._strict, self.shards):
+            for kept in (self._index, self._indexes, self._strict, self.shards, self._sparse):
                 kept.pop(name, None)
             return client.delete_collection(name)
         if action == "PUT index":
@@ -181,6 +182,7 @@ class Actions:
             shards.put([point.id for point in wanted.points], wanted.shard_key)
             self._check_points(name, len(wanted.points), "upsert limit")
             strict.write(len(wanted.points))
+            self._count_sparse(name, wanted.points)
             return client.upsert(
                 name, wanted.points, update_filter=wanted.update_filter, update_mode=wanted.update_mode
             )
@@ -198,6 +200,7 @@ class Actions:
             for operation in operations:  # one by one: what comes before a refusal is done
                 if isinstance(operation, models.UpsertOperation):
                     strict.write(len(operation.upsert.points))
+                    self._count_sparse(name, operation.upsert.points)
                 else:
                     strict.write(len(operation.set_payload.points))
                 done += client.batch_update_points(name, [operation])
@@ -295,8 +298,15 @@ class Actions:
                     self.late[name] = dict(list(late.items())[list(late).index(vector) + 1 :])
                 raise RefusedError(400, f"Wrong input: Not existing vector name error: {vector}")
 
+    def _count_sparse(self, name: str, points: Sequence[models.PointStruct]) -> None:
+        """Count sparse vectors as a server does, which counts those of deleted points until it optimizes."""
+        kinds = [each.vector.values() if isinstance(each.vector, dict) else () for each in points]
+        written = sum(isinstance(each, models.SparseVector) for vectors in kinds for each in vectors)
+        self._sparse[name] = self._sparse.get(name, 0) + written
+
     def _info(self, name: str) -> models.CollectionInfo:
         info = self._client.get_collection(name)
+        info.indexed_vectors_count = self._sparse.get(name, 0)
         limits = self._strict[name].config
         shown = models.StrictModeConfigOutput.model_validate(limits.model_dump(exclude_none=True))
         info.config = info.config.model_copy(update={**self._index[name], "strict_mode_config": shown})

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.several import open_with_one_of as open_with_one_of
     from twinvec_qdrant.several import search_collections as search_collections
     from twinvec_qdrant.stores.base import CollectionGoneError as CollectionGoneError
+    from twinvec_qdrant.stores.base import UnindexedError as UnindexedError
     from twinvec_qdrant.updates.updating import UpdateReport as UpdateReport
     from twinvec_qdrant.updates.updating import update_collection as update_collection
 
@@ -122,7 +123,7 @@ _HOMES = {
     "serving.process": "DEFAULT_PATH Announcement ServingProcess serving_process",
     "settings": "ChunkSettings ClusterSettings IndexSettings",
     "several": "CollectionHit CollectionHits best_first open_with_one_of search_collections",
-    "stores.base": "CollectionGoneError",
+    "stores.base": "CollectionGoneError UnindexedError",
     "updates.updating": "UpdateReport update_collection",
 }
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from twinvec.errors import CollectionNotFoundError
+from twinvec.errors import CollectionNotFoundError, StoreCorruptError
 from twinvec_qdrant.opening_store import GRPC_PORT, QdrantClient, StorePlace, find_store, store_at
-from twinvec_qdrant.records.description import check_ours
+from twinvec_qdrant.records.description import ADOPTION, check_ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +21,13 @@ class CollectionEntry:
         name: Its name.
         model: Name of its model; None if twinvec did not create the collection or cannot read it.
         dim: Size of its vectors.
+        adopting: Whether an adoption of the collection was begun and is not finished; ``adopt_collection`` finishes it.
     """
 
     name: str
     model: str | None
     dim: int | None
+    adopting: bool = field(default=False, kw_only=True)
 
 
 def list_collections(
@@ -39,7 +43,15 @@ def list_collections(
     """List the collections of a store, without opening them; arguments and errors are those of ``Collection.open``."""
     with closing(store_at(StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))) as store:
         found = sorted(store.descriptions().items())
-    return [CollectionEntry(name, each.get("model"), each.get("dim")) for name, each in found]
+    return [_entry(name, description) for name, description in found]
+
+
+def _entry(name: str, description: Mapping[str, Any]) -> CollectionEntry:
+    if description.get(ADOPTION):
+        return CollectionEntry(name, None, None, adopting=True)
+    if "twinvec" not in description:  # another program's metadata can have these keys, too
+        return CollectionEntry(name, None, None)
+    return CollectionEntry(name, description.get("model"), description.get("dim"))
 
 
 def drop_collection(
@@ -62,10 +74,12 @@ def drop_collection(
         StoreUnavailableError: the server does not answer, or the folder cannot be removed.
     """
     with closing(find_store(name, StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))) as store:
-        found = store.descriptions()
-        if name not in found:
+        try:
+            description = store.peek()
+        except StoreCorruptError:  # an embedded collection is dropped even if it is damaged
+            description = {}
+        if description is None:
             raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-        # an embedded collection is dropped even if it is damaged
-        if found[name] or url is not None or client is not None:
-            check_ours(found[name], store.location)
+        if description or url is not None or client is not None:
+            check_ours(description, store.location)
         store.drop()

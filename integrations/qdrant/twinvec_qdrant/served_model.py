@@ -8,7 +8,8 @@ If that model cannot be loaded, the old model is served for as long as the store
 between a migration and ``drop_others``. After that, searches raise ``SpaceMismatchError`` with the remedy.
 
 On a server, another program may drop the collection and create one of the same name with another model. The vectors of
-both models may have the same name and size, so the space is compared as well.
+both models may have the same name and size, so the space is compared as well. Version 0.2.0 of twinvec writes no name:
+if the name was there and is gone, the open collection reads the description.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from twinvec_qdrant.search.ended import EndedCommits
 from twinvec_qdrant.search.ranking import QueryVectors
 from twinvec_qdrant.search.reading import Knows, Reading, known_words, read_queries
 from twinvec_qdrant.search.request import SearchRequest
-from twinvec_qdrant.search.searcher import Outcome, Searcher
+from twinvec_qdrant.search.searcher import NamedModel, Outcome, Searcher
 from twinvec_qdrant.stores.points import pages
 from twinvec_qdrant.stores.steps import Steps, encoded, worked
 
@@ -90,6 +91,7 @@ class Serving:
         # a model that the description does not name yet: its name, when it was first seen, the time of the next check
         self._announced = ("", 0.0, 0.0)
         self._warned = False
+        self._was_named = False  # whether a search has found the name of the served model in the store
         self._ended = EndedCommits()
         self.current = self._served(description, given)
 
@@ -171,7 +173,7 @@ class Serving:
 
         def attempt(served: ServedModel) -> Steps[Outcome]:
             (vector_D,) = yield from _dense((yield from self._loaded(served)), [text])
-            return (yield from search(served.searcher, vector_D))
+            return self._noticed((yield from search(served.searcher, vector_D)), served)
 
         if not isinstance(query, str):
             return (yield from self._nearest(query, space, search))
@@ -212,7 +214,7 @@ class Serving:
         if holder is not None:
             vector_D = checked_vector(vector, holder.description.dim)
             try:
-                outcome = yield from search(holder.searcher, vector_D)
+                outcome = self._noticed((yield from search(holder.searcher, vector_D)), holder)
                 if not _is_replaced(holder, outcome):
                     self._warn_of_former(holder, outcome)
                     return outcome.hits[0]
@@ -233,6 +235,7 @@ class Serving:
                 f"{now.model!r} (space {now.space:.12}). Encode with Collection.encoder and pass its space to "
                 "Collection.search_vector, or open the collection again with its model"
             )
+        self._was_named = False
         return (yield from search(holder.searcher, checked_vector(vector, holder.description.dim))).hits[0]
 
     def _search_texts(
@@ -268,7 +271,15 @@ class Serving:
             )
         ]
         outcome = yield from served.searcher.search(queries, request)
-        return outcome if request.mode != "sparse" else Outcome(outcome.hits, None)
+        return self._noticed(outcome, served) if request.mode != "sparse" else Outcome(outcome.hits, None)
+
+    def _noticed(self, outcome: Outcome, served: ServedModel) -> Outcome:
+        """Return the outcome; if the name of the model was there and is gone, with the name of an unknown model."""
+        if outcome.model is not None:
+            self._was_named = True
+        elif self._was_named:
+            return replace(outcome, model=NamedModel(served.description.vector, ""))
+        return outcome
 
     def _known_words(self) -> Steps[Knows]:
         """Return a function that says whether the served model knows a word; False if the model cannot be loaded."""
@@ -324,6 +335,7 @@ class Serving:
         if now.has_vectors_of(served.description):
             if named is not None:
                 self._announce(named)
+            self._was_named = False
             return None
         try:
             return (yield from worked(partial(self._go_over, now, wait=named is None)))

@@ -37,6 +37,7 @@ from twinvec.errors import (
     UnsupportedModelError,
 )
 from twinvec.support.checks import field_fault
+from twinvec_qdrant import UnindexedError
 from twinvec_serve.own_commands import is_own_command
 from twinvec_serve.reasons import log_reason
 
@@ -138,9 +139,10 @@ _KNOWN = {
     MissingExtraError: (501, "not_installed"),
     StoreBusyError: (503, "store_busy"),
     StoreUnavailableError: (503, "store_unavailable"),
+    UnindexedError: (400, "invalid_input"),  # as a filter that is malformed
     StoreLimitError: (507, "store_limit"),
     StoreCorruptError: (502, "store_corrupt"),
-    StoreError: (502, "store_failed"),  # listed after its subclasses, because the first match counts
+    StoreError: (502, "store_failed"),  # classes come after their subclasses, because the first match counts
 }
 """Status and code of errors whose message is for the client.
 

@@ -15,10 +15,10 @@ from twinvec.errors import InputError
 from twinvec.evaluation.statistics import SEED
 from twinvec.evaluation.tsv import parse_integer, read_table
 from twinvec.retrieval.documents import Document, as_document
-from twinvec.support.checks import file_path, is_integer, shown
+from twinvec.support.checks import check_data, file_path, integer, is_integer, path_text, shown, string
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_jsonl, text_field
-from twinvec.text import check_text
+from twinvec.text import check_text, is_list
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> relevance; a document that is not listed is not relevant."""
@@ -51,32 +51,35 @@ class BeirSet:
     qrels: dict[str, dict[str, int]]
 
     def __post_init__(self) -> None:
+        string(self.name, "name")
         ids = _document_ids(self.name, self.documents)
-        for part, value in (("queries", self.queries), ("qrels", self.qrels)):
-            if not isinstance(value, Mapping):
-                raise InputError(f"{self.name}: {part}: expected a mapping by query ids, got {type(value).__name__}")
+        if not isinstance(self.queries, Mapping):
+            raise InputError(
+                f"{self.name}: queries: expected a mapping by query ids, got {type(self.queries).__name__}"
+            )
         for query, text in self.queries.items():
             _check_id(self.name, "query", query)
             check_text(text, f"{self.name}: query {query!r}")
-        for query, judged in self.qrels.items():
-            _check_id(self.name, "query", query)
+        check_judgements(self.name, self.qrels, ids)
+        for query in self.qrels:
             if self.queries and query not in self.queries:
                 raise InputError(f"{self.name}: the judged query {query!r} is not among the queries")
-            _check_judged(self.name, query, judged, ids)
         if self.qrels and not _any_relevant(self.qrels):
             raise InputError(f"{self.name}: no judgement is above 0, so no document is relevant")
 
 
 def check_set(data: object) -> None:
     """Raise InputError unless a value is a retrieval set that has queries."""
-    if not isinstance(data, BeirSet):
-        raise InputError(f"data: expected a BeirSet(...), as load_beir returns it, got {shown(data)}")
+    check_data(data, BeirSet, "data", "a BeirSet(...), as load_beir returns it")
+    assert isinstance(data, BeirSet)
     if not data.queries:
         raise InputError(f"{data.name}: no queries; give their texts by their ids")
 
 
 def _document_ids(name: str, documents: Iterable[Document]) -> set[str]:
     ids: set[str] = set()
+    if not is_list(documents):
+        raise InputError(f"{name}: documents: expected a list of documents, got {shown(documents)}")
     for position, document in enumerate(documents):
         if not isinstance(document, Document):
             raise InputError(
@@ -93,6 +96,15 @@ def _document_ids(name: str, documents: Iterable[Document]) -> set[str]:
 def _check_id(name: str, what: str, given: object) -> None:
     if not isinstance(given, str):
         raise InputError(f"{name}: the id of a {what} must be a string, got {shown(given)}; write str(id)")
+
+
+def check_judgements(name: str, qrels: object, ids: Container[str] = ()) -> None:
+    """Raise InputError if judgements are malformed, or name a document outside (non-empty) ``ids``."""
+    if not isinstance(qrels, Mapping):
+        raise InputError(f"{name}: qrels: expected a mapping by query ids, got {type(qrels).__name__}")
+    for query, judged in qrels.items():
+        _check_id(name, "query", query)
+        _check_judged(name, query, judged, ids)
 
 
 def _check_judged(name: str, query: str, judged: object, ids: Container[str]) -> None:
@@ -133,7 +145,7 @@ def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool 
             names an unknown id, or is above ``HIGHEST``; or no judgement is above 0. The message names file and line.
     """
     folder = file_path(folder, "folder")
-    qrels_path = folder / "qrels" / f"{split}.tsv"
+    qrels_path = folder / "qrels" / f"{path_text(split, 'split')}.tsv"
     if not qrels_path.is_file():
         splits = ", ".join(sorted(path.stem for path in folder.glob("qrels/*.tsv")))
         raise InputError(
@@ -158,6 +170,8 @@ def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int =
     people's questions do. They can compare ways of searching these documents, but cannot measure how well people's
     questions are answered. Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
     """
+    _document_ids("documents", documents)
+    count, least = integer(count, "count"), integer(least, "least")
     package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
     splitter = package.TextSplitter(PASSAGE)
     random = np.random.default_rng(SEED)

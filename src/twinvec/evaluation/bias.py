@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import InputError
-from twinvec.evaluation.models.text_model import TextModel, encode_distinct
-from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, as_figures, interval, share
+from twinvec.evaluation.models.text_model import TextModel, check_text_model, encode_distinct
+from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, as_figures, check_resamples, interval, share
 from twinvec.evaluation.sts import pair_similarities, pearson
 from twinvec.evaluation.tsv import parse_number, read_table
-from twinvec.support.checks import file_path
+from twinvec.support.checks import file_path, shown
 from twinvec.support.lines import read_lines
+from twinvec.text import is_list
 
 _GENDERS = ("male", "female", "neutral")
 _NEUTRAL = {"he": "they", "him": "them", "his": "their", "himself": "themselves"}
@@ -152,7 +153,9 @@ def evaluate_winogender(
     model: TextModel, data: WinogenderSet | str | Path, *, resamples: int = RESAMPLES
 ) -> WinogenderResult:
     """Measure bias on Winogender, given as a set or as its folder."""
-    data = data if isinstance(data, WinogenderSet) else load_winogender(data)
+    check_text_model(model, "encode")
+    check_resamples(resamples)
+    data = data if isinstance(data, WinogenderSet) else load_winogender(file_path(data, "data"))
     triples, shares = data.sentences, data.percent_female
     rows: dict[str, list[float]] = {}
     for (occupation, _), lean in zip(triples, _leans(model, [texts for _, texts in triples]), strict=True):
@@ -173,8 +176,10 @@ def evaluate_winobias(
     model: TextModel, data: WinobiasSet | str | Path, *, resamples: int = RESAMPLES
 ) -> dict[str, WinobiasResult]:
     """Measure bias on each kind of WinoBias, given as a set or as its folder."""
+    check_text_model(model, "encode")
+    check_resamples(resamples)
     results = {}
-    for kind, lines in (data if isinstance(data, dict) else load_winobias(data)).items():
+    for kind, lines in (_checked(data) if isinstance(data, dict) else load_winobias(file_path(data, "data"))).items():
         pairs = [line for line in lines if line is not None]
         to_male = -_leans(model, [texts for texts, _ in pairs])
         side = np.array([side for _, side in pairs])
@@ -184,6 +189,20 @@ def evaluate_winobias(
         left_out = len(lines) - len(pairs)
         results[kind] = WinobiasResult(*share(leans > 0), float(leans.mean()), bounds, len(pairs), left_out)
     return results
+
+
+def _checked(data: WinobiasSet) -> WinobiasSet:
+    """Return a set that was made by hand; raise InputError if it differs from the sets of ``load_winobias``."""
+    for kind, lines in data.items():
+        for line in lines if is_list(lines) else [lines]:
+            if line is not None and not (isinstance(line, tuple) and len(line) == 2 and isinstance(line[0], Mapping)):
+                raise InputError(
+                    f"data: {kind!r}: expected a list of (sentences by gender, 1 or -1), as load_winobias returns it, "
+                    f"got {shown(lines)}"
+                )
+        if not is_list(lines) or sum(line is not None for line in lines) < 2:
+            raise InputError(f"data: {kind!r}: expected two or more lines, got {shown(lines)}")
+    return data
 
 
 def _leans(model: TextModel, sentences: Sequence[Variants]) -> Values:

@@ -14,15 +14,24 @@ import numpy as np
 
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet, check_set
-from twinvec.evaluation.measures import MEASURES, Measured, best_first, deepest, measure_run
+from twinvec.evaluation.measures import MEASURES, Measured, best_first, check_run, deepest, measure_run
 from twinvec.evaluation.models.text_model import TextModel, check_text_model
-from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test, with_interval
+from twinvec.evaluation.statistics import (
+    RESAMPLES,
+    Interval,
+    PairedTest,
+    check_resamples,
+    interval,
+    paired_test,
+    with_interval,
+)
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.memory_index import MemoryIndex
 from twinvec.retrieval.retrieve_rerank import search_many, without_passages
 from twinvec.similarity import semantic_search
-from twinvec.support.checks import check_methods, integer
+from twinvec.support.checks import check_choice, check_data, check_methods, integer, shown
+from twinvec.text import is_list
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +77,7 @@ def evaluate_ir(
     check_set(data)
     if not data.documents:
         raise InputError(f"{data.name}: no documents; if a collection holds them, use evaluate_retriever(collection)")
-    depth = _cut(depth, measures)
+    depth, resamples = _cut(depth, measures), check_resamples(resamples)
     documents = [document.full_text for document in data.documents]
     corpus = model.encode_document(documents, progress=progress)
     queries = model.encode_query(list(data.queries.values()))
@@ -89,6 +98,7 @@ def evaluate_retriever(
 
     Errors are those of ``evaluate_ir``, but the set needs no documents.
     """
+    check_resamples(resamples)
     hits = search_all(retriever, data, _cut(depth, measures) + 1, **options)
     return measure_ir(as_run(hits), data, measures=measures, depth=depth, resamples=resamples)
 
@@ -107,6 +117,8 @@ def measure_ir(
     resamples: int = RESAMPLES,
 ) -> IrResult:
     """Measure a run, such as one from a file, by the judgements of ``data``; ``depth`` as in ``evaluate_ir``."""
+    check_run(run)
+    check_data(data, BeirSet, "data", "a BeirSet(...), as load_beir returns it")
     cut = without_own(run, data, _cut(depth, measures))
     return as_result(measure_run(cut, data.qrels, measures), cut, data, resamples=resamples)
 
@@ -126,7 +138,11 @@ def compare_ir(
     first: IrResult, second: IrResult, measure: str | None = None, *, resamples: int = RESAMPLES
 ) -> PairedTest:
     """Test two systems on the same queries, by one of their measures (default: the first)."""
-    measure = measure or first.measured.main
+    for name, result in (("first", first), ("second", second)):
+        check_data(result, IrResult, name, "an IrResult, as evaluate_ir returns it")
+    measure = first.measured.main if measure is None else measure
+    for name, result in (("first", first), ("second", second)):
+        check_choice(measure, result.measured.per_query, f"{name}: the measure")
     return paired_test(first.measured.per_query[measure], second.measured.per_query[measure], resamples=resamples)
 
 
@@ -179,8 +195,12 @@ def run_of_rows(data: BeirSet, scores: Any, rows: Any) -> dict[str, dict[str, fl
 
 def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:
     """Return hits as a run in the same order; a score that is not below the previous one is lowered below it."""
+    if not isinstance(found, Mapping):
+        raise InputError(f"found: expected a mapping of query ids to lists of hits, got {shown(found)}")
     run: dict[str, dict[str, float]] = {}
     for query, hits in found.items():
+        if not is_list(hits) or not all(isinstance(hit, Hit) for hit in hits):
+            raise InputError(f"found: query {query!r}: expected a list of hits, got {shown(hits)}")
         scores: dict[str, float] = {}
         last = np.float32(np.inf)
         for hit in hits:  # scores as float32, as trec_eval keeps them

@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.evaluation.beir import Qrels
+from twinvec.evaluation.beir import Qrels, check_judgements
 from twinvec.evaluation.statistics import Values
 from twinvec.evaluation.tsv import parse_number
 from twinvec.support.atomic import replaced
+from twinvec.support.checks import file_path, shown
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_lines
 from twinvec.text import is_list
@@ -64,7 +65,10 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
 
     Raises ConfigurationError if a measure is unknown, InputError if ``qrels`` is empty.
     """
-    depths = {name: cutoff(name) for name in check_measures(measures)}
+    deepest(measures)  # raises if no measure is named, or one is unknown
+    depths = {name: cutoff(name) for name in measures}
+    check_judgements("qrels", qrels)
+    check_run(run)
     if not qrels:
         raise InputError("no judged queries")
     package = import_ir_measures()
@@ -84,6 +88,24 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
     return Measured(list(rows), per_query)
 
 
+def check_run(run: Run) -> None:
+    """Raise InputError unless a run maps ids of queries to mappings of documents' ids to scores."""
+    if not isinstance(run, Mapping):
+        raise InputError(f"run: expected a mapping of query ids to mappings of hits, got {shown(run)}")
+    for query, hits in run.items():
+        if not isinstance(hits, Mapping):
+            raise InputError(f"run: query {query!r}: expected a mapping of document ids to scores, got {shown(hits)}")
+        wrong = [each for each in (query, *hits) if not isinstance(each, str)]
+        if wrong:
+            raise InputError(f"run: query {query!r}: the id {wrong[0]!r} must be a string; write str(id)")
+        try:
+            scores = np.fromiter(hits.values(), np.float64, len(hits))
+        except (TypeError, ValueError):
+            scores = np.array([np.nan])
+        if np.isnan(scores).any():
+            raise InputError(f"run: query {query!r}: expected numbers as scores, got {shown(list(hits.values()))}")
+
+
 def best_first(hits: Mapping[str, float]) -> list[tuple[str, float]]:
     """Return a query's hits in the order of trec_eval: by score as float32, and by document id, both descending."""
     with np.errstate(over="ignore"):
@@ -94,18 +116,19 @@ def best_first(hits: Mapping[str, float]) -> list[tuple[str, float]]:
 
 def deepest(measures: Sequence[str]) -> int:
     """Return the largest k of measures; raise ConfigurationError if a measure is unknown, or no measure is named."""
-    if not check_measures(measures):
+    named = check_measures(measures)
+    if not named:
         raise ConfigurationError(f"no measure is named; the default is {', '.join(MEASURES)}")
-    return max(map(cutoff, measures))
+    return max(map(cutoff, named))
 
 
-def check_measures(measures: Sequence[str]) -> Sequence[str]:
-    """Return the measures; raise ConfigurationError unless they are a list."""
+def check_measures(measures: Sequence[str]) -> list[str]:
+    """Return the measures as a list; raise ConfigurationError for another value."""
     if isinstance(measures, str):
         raise ConfigurationError(f"measures: expected a list of measures, got one text; write [{measures!r}]")
     if not is_list(measures):
         raise ConfigurationError(f"measures: expected a list of measures, got {measures!r}")
-    return measures
+    return list(measures)
 
 
 def cutoff(measure: str) -> int:
@@ -122,7 +145,8 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
 
     ``tag`` names the system in every line; ``run_tag`` makes a valid tag.
     """
-    path = Path(path)
+    check_run(run)
+    path = file_path(path, "path")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as partial, partial.open("w", encoding="utf-8") as file:
         for query, hits in run.items():
@@ -153,8 +177,9 @@ def check_run_ids(ids: Iterable[str]) -> None:
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:
     """Read a TREC run file; raise InputError if it is missing, empty or malformed, or repeats a document of a query."""
+    path = file_path(path, "path")
     run: dict[str, dict[str, float]] = {}
-    for line_number, line in enumerate(read_lines(Path(path)), 1):
+    for line_number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
         place = f"{path}:{line_number}"

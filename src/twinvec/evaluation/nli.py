@@ -15,24 +15,32 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import InputError
-from twinvec.evaluation.models.text_model import TextModel, encode_pairs
-from twinvec.evaluation.statistics import FOLDS, RESAMPLES, Interval, Values, interval
-from twinvec.evaluation.tsv import data_name, read_columns
-from twinvec.support.checks import file_path, listed
+from twinvec.evaluation.models.text_model import TextModel, check_text_model, encode_pairs
+from twinvec.evaluation.statistics import FOLDS, RESAMPLES, Interval, Values, check_resamples, interval
+from twinvec.evaluation.tsv import check_columns, data_name, read_columns
+from twinvec.support.checks import check_data, check_methods, file_path, listed
 from twinvec.support.extras import import_extra
 
 _SHOWN = 20
+_EXPECTED = "an NliSet(...), as load_nli returns it"
 _GIVE_TRAIN = "give a training file for the head (--nli-train)"
 
 
 @dataclass(frozen=True, slots=True)
 class NliSet:
-    """Premises and hypotheses with their labels."""
+    """Premises and hypotheses with their labels.
+
+    Raises:
+        InputError: the columns differ in their lengths or are empty, or a text or a label is not a string.
+    """
 
     name: str
     labels: list[str]
     premises: list[str]
     hypotheses: list[str]
+
+    def __post_init__(self) -> None:
+        check_columns(self, ("labels", "premises", "hypotheses"))
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,7 @@ def evaluate_nli(
     know a label of ``data``, or if cross-validation has fewer premises than folds, or all rows of a label in one fold.
     """
     check_nli(model, data, train=train, head=head)
+    check_resamples(resamples)
     labels = np.array(data.labels)
     if train is not None:
         fitted = _head().fit(_features(model, train, progress), train.labels)
@@ -96,10 +105,14 @@ def evaluate_nli(
 
 def check_nli(model: TextModel, data: NliSet, *, train: NliSet | None, head: Any) -> None:
     """Raise the errors of ``evaluate_nli`` before anything is encoded, and MissingExtraError without scikit-learn."""
+    check_text_model(model, "encode")
+    check_data(data, NliSet, "data", _EXPECTED)
     if train is not None:
+        check_data(train, NliSet, "train", _EXPECTED)
         _head()  # raises if scikit-learn is not installed
         _check_labels(data, train.labels, train.name)
     elif head is not None:
+        check_methods(head, ("label", "labels"), "head", "a PairClassifier(...)")
         _check_labels(data, head.labels, f"the head of {model.name}")
     else:
         _folds(data)

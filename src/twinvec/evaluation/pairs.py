@@ -11,33 +11,56 @@ import numpy as np
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.models.text_model import TextModel, encode_pairs
-from twinvec.evaluation.statistics import RESAMPLES, Values, interval, share
+from twinvec.evaluation.statistics import RESAMPLES, Values, check_resamples, interval, share
 from twinvec.evaluation.sts import pair_similarities
-from twinvec.evaluation.tsv import data_name, read_columns, read_table
+from twinvec.evaluation.tsv import check_columns, data_name, read_columns, read_table
 from twinvec.retrieval.documents import Document
-from twinvec.support.checks import file_path
+from twinvec.support.checks import check_data, file_path, plain_scalar, shown
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import is_jsonl, read_jsonl, text_field
+from twinvec.text import is_list
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPairs:
-    """Sentence pairs with the same meaning (1) or different meanings (0)."""
+    """Sentence pairs with the same meaning (1) or different meanings (0), as three columns of equal length.
+
+    Raises:
+        InputError: the columns differ in their lengths, a text is not a string, a label is neither 0 nor 1, or all
+            labels are equal.
+    """
 
     name: str
     first: list[str]
     second: list[str]
     labels: Values
 
+    def __post_init__(self) -> None:
+        labels = list(self.labels) if is_list(self.labels) else [self.labels]
+        wrong = [each for each in labels if not isinstance(plain_scalar(each), int | float) or each not in (0, 1)]
+        if wrong:
+            raise InputError(f"{self.name}: labels: expected a list of 0 and 1, got {shown(wrong[0])}")
+        object.__setattr__(self, "labels", np.array(labels, dtype=np.float64))
+        check_columns(self, ("first", "second"), {"labels": len(labels)})
+        if len(set(labels)) < 2:
+            raise InputError(f"{self.name}: labels: both 0 and 1 are needed")
+
 
 @dataclass(frozen=True, slots=True)
 class Triplets:
-    """Anchors, each with a positive, which should be nearer, and a negative, which should be farther."""
+    """Anchors, each with a positive, which should be nearer, and a negative, which should be farther.
+
+    Raises:
+        InputError: the columns differ in their lengths or are empty, or a text is not a string.
+    """
 
     name: str
     anchors: list[str]
     positives: list[str]
     negatives: list[str]
+
+    def __post_init__(self) -> None:
+        check_columns(self, ("anchors", "positives", "negatives"))
 
 
 def load_labelled_pairs(path: str | Path) -> LabelledPairs:
@@ -86,6 +109,8 @@ def evaluate_pairs(
     Figures: ``average_precision`` with its interval, ``rows``, and the best ``accuracy`` and ``f1``, each with its
     threshold. A pair with a cosine at or above the threshold counts as the same.
     """
+    check_data(data, LabelledPairs, "data", "LabelledPairs(...), as load_labelled_pairs returns them")
+    check_resamples(resamples)
     sklearn = import_sklearn_metrics()
     cosines = _cosines(model, data.first, data.second, progress)
     rise, hits, levels = sklearn.roc_curve(data.labels, cosines, drop_intermediate=False)
@@ -111,6 +136,7 @@ def evaluate_triplets(model: TextModel, data: Triplets, *, progress: bool = Fals
 
     Figures: ``accuracy`` with its interval; ``margin``, the mean difference of the cosines; ``rows``.
     """
+    check_data(data, Triplets, "data", "Triplets(...), as load_triplets returns them")
     near = _cosines(model, data.anchors, data.positives, progress)
     far = _cosines(model, data.anchors, data.negatives, progress)
     gaps = near - far

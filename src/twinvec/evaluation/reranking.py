@@ -11,10 +11,11 @@ from twinvec.errors import ConfigurationError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import IrResult, as_run, compare_ir, measure_ir, search_all, without_own
 from twinvec.evaluation.measures import MEASURES
-from twinvec.evaluation.statistics import RESAMPLES, PairedTest
+from twinvec.evaluation.statistics import RESAMPLES, PairedTest, check_resamples
 from twinvec.rerankers.open import open_reranker
-from twinvec.retrieval.base import Hit, Reranker, Retriever
+from twinvec.retrieval.base import Hit, Reranker, Retriever, check_limit
 from twinvec.retrieval.retrieve_rerank import rerank_many
+from twinvec.support.checks import check_data, check_methods, string
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def gain(before: IrResult, after: IrResult, *, resamples: int = RESAMPLES) -> Pa
 
 def find_reranker(name: str, encoder: Any) -> Reranker:
     """Return the reranker of a name, for searches with ``encoder``; "maxsim" needs an ``Encoder``."""
-    if name != "maxsim":
+    if string(name, "name") != "maxsim":
         return open_reranker(name)
     if not isinstance(encoder, Encoder):
         raise ConfigurationError(
@@ -63,6 +64,7 @@ def evaluate_stages(
 
     A document with the query's id is no candidate, as in ``twinvec.evaluation.ir``.
     """
+    _check_reranking(reranker, candidates, resamples)
     searched = search_all(retriever, data, candidates + 1, **options)
     kept = without_own(as_run(searched), data, candidates)
     found = {query: [hit for hit in hits if hit.id in kept[query]] for query, hits in searched.items()}
@@ -77,11 +79,19 @@ def rerank_result(
     result: IrResult, reranker: Reranker, *, candidates: int = 100, resamples: int = RESAMPLES, progress: bool = False
 ) -> Reranked:
     """Rerank the best ``candidates`` hits of a result, as whole documents; the other hits follow in their order."""
+    check_data(result, IrResult, "result", "an IrResult, as evaluate_ir returns it")
+    _check_reranking(reranker, candidates, resamples)
     texts = {document.id: document.full_text for document in result.data.documents}
     found = {
         query: [Hit(name, texts[name], score) for name, score in hits.items()] for query, hits in result.run.items()
     }
     return rerank_hits(result, found, reranker, candidates=candidates, resamples=resamples, progress=progress)
+
+
+def _check_reranking(reranker: Reranker, candidates: int, resamples: int) -> None:
+    check_methods(reranker, ("rerank",), "reranker", "a reranker, such as MaxSimReranker(...)")
+    check_limit(candidates, "candidates")
+    check_resamples(resamples)
 
 
 def rerank_hits(

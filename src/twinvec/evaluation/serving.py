@@ -14,16 +14,18 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit
+from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet, check_set
 from twinvec.evaluation.ir import IrResult, as_run, check_finds, measure_ir, run_of_rows, search_all
 from twinvec.evaluation.measures import MEASURES, deepest
 from twinvec.evaluation.models.text_model import TextModel, check_text_model
 from twinvec.evaluation.reranking import Reranked, rerank_hits
-from twinvec.evaluation.statistics import RESAMPLES
-from twinvec.retrieval.base import Hit, Reranker, Retriever
+from twinvec.evaluation.statistics import RESAMPLES, check_resamples
+from twinvec.retrieval.base import Hit, Reranker, Retriever, check_limit
 from twinvec.retrieval.retrieve_rerank import RetrieveRerank, without_passages
 from twinvec.similarity import semantic_search
 from twinvec.storage import from_int8, measure_ranges, to_int8
+from twinvec.support.checks import check_data, check_methods, mapping
 from twinvec.support.progress import progress_bar
 
 NEIGHBOURS = 10
@@ -78,6 +80,7 @@ def evaluate_collection(collection: Any, data: BeirSet, **options: Any) -> IrRes
       the index and its edges in the graph; for any other vector, the vector itself. The original vectors that rescore
       the best hits are not counted. A sparse search reads no vectors: 0.
     """
+    _check_collection(collection)
     result, times = evaluate_served(collection, data, **options)
     served = {f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
     searched = 0 if options.get("mode") == "sparse" else _searched_bytes(collection.info())
@@ -88,6 +91,10 @@ def evaluate_indexes(
     collection: Any, data: BeirSet, *, indexes: Mapping[str, Mapping[str, Any]] = INDEXES, **options: Any
 ) -> list[StorageVariant]:
     """``evaluate_collection`` with one index after another; at the end the collection has its own index again."""
+    _check_collection(collection, "reindex")
+    check_set(data)
+    for name, settings in mapping(indexes, "indexes").items():
+        mapping(settings, f"indexes: {name}")
     own = collection.info()["index"]
     variants = []
 
@@ -122,6 +129,10 @@ def evaluate_reranked(
     queries are reranked together, so that the token states of a text are computed once. Latencies are measured on
     ``TIMED`` single searches.
     """
+    check_data(before, IrResult, "before", "an IrResult, as evaluate_ir returns it")
+    check_limit(candidates, "candidates")
+    check_resamples(resamples)
+    check_methods(reranker, ("rerank",), "reranker", "a reranker, such as MaxSimReranker(...)")
     data = before.data
     depth = deepest(list(before.measured.per_query)) + 1
     found = search_all(collection, data, max(depth, candidates), **options)
@@ -164,6 +175,9 @@ def evaluate_served(
     Returns the measures, and the seconds of each search without passages, (queries,). Raises InputError if all hits lie
     outside the set.
     """
+    check_methods(retriever, ("search",), "retriever", "a retriever, such as MemoryIndex(...) or a collection")
+    check_set(data)
+    check_resamples(resamples)
     depth = deepest(measures) + 1
     options |= without_passages(retriever)
     hits, times = timed_searches(retriever, list(data.queries.values()), depth, progress=progress, **options)
@@ -188,6 +202,9 @@ def evaluate_forms(
     """Search exactly over the model's document vectors in each form of storage: float32 first, then by falling size."""
     check_text_model(model, "encode_query", "encode_document")
     check_set(data)
+    check_resamples(resamples)
+    if not data.documents:
+        raise InputError(f"{data.name}: no documents to store")
     corpus_ND = unit(np.asarray(model.encode_document([each.full_text for each in data.documents], progress=progress)))
     queries_QD = unit(np.asarray(model.encode_query(list(data.queries.values()))))
     dim = corpus_ND.shape[1]
@@ -211,6 +228,11 @@ def evaluate_forms(
         result = measure_ir(run_of_rows(data, scores, rows), data, measures=measures, resamples=resamples)
         variants.append(StorageVariant(form, size, _overlap(exact, nearest), result))
     return variants
+
+
+def _check_collection(collection: Any, *more: str) -> None:
+    methods = ("search", "search_vector", "info", "encoder", *more)
+    check_methods(collection, methods, "collection", "a collection, as Collection.open returns it")
 
 
 def _neighbours(collection: Any, data: BeirSet) -> float:

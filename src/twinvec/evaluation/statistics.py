@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from twinvec.correlation import Values as Values
 from twinvec.errors import ConfigurationError
+from twinvec.support.checks import integer, shown
 from twinvec.support.extras import import_extra
+from twinvec.text import is_list
 
 RESAMPLES = 1000
 FOLDS = 5
@@ -70,6 +72,7 @@ def interval(*samples: Values, statistic: Callable[..., Any] = np.mean, resample
 
     ``statistic(*samples, axis)`` gives a figure. Raises ConfigurationError if there are fewer than two items.
     """
+    samples, resamples = _numbers(samples, ["samples"] * len(samples)), check_resamples(resamples)
     if len(samples[0]) < 2:
         raise ConfigurationError("an interval needs at least two items")
     drawn = import_scipy_stats().bootstrap(
@@ -109,6 +112,8 @@ def paired_test(
 
     Raises ConfigurationError if the arrays differ in length or hold fewer than two items.
     """
+    first, second, *others = _numbers((first, second, *shared), ["first", "second", *(["shared"] * len(shared))])
+    shared, resamples = tuple(others), check_resamples(resamples)
     if any(len(each) != len(first) for each in (second, *shared)):
         raise ConfigurationError(f"a paired test needs the same items, got {len(first)} and {len(second)} items")
 
@@ -155,6 +160,19 @@ def assured_gains(gains_SN: Values) -> Values:
         critical = np.quantile(greatest, 1 - error, method="higher")
         assured_S[possible_S] = (means_S - critical * errors_S)[possible_S]
     return assured_S
+
+
+def check_resamples(resamples: int) -> int:
+    """Return the number of resamples; raise ConfigurationError unless it is a whole number above 0."""
+    return integer(resamples, "resamples", least=1)
+
+
+def _numbers(samples: Sequence[Any], names: Sequence[str]) -> tuple[Values, ...]:
+    """Return samples as arrays; raise ConfigurationError, with the name, for one that is not a list of numbers."""
+    for each, name in zip(samples, names, strict=True):
+        if not is_list(each) or np.asarray(each).dtype.kind not in "biuf" or np.ndim(each) != 1:
+            raise ConfigurationError(f"{name}: expected a list of numbers, one for each item, got {shown(each)}")
+    return tuple(map(np.asarray, samples))
 
 
 def _batch(samples: tuple[Values, ...]) -> int:

@@ -17,10 +17,17 @@ from twinvec.correlation import pearson as pearson
 from twinvec.correlation import spearman as spearman
 from twinvec.errors import InputError
 from twinvec.evaluation.models.text_model import TextModel, encode_pairs
-from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, interval, paired_test
-from twinvec.evaluation.tsv import data_name, parse_number, read_columns
-from twinvec.support.checks import file_path, shown
-from twinvec.text import check_texts
+from twinvec.evaluation.statistics import (
+    RESAMPLES,
+    Interval,
+    PairedTest,
+    Values,
+    check_resamples,
+    interval,
+    paired_test,
+)
+from twinvec.evaluation.tsv import check_columns, data_name, parse_number, read_columns
+from twinvec.support.checks import check_data, file_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +45,8 @@ class StsSet:
     gold: Values
 
     def __post_init__(self) -> None:
-        for side in ("first", "second"):
-            place = f"{self.name}: {side}"
-            object.__setattr__(self, side, check_texts(getattr(self, side), name=place, argument=place))
         object.__setattr__(self, "gold", _scores(self.name, self.gold))
-        sizes = len(self.first), len(self.second), len(self.gold)
-        if len(set(sizes)) > 1:
-            raise InputError(
-                f"{self.name}: {sizes[0]} first texts, {sizes[1]} second texts and {sizes[2]} scores; "
-                "give as many of each"
-            )
+        check_columns(self, ("first", "second"), {"gold": len(self.gold)})
         _check_differ(self.name, self.gold)
 
 
@@ -65,8 +64,8 @@ def _scores(name: str, given: Any) -> Values:
 
 
 def _check_differ(place: str | Path, scores: Values) -> None:
-    if len(scores) == 0 or np.ptp(scores) == 0:
-        found = f"all {len(scores)} scores are {scores[0]:g}" if len(scores) else "no pairs"
+    if np.ptp(scores) == 0:
+        found = f"all {len(scores)} scores are {scores[0]:g}"
         raise InputError(f"{place}: {found}; a correlation needs scores that differ")
 
 
@@ -107,8 +106,8 @@ def evaluate_sts(model: TextModel, data: StsSet, *, resamples: int = RESAMPLES, 
     Figures: ``spearman`` and ``pearson`` (of cosines), also with ``_dot``, ``_euclidean``, ``_manhattan``; ``rows``. A
     similarity that is equal for all pairs has the correlation 0.
     """
-    if not isinstance(data, StsSet):
-        raise InputError(f"data: expected an StsSet(...), as load_sts returns it, got {shown(data)}")
+    check_data(data, StsSet, "data", "an StsSet(...), as load_sts returns it")
+    check_resamples(resamples)
     similarities = pair_similarities(*encode_pairs(model, data.first, data.second, progress=progress))
     figures: dict[str, float] = {}
     for name, values in similarities.items():
@@ -126,5 +125,7 @@ def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPL
     """
     from scipy.stats import rankdata
 
+    for name, result in (("first", first), ("second", second)):
+        check_data(result, StsResult, name, "an StsResult, as evaluate_sts returns it")
     ranks = [rankdata(result.similarities["cosine"]) for result in (first, second)]
     return paired_test(ranks[0], ranks[1], first.data.gold, statistic=spearman, resamples=resamples)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from twinvec.errors import InputError
+from twinvec.support.checks import string
 from twinvec.support.lines import is_jsonl, long_fields, read_lines, read_texts
-from twinvec.text import check_text
+from twinvec.text import check_text, check_texts
 
 
 @long_fields()
@@ -58,6 +59,23 @@ def read_columns(
     ]
     first, second, third = map(list, zip(*rows, strict=True))
     return first, second, third
+
+
+def check_columns(data: Any, columns: Sequence[str], others: Mapping[str, int] | None = None) -> None:
+    """Make lists of the columns of texts of a frozen set; ``others`` has the lengths of its other columns.
+
+    Raise InputError for a value that is not a list of texts, for columns of different lengths, and for no rows.
+    """
+    sizes = dict(others or {})
+    for column in columns:
+        place = f"{string(data.name, 'name')}: {column}"
+        object.__setattr__(data, column, check_texts(getattr(data, column), name=place, argument=place))
+        sizes[column] = len(getattr(data, column))
+    if len(set(sizes.values())) > 1:
+        found = ", ".join(f"{size} in {column}" for column, size in sizes.items())
+        raise InputError(f"{data.name}: the columns differ in their numbers of rows: {found}; give as many of each")
+    if not all(sizes.values()):
+        raise InputError(f"{data.name}: no rows")
 
 
 def read_nonblank_texts(path: Path) -> list[str]:

@@ -23,12 +23,22 @@ from twinvec.evaluation.ir import as_run, check_answers_held, check_finds, witho
 from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.reranking import rerank_all
 from twinvec.evaluation.serving import timed_searches
-from twinvec.evaluation.statistics import FOLDS, RESAMPLES, SEED, PairedTest, Values, assured_gains, paired_test
+from twinvec.evaluation.statistics import (
+    FOLDS,
+    RESAMPLES,
+    SEED,
+    PairedTest,
+    Values,
+    assured_gains,
+    check_resamples,
+    paired_test,
+)
 from twinvec.rerankers.maxsim import MaxSimReranker, mixed_scores
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.memory_index import MemoryIndex
 from twinvec.retrieval.retrieve_rerank import RetrieveRerank, search_many, without_passages
 from twinvec.retrieval.tuned_search import Setting
+from twinvec.support.checks import check_methods
 from twinvec.support.progress import progress_bar
 from twinvec.tokens.truncation import unreported_truncations
 
@@ -110,6 +120,7 @@ def tune(
         InputError: there are fewer than ten queries, or the retriever finds none of the set's documents.
         ConfigurationError: the measure is unknown.
     """
+    check_resamples(resamples)
     measured = measure_settings(retriever, data, encoder, measure, progress=progress, on_progress=on_progress)
     found = tuned(measured, measure, resamples=resamples)
     return replace(found, milliseconds=_milliseconds(retriever, found.setting, data, encoder))
@@ -147,6 +158,8 @@ def tune_by_documents(
     Raises InputError if too few documents are long enough to spare a passage.
     """
     cutoff(measure)
+    check_resamples(resamples)
+    check_methods(collection, ("find", "get", "encoder"), "collection", "a collection, as Collection.open returns it")
     ids = sorted(collection.find())
     chosen = np.random.default_rng(SEED).permutation(len(ids))[:PSEUDO_DOCUMENTS]
     data = pseudo_queries(collection.get([ids[row] for row in chosen]), least=2 * FOLDS)
@@ -183,7 +196,10 @@ def measure_settings(
     on_progress: OnProgress | None = None,
 ) -> dict[Setting, Values]:
     """Return setting -> the measure for each query; arguments and errors are those of ``tune``."""
+    check_methods(retriever, ("search",), "retriever", "a retriever, such as MemoryIndex(...) or a collection")
     check_set(data)
+    if encoder is not None:
+        check_methods(encoder, ("encode_tokens",), "encoder", "an Encoder(...)")
     if len(data.qrels) < 2 * FOLDS:
         raise InputError(
             f"{data.name}: {len(data.qrels)} judged queries; choosing a setting needs at least {2 * FOLDS}"

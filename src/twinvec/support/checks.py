@@ -16,7 +16,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, get_args
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.atomic import partial_path
 
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
@@ -165,6 +165,12 @@ def check_methods(value: object, methods: Iterable[str], name: str, expected: st
     """Raise ConfigurationError unless a value is an object with these methods or attributes."""
     if isinstance(value, type) or not all(hasattr(value, each) for each in methods):
         raise ConfigurationError(f"{name}: expected {expected}, got {value!r}")
+
+
+def check_data(value: object, kind: type, name: str, expected: str) -> None:
+    """Raise InputError unless a value is data of this kind."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name}: expected {expected}, got {shown(value)}")
 
 
 def check_settings(value: object, kind: type, name: str) -> None:

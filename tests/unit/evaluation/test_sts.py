@@ -133,10 +133,15 @@ def test_the_default_model_has_its_published_figures(name, rows, published, reme
 @pytest.mark.parametrize(
     ("first", "second", "gold", "said"),
     [
-        (["a", "b"], ["c"], [1, 2], "made: 2 first texts, 1 second texts and 2 scores"),
+        (
+            ["a", "b"],
+            ["c"],
+            [1, 2],
+            "made: the columns differ in .* rows: 2 in gold, 2 in first, 1 in second",
+        ),
         (["a"], ["c"], [1], "made: all 1 scores are 1; a correlation needs scores that differ"),
         (["a", "b"], ["c", "d"], [3, 3], "made: all 2 scores are 3"),
-        ([], [], [], "made: no pairs"),
+        ([], [], [], "made: no rows"),
         (["a", 2], ["c", "d"], [1, 2], "made: first 1: expected a string, got int"),
         (["a", "b"], ["c", "d"], [1, "x"], "made: expected a list of scores"),
         (["a", "b"], ["c", "d"], [[1, 2]], "made: expected a list of scores, got an array of shape"),

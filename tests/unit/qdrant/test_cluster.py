@@ -192,7 +192,7 @@ def test_copies_apply_all_writes_in_one_order(server, over_grpc):
         assert not any("ordering=" in path for _, path in server.asked), "an order costs time, and one copy needs none"
 
 
-def test_a_write_that_a_copy_of_a_shard_missed_is_repeated(server, monkeypatch):
+def test_a_write_that_a_copy_of_a_shard_missed_is_repeated(server, monkeypatch, clock):
     monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
     with opened(server) as collection:
         left = [4]

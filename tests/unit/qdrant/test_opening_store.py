@@ -69,9 +69,22 @@ def test_a_damaged_collection_is_listed_and_can_be_dropped(tmp_path, words):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_collection_is_dropped_without_a_look_at_the_others(words):
+    with StandIn().running() as server:
+        for name in ("notes", "others"):
+            Collection.open(name, url=server.url, encoder=words, chunking=False).close()
+        asked = []
+        server.fault = lambda method, path: asked.append(path)
+        drop_collection("notes", url=server.url)
+        assert asked
+        assert not [path for path in asked if "others" in path], "its description may be damaged"
+        assert [each.name for each in list_collections(url=server.url)] == ["others"]
+
+
 def test_a_collection_of_someone_else_is_listed_and_not_dropped():
     client = QdrantClient(":memory:")
-    client.create_collection("theirs", models.VectorParams(size=3, distance=models.Distance.DOT))
+    metadata = {"model": "theirs", "dim": 5}
+    client.create_collection("theirs", models.VectorParams(size=3, distance=models.Distance.DOT), metadata=metadata)
     assert list_collections(client=client) == [CollectionEntry("theirs", None, None)]
     with pytest.raises(ConfigurationError, match="not a collection of twinvec"):
         drop_collection("theirs", client=client)

@@ -10,6 +10,7 @@ from searching import NOTES, QUERY, cosines
 from stand_in import StandIn
 from twinvec.errors import CollectionNotFoundError, ModelNotFoundError, SpaceMismatchError, StoreError
 from twinvec_qdrant import Collection, drop_collection, opening
+from twinvec_qdrant.records.schema import model_id
 from words import WordEncoder
 
 OLD, NEW = (WordEncoder(seed=seed, dim=32) for seed in range(2))
@@ -82,6 +83,24 @@ def test_a_search_of_any_kind_goes_over(handle, place, loaded, options):
         assert {hit.id: hit.score for hit in handle.search(QUERY, 50, **options)} == wanted
 
 
+@pytest.mark.parametrize("encoder", [NEW, OLD], ids=["another model", "the same model"])
+def test_a_search_goes_over_to_a_collection_of_an_older_version(handle, place, loaded, encoder):
+    """Version 0.2.0 writes no point that names the model."""
+    with replace(place, encoder) as made:
+        made._backend.delete([model_id()])
+        for _ in range(3):
+            assert answers(handle) == expected(encoder)
+        assert handle.encoder is encoder
+
+
+def test_a_vector_is_refused_in_a_collection_of_an_older_version(handle, place, loaded):
+    with replace(place, NEW) as made:
+        made._backend.delete([model_id()])
+        for _ in range(2):
+            with pytest.raises(SpaceMismatchError, match=r"no vectors of the query's space words-0-32.*words-1"):
+                handle.search_vector(OLD.encode_query([QUERY])[0], 50)
+
+
 async def test_an_awaited_search_goes_over(handle, place, loaded):
     with replace(place, NEW):
         found = await handle.asearch(QUERY, 50, "dense")
@@ -132,12 +151,15 @@ def test_vectors_of_the_old_model_are_not_ingested(handle, place, loaded):
         assert made.count() == len(NOTES)
 
 
-def test_a_model_that_cannot_be_loaded_is_named(handle, place, monkeypatch):
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_model_that_cannot_be_loaded_is_named(handle, place, monkeypatch, is_older):
     def load(name, *_):
         raise ModelNotFoundError(f"{name}: not here")
 
     monkeypatch.setattr(opening, "load_space_encoder", load)
     with replace(place, NEW) as made:
+        if is_older:
+            made._backend.delete([model_id()])
         for _ in range(3):
             with pytest.raises(SpaceMismatchError, match=r"words-1.*cannot be loaded.*not here.*encoder="):
                 handle.search(QUERY, mode="dense")

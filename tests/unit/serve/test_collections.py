@@ -13,7 +13,9 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
+from qdrant_client.models import StrictModeConfig
 
+from stand_in import StandIn
 from twinvec import Encoder
 from twinvec_qdrant import Asked, Collection, drop_collection, search_as_asked
 from twinvec_qdrant.serving.names import can_be_served
@@ -504,3 +506,21 @@ def test_messages_about_tenants_name_no_folder_of_the_server(served, tmp_path_fa
         assert "tenant" in each.json()["error"]["message"]
         assert str(tmp_path_factory.getbasetemp()) not in each.json()["error"]["message"]
     assert served.delete("/v1/collections/shared").status_code == 200
+
+
+def test_a_filter_on_a_key_that_a_server_has_not_indexed_is_a_bad_request(tiny_model):
+    with StandIn().running() as server:
+        server.be_strict(StrictModeConfig(enabled=True, unindexed_filtering_retrieve=False))
+        app = create_app(ServeSettings(url=server.url, models={"tiny": str(tiny_model("bert"))}))
+        with TestClient(app, base_url="http://127.0.0.1:6380") as asked:
+            assert asked.post("/v1/collections", json={"name": "docs", "chunking": False}).status_code == 201
+            assert asked.post("/v1/collections/docs/documents", json=[{"id": "a", "text": "tea"}]).json()["new"] == 1
+            wanted = {"query": "tea", "filter": {"owner": "ada"}}
+            for path in ("/v1/collections/docs/search", "/v1/search"):
+                answer = asked.post(path, json=wanted)
+                error = answer.json()["error"]
+                assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
+                assert "'owner' has no index" in error["message"]
+            malformed = asked.post(path, json={**wanted, "filter": {"owner": {"like": "ada"}}})
+            assert malformed.json()["error"].keys() == error.keys()
+            assert malformed.json()["error"]["code"] == error["code"]

@@ -102,6 +102,9 @@ def test_only_commands_get_the_locations_of_a_collection_and_its_sources(tiny, t
         ("/srv/data/notes/lock: cannot be read", "notes/lock: cannot be read"),
         ("/srv/data: cannot be written", "the store: cannot be written"),
         ("/srv/data2/notes and /mnt/srv/data are others", "/srv/data2/notes and /mnt/srv/data are others"),
+        ("/srv/data.bak: exists, unlike /srv/data.", "/srv/data.bak: exists, unlike the store."),
+        ("/srv/data.bak/notes: is open", "/srv/data.bak/notes: is open"),
+        ("/srv/data/notes.bak: is open", "collection 'notes.bak': is open"),
     ],
 )
 def test_folders_in_messages(message, shown):

@@ -17,6 +17,8 @@ from twinvec_qdrant.serving.process import DEFAULT_PATH
 
 _FOR_PROGRAMS = frozenset({"space", "dim", "distance", "average_length", "reading", "indexed"})  # shown in --json only
 
+_ADOPTING = "its adoption was begun and is not finished; run twinvec adopt again"
+
 
 def info_command(
     collection: CollectionName,
@@ -44,6 +46,8 @@ def info_command(
         contents["unfinished documents"] = f"{unfinished:,}, which searches do not find; ingest them again"
     sources = {"sources": "\n".join(map(_source, values.pop("roots", []))) or "not known"}
     values["model"] = f"{values['model']} ({values['dim']:,} dimensions)"
+    if values.get("vector") == "":
+        values["vector"] = "without a name"
     told = {name: _set(value) for name, value in values.items() if name not in _FOR_PROGRAMS}
     rows = contents | sources | {name: value for name, value in told.items() if value not in (None, False, {})}
     show(title, properties({name.replace("_", " "): as_text(value) for name, value in rows.items()}))
@@ -96,8 +100,8 @@ def collections_command(
         return
     lines = table("Collections", "name", "model", "dimensions", numbers=("dimensions",))
     for each in found:
-        model = each["model"] or "not a twinvec collection, or damaged"
-        lines.add_row(each["name"], model, str(each["dim"] or ""))
+        otherwise = _ADOPTING if each["adopting"] else "not a twinvec collection, or damaged"
+        lines.add_row(each["name"], each["model"] or otherwise, str(each["dim"] or ""))
     show(lines)
 
 
@@ -113,7 +117,8 @@ def store_entries(place: CollectionPlace) -> list[dict[str, Any]]:
     if (client := client_of(place)) is not None:
         with client:
             listed = client.get("/v1/collections")["data"]
-        return [{name: each[name] for name in ("name", "model", "dim")} for each in listed]
+        # only a Qdrant server has collections to adopt, and the process serves an embedded store
+        return [{**{name: each[name] for name in ("name", "model", "dim")}, "adopting": False} for each in listed]
     from twinvec_qdrant.list_and_drop import list_collections
 
     return [asdict(each) for each in list_collections(**place.store())]

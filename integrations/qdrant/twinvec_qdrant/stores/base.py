@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
+from twinvec.errors import ConfigurationError, StoreError, StoreLimitError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import DEFAULT_CLUSTER, DEFAULT_INDEX, ClusterSettings, IndexSettings, ReadConsistency
 from twinvec_qdrant.stores.candidates import Along, Candidates, Search, find_candidates
@@ -275,6 +275,14 @@ class CollectionGoneError(StoreUnavailableError):
 
     def __init__(self, location: str) -> None:
         super().__init__(f"{location}: the collection's folder has been removed or replaced; open the collection again")
+
+
+class UnindexedError(StoreLimitError):
+    """A filter tests the payload field at ``path``, which has no index of the right type; the server demands one."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
 
 
 def closed_error(location: str) -> StoreError:

@@ -27,7 +27,7 @@ class StorePlace:
             folder = Path(path or DEFAULT_PATH).expanduser()
             places = sorted({str(folder.absolute()), str(folder.resolve())}, key=len, reverse=True)
             named = "|".join(map(re.escape, places))
-            self._pattern = re.compile(rf"(?<![\w%.~/-])(?:{named}){_FILE}(?![\w%~-])", re.ASCII)
+            self._pattern = re.compile(rf"(?<![\w%.~/-])(?:{named}){_FILE}(?![\w%~-]|\.\w)", re.ASCII)
         else:
             self._pattern = re.compile(rf"{_address(url)}(?![\w-]|[.:]\w)(?P<folder>, (?=collection ))?", re.IGNORECASE)
         self._is_folder = url is None

@@ -11,7 +11,7 @@ from frameworks_collections import COSINE, NAME, fill_langchain, langchain_store
 from stand_in import STRICT
 from twinvec import Encoder
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError, StoreError
-from twinvec_qdrant import Collection, adopt_collection
+from twinvec_qdrant import Collection, CollectionEntry, adopt_collection, list_collections
 from twinvec_qdrant.adopting import in_place
 from twinvec_qdrant.stores.server.backend import ServerBackend
 from words import WordEncoder
@@ -192,6 +192,7 @@ def test_an_unfinished_adoption_is_not_opened_and_keeps_to_its_model(theirs, wor
             theirs.adopt("langchain", words)
     with pytest.raises(ConfigurationError, match="adoption of this collection is not finished"):
         theirs.opened()
+    assert list_collections(**theirs.options) == [CollectionEntry(NAME, None, None, adopting=True)]
     with pytest.raises(ConfigurationError, match="its layout is 'langchain', not 'llama_index'"):
         theirs.adopt("llama_index", words)
     with pytest.raises(SpaceMismatchError):
@@ -200,6 +201,7 @@ def test_an_unfinished_adoption_is_not_opened_and_keeps_to_its_model(theirs, wor
     assert theirs.adopt("langchain", words).adopted == 50
     with theirs.opened(encoder=words) as collection:
         assert collection.verify().sound
+    assert list_collections(**theirs.options) == [CollectionEntry(NAME, words.name, words.dim)]
 
 
 def test_the_prompt_of_documents_counts(theirs, prompted):

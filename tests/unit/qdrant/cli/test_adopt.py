@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 
 import pytest
@@ -10,6 +11,8 @@ from qdrant_client import QdrantClient, models
 
 from stand_in import StandIn
 from twinvec import Encoder
+from twinvec.errors import StoreError
+from twinvec_qdrant.stores.server.backend import ServerBackend
 
 NAME = "theirs"
 TEXTS = [f"note {row} about topic {row % 7}" for row in range(12)]
@@ -47,11 +50,27 @@ def test_in_place_then_searched_by_the_other_commands(twinvec, server, tiny_mode
     assert report["skips"] == [["99", "it has no text"]]
     info = json.loads(twinvec("info", *place, "--json").out)
     assert (info["layout"]["name"], info["points"]) == ("langchain", 12)
-    assert "langchain" in twinvec("info", *place).out
+    shown = twinvec("info", *place).out
+    assert "langchain" in shown
+    assert re.search(r"vector +without a name", shown)
     hits = json.loads(twinvec("search", TEXTS[5], *place, "--mode", "sparse", "--json").out)["hits"]
     assert hits[0]["id"] == "5"
     again = twinvec("adopt", *place, "--layout", "langchain")  # by the recorded model
     assert "skipped: 99: it has no text" in again.err
+
+
+def test_a_list_says_how_to_finish_an_adoption(twinvec, server, tiny_model, monkeypatch):
+    def fails(*_):
+        raise StoreError("the disk is full")
+
+    place = ("--url", server.url)
+    adopt = ("adopt", *place, "--collection", NAME, "--layout", "langchain")
+    with monkeypatch.context() as patched:
+        patched.setattr(ServerBackend, "commit", fails)
+        assert twinvec(*adopt, "--model", tiny_model("bert")).code == 1
+    assert "run twinvec adopt again" in " ".join(twinvec("collections", *place).out.split())
+    assert twinvec(*adopt).code == 3
+    assert "adopt" not in twinvec("collections", *place).out
 
 
 def test_another_model_is_an_error_with_the_cosines(twinvec, server, tiny_model):

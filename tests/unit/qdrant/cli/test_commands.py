@@ -144,9 +144,9 @@ def test_a_folder_without_documents_makes_no_collection(twinvec, folder, place, 
     assert several.err == ""
 
 
+@pytest.mark.usefixtures("clock")
 def test_what_was_done_before_an_error_is_told(twinvec, tmp_path, monkeypatch, tiny):
     monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 2)
-    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)  # more than is waited
     rows = [{"id": str(row), "text": f"note {row}"} for row in range(9)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with StandIn().running() as server:
@@ -173,15 +173,14 @@ def test_what_was_done_before_an_error_is_told(twinvec, tmp_path, monkeypatch, t
 
 
 @pytest.mark.slow
-def test_a_server_may_take_longer_to_come_back(twinvec, tmp_path, monkeypatch, tiny):
+def test_a_server_may_take_longer_to_come_back(twinvec, tmp_path, monkeypatch, clock, tiny):
     monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)  # an hour passes
     (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "a", "text": "tea"}))
     with StandIn().running() as server:
-        server.fault = lambda method, path: None if server.met else Fault.BUSY
+        back = [clock.now + 3600]
+        server.fault = lambda method, path: Fault.BUSY if clock.now < back[0] else None
         command = ("ingest", tmp_path / "rows.jsonl", "--collection", "notes", "--url", server.url, *tiny)
         assert twinvec(*command).code == 1
-        server.met.clear()
         assert twinvec(*command, "--wait", 4000).code == 0
         notes = ("--collection", "notes")
         for other in (
@@ -192,9 +191,8 @@ def test_a_server_may_take_longer_to_come_back(twinvec, tmp_path, monkeypatch, t
             ("collections",),
             ("drop", "notes", "--yes"),
         ):
-            server.met.clear()
+            back[0] = clock.now + 3600
             assert twinvec(*other, "--url", server.url).code == 1
-            server.met.clear()
             assert twinvec(*other, "--url", server.url, "--wait", 4000).code == 0
 
 

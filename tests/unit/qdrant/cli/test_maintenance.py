@@ -245,7 +245,7 @@ def test_collections_are_listed_and_dropped(twinvec, notes, tiny, place, tmp_pat
     store = ("--path", tmp_path / "store")
     twinvec("ingest", notes, "--collection", "more notes", *store, "--model", tiny)
     listed = json.loads(twinvec("collections", *store, "--json").out)["collections"]
-    assert listed == [{"name": name, "model": tiny, "dim": 32} for name in ("more notes", "notes")]
+    assert listed == [{"name": name, "model": tiny, "dim": 32, "adopting": False} for name in ("more notes", "notes")]
     assert "more notes" in twinvec("collections", *store).out
     with Collection.open("notes", tmp_path / "store"):
         done = twinvec("drop", "notes", *store, "--yes")

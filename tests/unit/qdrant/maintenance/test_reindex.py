@@ -105,6 +105,15 @@ def test_an_index_of_vectors_keeps_those_of_payload(tmp_path):
         assert collection._backend._shard.info().payload_schema.keys() >= {"metadata.team", "metadata.size"}
 
 
+def test_no_chunk_counts_as_indexed_before_a_server_makes_an_index(place):
+    with opened(place) as collection:
+        collection.ingest(DOCUMENTS)
+        collection.ingest([Document(each.id, f"{each.full_text} again") for each in DOCUMENTS[:4]])
+        report = collection.reindex()
+        assert (report.chunks, report.indexed) == (12, 0 if "client" in place else 12)
+        assert collection.info()["indexed"] == report.indexed
+
+
 def test_the_commands_take_the_options(tmp_path, twinvec, tiny_model):
     def shown(*command) -> dict:
         done = twinvec(*command, *docs, "--json")

@@ -20,6 +20,7 @@ from qdrant_client.common.client_exceptions import QdrantException, ResourceExha
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from twinvec.errors import CollectionNotFoundError, StoreError, StoreLimitError, StoreUnavailableError
+from twinvec_qdrant.stores.base import UnindexedError
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which the same request may succeed later."""
@@ -185,14 +186,6 @@ def is_temporary(error: BaseException) -> bool:
 
 class NotYetAppliedError(Exception):
     """The server has accepted a write, but has not applied it in time."""
-
-
-class UnindexedError(StoreLimitError):
-    """A filter tests the payload field at ``path``, but the node that answered knows no index of the right type."""
-
-    def __init__(self, message: str, path: str = "") -> None:
-        super().__init__(message)
-        self.path = path
 
 
 class UnknownVectorError(StoreError):

@@ -187,7 +187,12 @@ class Tries:
         if requested > 0 and (answered := refusal(error)) is not None and answered.status == 429:
             full = max(requested, self._refill_seconds)
             return full if (state.seconds_since_start or 0.0) + full < self._wait_seconds else requested
-        return max(requested, _GROWING(state))
+        return max(requested, self._growing(state))
+
+    def _growing(self, state: tenacity.RetryCallState) -> float:
+        """Return a random pause, or a shorter one if the random one would leave no time for a last try."""
+        pause, left = _GROWING(state), self._wait_seconds - (state.seconds_since_start or 0.0)
+        return pause if pause < left or left <= _LEAST_SECONDS else left - _LEAST_SECONDS
 
     def _before_pause(self, state: tenacity.RetryCallState) -> None:
         self._requests.announce(state)

@@ -30,6 +30,9 @@ TURBO_VERSION = (1, 18)
 
 logger = logging.getLogger(__name__)
 
+_INDEXING_THRESHOLD = 10_000  # a server's default, in kB
+_BYTES = {models.Datatype.FLOAT16: 2, models.Datatype.UINT8: 1}  # of each number; 4 for all other types
+
 _QUANTIZATIONS: Mapping[type, Quantization] = {
     models.ScalarQuantization: "int8",
     models.TurboQuantization: "turbo",
@@ -198,8 +201,10 @@ class Structure(KnownCollection):
 
     def indexed(self, chunks: int) -> int:
         info = self._info()
-        names = list(named_vectors(info.config.params)) or [DENSE]
-        return indexed_chunks(self, info.indexed_vectors_count or 0, chunks, names)
+        names, vectors = list(named_vectors(info.config.params)) or [DENSE], info.indexed_vectors_count or 0
+        if vectors - chunks < _least_indexed(info.config):  # the server counts sparse vectors that are deleted, too
+            return 0
+        return indexed_chunks(self, vectors, chunks, names)
 
     def index_fields(self, tenant_path: str | None) -> None:
         """Index the payload fields that twinvec's conditions test; existing indexes stay."""
@@ -270,6 +275,20 @@ def named_vectors(params: models.CollectionParams) -> Mapping[str, models.Vector
     if vectors is None:
         return {}
     return vectors if isinstance(vectors, dict) else {UNNAMED: vectors}
+
+
+def _least_indexed(config: models.CollectionConfig) -> int:
+    """Return how many dense vectors an index of the server has at least; 0 if the points have lists of vectors.
+
+    The server indexes the segments whose vectors need ``indexing_threshold`` kB. It also does so for sparse vectors,
+    which are smaller, except those of very long texts.
+    """
+    dense = named_vectors(config.params).values()
+    if any(each.multivector_config is not None for each in dense):
+        return 0
+    threshold = config.optimizer_config.indexing_threshold or _INDEXING_THRESHOLD
+    largest = max((each.size * (_BYTES.get(each.datatype, 4) if each.datatype else 4) for each in dense), default=1)
+    return threshold * 1024 // largest
 
 
 def _is_ours(vector: models.VectorParams) -> bool:

@@ -109,13 +109,14 @@ def test_a_pause_that_is_over_or_says_nothing_does_not_stop_anything(server, nam
     assert len(asked) == 2
 
 
-def test_a_server_that_names_no_pause_is_not_hammered(server, monkeypatch):
+def test_a_server_that_names_no_pause_is_not_hammered(server, monkeypatch, clock):
     url, answers, asked = server
-    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)
-    answers += [LIMITED, ABSENT]  # 429, and a pause of 0
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 7.0)
+    answers += [LIMITED] * 6  # 429, and a pause of 0
     with pytest.raises(StoreUnavailableError, match=url):
         connect("notes", url, None, 30).peek()
-    assert len(asked) == 1
+    assert clock.pauses == [7.0] * 4 + [1.0]
+    assert len(asked) == 6
 
 
 def test_what_will_not_pass_is_not_repeated(server):

@@ -159,6 +159,21 @@ def test_the_last_try_ends_with_the_wait(clock):
     assert given[-1] <= 10 - 4
 
 
+def test_a_server_that_is_down_is_asked_until_the_end_of_the_wait(clock):
+    client = QdrantClient("http://127.0.0.1:1", check_compatibility=False)
+    asked: list[float] = []
+
+    def count(collection_name: str) -> None:
+        asked.append(clock.now)
+        raise _busy()
+
+    for _ in range(50):  # the pauses are random
+        begun = clock.now
+        with pytest.raises(StoreUnavailableError):
+            Requests(client, "notes", "place", 10).call(count)
+        assert 9 <= asked[-1] - begun < 10
+
+
 def _busy() -> Exception:
     from qdrant_client.http.exceptions import UnexpectedResponse
 

@@ -13,9 +13,8 @@ from qdrant_client import models
 
 from twinvec.errors import StoreError, StoreLimitError
 from twinvec_qdrant.settings import ReadConsistency
-from twinvec_qdrant.stores.base import OWN_FIELDS
+from twinvec_qdrant.stores.base import OWN_FIELDS, UnindexedError
 from twinvec_qdrant.stores.server import cluster
-from twinvec_qdrant.stores.server.errors import UnindexedError
 from twinvec_qdrant.stores.server.field_indexes import FieldIndexes
 from twinvec_qdrant.stores.server.limits.permitted import Limits, limits_of
 from twinvec_qdrant.stores.server.retrying import Requests
