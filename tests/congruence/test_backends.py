@@ -201,8 +201,8 @@ def changed(documents: list[Document]) -> tuple[list[Document], list[Document], 
 
 def counts_removed_points(place) -> bool:
     """Whether the store's document frequencies count removed points: those of a server before 1.19 do."""
-    url = place.get("url")
-    if url is None or url != os.environ.get("QDRANT_URL"):
+    url = os.environ.get("QDRANT_URL")
+    if url is None or "url" not in place:
         return False
     with closing(QdrantClient(url=url, api_key=os.environ.get("QDRANT_API_KEY"))) as client:
         return tuple(map(int, client.info().version.split(".")[:2])) < (1, 19)

@@ -1,16 +1,18 @@
 """A real server behind the stand-in's faults, so that the tests of the stand-in run on it, too.
 
 Every ``Forwarding`` has collections of its own: on the server, their names begin with a prefix, which requests and
-answers do not show. A test that asks for what only the stand-in can do is skipped.
+answers do not show. A pause of the tests' clock fills the budgets of a minute up on the server, too. A test that asks
+for what only the stand-in can do is skipped.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import threading
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 from urllib.error import HTTPError
@@ -19,19 +21,21 @@ import pytest
 from pydantic_core import from_json, to_json
 from qdrant_client import models
 
+from stand_in.clock import Clock
 from stand_in.rest import Front
 
-_PACES = ("read_rate_limit", "write_rate_limit")
+_SPENDING = {"read_rate_limit": ("/points", "ids"), "write_rate_limit": ("/points/delete", "points")}
+"""What takes an operation a point from the budget of a minute, even if the points do not exist."""
 
 
 class Forwarding(Front):
-    """A server that forwards requests to the one at ``url``; its interface is that of ``StandIn``.
+    """A server that forwards requests to the one at ``url``; its interface is that of ``StandIn``."""
 
-    The clock of the tests does not move that of a real server, so ``be_strict`` leaves out the limits of a minute.
-    """
-
-    def __init__(self, url: str, key: str | None = None) -> None:
+    def __init__(self, url: str, key: str | None, clock: Callable[[], float]) -> None:
         super().__init__()
+        self._clock = clock if isinstance(clock, Clock) else None
+        self._then = clock()
+        self._turn = threading.Lock()
         self.graphs: list[int] = []
         self._behind, self._key = url.rstrip("/"), key
         self._prefix = f"tests-{uuid.uuid4().hex[:12]}-"
@@ -57,7 +61,6 @@ class Forwarding(Front):
 
     def be_strict(self, config: models.StrictModeConfig, name: str | None = None) -> None:
         """Set limits: for the collection of this name, or for those that are made from now on."""
-        config = config.model_copy(update=dict.fromkeys(_PACES))
         if name is None:
             self._strict = config
         else:
@@ -74,6 +77,7 @@ class Forwarding(Front):
 
     def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
         """Forward a request, and return the answer; its names of collections have no prefix."""
+        self._pass_time()
         if method == "PUT" and re.fullmatch(r"/collections/[^/?]+(\?.*)?", path) and self._strict is not None:
             body = body | {"strict_mode_config": self._strict.model_dump(exclude_none=True)}
         if method == "PATCH" and (graph := body.get("hnsw_config") or {}).get("m") is not None:
@@ -83,6 +87,36 @@ class Forwarding(Front):
         if path.partition("?")[0] in ("/collections", "/aliases"):
             answer = self._own(answer)
         return status, answer.replace(self._prefix.encode(), b""), pause
+
+    def _pass_time(self) -> None:
+        """Give budgets what the pauses of the tests' clock add to them; the server's own clock does not see these."""
+        with self._turn:
+            if self._clock is None or (passed := self._clock() - self._then) == 0:
+                return
+            self._then += passed
+            for name in self._names():
+                config = from_json(self._forward("GET", f"/collections/{name}", {})[1])["result"]["config"]
+                paces = {
+                    key: most for key, most in (config.get("strict_mode_config") or {}).items() if key in _SPENDING
+                }
+                spent = {key: most - self._left(name, key, most) - passed * most / 60 for key, most in paces.items()}
+                if paces:  # settings that are set again, changed or not, fill all budgets
+                    self._forward("PATCH", f"/collections/{name}", {"strict_mode_config": paces})
+                for key, cost in spent.items():
+                    self._spend(name, key, int(cost))
+
+    def _left(self, name: str, pace: str, most: int) -> float:
+        """Return what is left of a budget; one that is full is used up."""
+        status, answer = self._spend(name, pace, most)
+        return float(re.findall(rb"only ([0-9.]+) were", answer)[0]) if status == 429 else most
+
+    def _spend(self, name: str, pace: str, cost: int) -> tuple[int, bytes]:
+        """Take operations from a budget."""
+        if cost <= 0:
+            return 200, b""
+        path, key = _SPENDING[pace]
+        unknown = [str(uuid.uuid4()) for _ in range(cost)]
+        return self._forward("POST", f"/collections/{name}{path}", {key: unknown})[:2]
 
     def _prefixed(self, body: Any, path: str) -> Any:
         """Return the body of a request with the prefix before the names of collections and aliases."""

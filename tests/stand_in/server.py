@@ -30,11 +30,10 @@ class StandIn(Front):
             the collection itself (lib/storage/src/rbac/ops_checks.rs, collection_meta_ops: global manage access).
     """
 
-    def __new__(cls, *args: Any) -> Any:
+    def __new__(cls, clock: Callable[[], float] = time.monotonic) -> Any:
         """Return ``Forwarding`` to the server that QDRANT_URL names, if it names one."""
-        del args
         url = os.environ.get("QDRANT_URL")
-        return Forwarding(url, os.environ.get("QDRANT_API_KEY")) if url else super().__new__(cls)
+        return Forwarding(url, os.environ.get("QDRANT_API_KEY"), clock) if url else super().__new__(cls)
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

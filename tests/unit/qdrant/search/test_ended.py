@@ -453,6 +453,12 @@ def test_few_candidates_are_compared_as_well_as_many(server, quantization):
             assert compared == pytest.approx(100 * index.oversampling_factor)
 
 
+def write_often(writer: Collection, intent: str) -> None:
+    """Write an intent so often that a server counts its points, which it does at every 32nd write."""
+    for _ in range(33):
+        writer._catalog._intents.write(intent, ["gone"], [])
+
+
 def test_removal_from_a_full_server_needs_no_intent_and_limits_mean_two_requests(server, hoping, monkeypatch):
     """What is left of it after a kill has no intent, so that only records hide it."""
     with opened(server) as writer, opened(server) as warm:
@@ -461,8 +467,10 @@ def test_removal_from_a_full_server_needs_no_intent_and_limits_mean_two_requests
         server.be_strict(models.StrictModeConfig(enabled=True, max_points_count=points), "notes")
         warm.info()
         warmed(warm, mode="dense")
+        intent = intents.new_intent()
         with pytest.raises(StoreLimitError):
-            writer._catalog._intents.write(intents.new_intent(), ["gone"], [])
+            write_often(writer, intent)
+        writer._catalog._intents.remove([intent])
         die_between_record_and_chunks(writer, monkeypatch)
         for _ in range(3):
             assert BEFORE["gone"] not in {text for _, text, *_ in shown(warm)}

@@ -5,7 +5,8 @@ Numbers of dense vectors are sent with as few digits as identify them, to save b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +21,7 @@ from twinvec_qdrant.stores import conditions as tests
 from twinvec_qdrant.stores.points import SPARSE, Point, states_name
 
 _DIGITS = 9  # significant digits that identify every float32
+_MICROSECOND = timedelta(microseconds=1)
 _POWERS = 10.0 ** np.arange(23)  # powers that float64 represents exactly
 
 
@@ -144,8 +146,24 @@ def _condition(test: tests.PointTest) -> models.Condition:
     if isinstance(test, tests.Within):
         return models.FieldCondition(key=test.path, range=models.Range(**dict(test.bounds)))
     if isinstance(test, tests.WithinDates):
-        return models.FieldCondition(key=test.path, range=models.DatetimeRange(**dict(test.bounds)))
+        return models.FieldCondition(key=test.path, range=_dates(test.bounds))
     if isinstance(test, tests.HasText):
         match = models.MatchPhrase(phrase=test.text) if test.phrase else models.MatchText(text=test.text)
         return models.FieldCondition(key=test.path, match=match)
     return models.FieldCondition(key=test.path, is_null=True)
+
+
+def _dates(bounds: Iterable[tuple[str, datetime]]) -> models.DatetimeRange:
+    """Return a range that compares dates in whole microseconds.
+
+    Without an index of dates, a server also compares the digits after these, so that a date may be after a bound that
+    it equals. The first moment after the bound's microsecond is therefore the bound instead. Only a bound in the last
+    microsecond of a minute stays, because a leap second may lie between these two.
+    """
+    sent: dict[str, datetime] = {}
+    for name, moment in bounds:
+        if name in ("gt", "lte") and (moment.second, moment.microsecond) != (59, 999_999):
+            name, moment = "gte" if name == "gt" else "lt", moment + _MICROSECOND
+        tighter = max if name in ("gt", "gte") else min
+        sent[name] = tighter(moment, sent.get(name, moment))
+    return models.DatetimeRange(**sent)
