@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,7 +22,6 @@ import pytest
 from pydantic_core import from_json, to_json
 from qdrant_client import models
 
-from stand_in.clock import Clock
 from stand_in.rest import Front
 
 _SPENDING = {"read_rate_limit": ("/points", "ids"), "write_rate_limit": ("/points/delete", "points")}
@@ -33,13 +33,13 @@ class Forwarding(Front):
 
     def __init__(self, url: str, key: str | None, clock: Callable[[], float]) -> None:
         super().__init__()
-        self._clock = clock if isinstance(clock, Clock) else None
+        self._clock = None if clock is time.monotonic else clock
         self._then = clock()
         self._turn = threading.Lock()
         self.graphs: list[int] = []
         self._behind, self._key = url.rstrip("/"), key
-        self._prefix = f"tests-{uuid.uuid4().hex[:12]}-"
-        self._strict: models.StrictModeConfig | None = None
+        self.prefix = f"tests-{uuid.uuid4().hex[:12]}-"
+        self.strict: models.StrictModeConfig | None = None
 
     def __getattr__(self, name: str) -> Any:
         pytest.skip(f"a real server has no {name}: this is a test of the stand-in")
@@ -62,9 +62,17 @@ class Forwarding(Front):
     def be_strict(self, config: models.StrictModeConfig, name: str | None = None) -> None:
         """Set limits: for the collection of this name, or for those that are made from now on."""
         if name is None:
-            self._strict = config
+            self.strict = config
         else:
             self.respond("PATCH", f"/collections/{name}", {"strict_mode_config": config.model_dump(exclude_none=True)})
+
+    @contextmanager
+    def over_grpc(self) -> Iterator[int]:
+        """Forward gRPC as well until the end of the block; yields the port."""
+        from stand_in.grpc_forwarding import serving
+
+        with serving(self, self._behind, self._key) as port:
+            yield port
 
     @property
     def fields(self) -> set[str]:
@@ -75,20 +83,7 @@ class Forwarding(Front):
             for field in from_json(self._forward("GET", f"/collections/{name}", {})[1])["result"]["payload_schema"]
         }
 
-    def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
-        """Forward a request, and return the answer; its names of collections have no prefix."""
-        self._pass_time()
-        if method == "PUT" and re.fullmatch(r"/collections/[^/?]+(\?.*)?", path) and self._strict is not None:
-            body = body | {"strict_mode_config": self._strict.model_dump(exclude_none=True)}
-        if method == "PATCH" and (graph := body.get("hnsw_config") or {}).get("m") is not None:
-            self.graphs.append(graph["m"])
-        path = re.sub(r"^/collections/(?!aliases(?:\?|$))(?=[^?])", f"/collections/{self._prefix}", path)
-        status, answer, pause = self._forward(method, path, self._prefixed(body, path))
-        if path.partition("?")[0] in ("/collections", "/aliases"):
-            answer = self._own(answer)
-        return status, answer.replace(self._prefix.encode(), b""), pause
-
-    def _pass_time(self) -> None:
+    def pass_time(self) -> None:
         """Give budgets what the pauses of the tests' clock add to them; the server's own clock does not see these."""
         with self._turn:
             if self._clock is None or (passed := self._clock() - self._then) == 0:
@@ -104,6 +99,19 @@ class Forwarding(Front):
                     self._forward("PATCH", f"/collections/{name}", {"strict_mode_config": paces})
                 for key, cost in spent.items():
                     self._spend(name, key, int(cost))
+
+    def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
+        """Forward a request, and return the answer; its names of collections have no prefix."""
+        self.pass_time()
+        if method == "PUT" and re.fullmatch(r"/collections/[^/?]+(\?.*)?", path) and self.strict is not None:
+            body = body | {"strict_mode_config": self.strict.model_dump(exclude_none=True)}
+        if method == "PATCH" and (graph := body.get("hnsw_config") or {}).get("m") is not None:
+            self.graphs.append(graph["m"])
+        path = re.sub(r"^/collections/(?!aliases(?:\?|$))(?=[^?])", f"/collections/{self.prefix}", path)
+        status, answer, pause = self._forward(method, path, self._prefixed(body, path))
+        if path.partition("?")[0] in ("/collections", "/aliases"):
+            answer = self._own(answer)
+        return status, answer.replace(self.prefix.encode(), b""), pause
 
     def _left(self, name: str, pace: str, most: int) -> float:
         """Return what is left of a budget; one that is full is used up."""
@@ -124,7 +132,7 @@ class Forwarding(Front):
             return body
         return {
             "actions": [
-                {kind: {key: self._prefix + name for key, name in names.items()}}
+                {kind: {key: self.prefix + name for key, name in names.items()}}
                 for action in body["actions"]
                 for kind, names in action.items()
             ]
@@ -135,12 +143,12 @@ class Forwarding(Front):
         said = from_json(answer)
         for kind, items in said["result"].items():
             name = "name" if kind == "collections" else "collection_name"
-            said["result"][kind] = [item for item in items if item[name].startswith(self._prefix)]
+            said["result"][kind] = [item for item in items if item[name].startswith(self.prefix)]
         return to_json(said)
 
     def _names(self) -> list[str]:
         said = from_json(self._forward("GET", "/collections", {})[1])
-        return [one["name"] for one in said["result"]["collections"] if one["name"].startswith(self._prefix)]
+        return [one["name"] for one in said["result"]["collections"] if one["name"].startswith(self.prefix)]
 
     def _forward(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
         headers = {"content-type": "application/json"} | ({"api-key": self._key} if self._key else {})

@@ -33,7 +33,7 @@ class Answering(Protocol):
         """What the server gives for a request."""
 
 
-_FAULTS = {
+FAULTS = {
     Fault.REFUSED: (grpc.StatusCode.UNAVAILABLE, "connection refused"),
     Fault.DROPPED: (grpc.StatusCode.UNAVAILABLE, "Socket closed"),
     Fault.STALLED: (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"),
@@ -48,7 +48,7 @@ _CODES = {
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     507: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
-_DONE_ALL_THE_SAME = (Fault.DROPPED, Fault.STALLED)
+DONE_ALL_THE_SAME = (Fault.DROPPED, Fault.STALLED)
 
 
 @contextmanager
@@ -77,8 +77,8 @@ class _Face:
         fault = stand_in.fault(method, path)
         if fault is not None:
             stand_in.met.append(fault)
-        if fault is not None and fault not in _DONE_ALL_THE_SAME:
-            context.abort(*_FAULTS[fault])
+        if fault is not None and fault not in DONE_ALL_THE_SAME:
+            context.abort(*FAULTS[fault])
         try:
             answer = stand_in.answer(method, path, to_jsonable_python(body, exclude_none=True, by_alias=True) or {})
         except RefusedError as error:
@@ -89,7 +89,7 @@ class _Face:
             unknown = "not found" in str(error)
             context.abort(grpc.StatusCode.NOT_FOUND if unknown else grpc.StatusCode.INVALID_ARGUMENT, str(error))
         if fault is not None:
-            context.abort(*_FAULTS[fault])
+            context.abort(*FAULTS[fault])
         return answer
 
 

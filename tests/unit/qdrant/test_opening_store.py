@@ -53,7 +53,7 @@ def test_a_collection_that_another_program_drops_meanwhile_is_not_listed(words, 
 
         def drop(method: str, path: str) -> None:
             if path == "/collections/rye":  # read after the names were listed
-                server.answer("DELETE", path, {})
+                server.respond("DELETE", path, {})
 
         server.fault = drop
         assert [each.name for each in list_collections(**place)] == ["soup", "tea"]
