@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from qdrant_client import models
+from pydantic_core import from_json
 from ray.cluster_utils import Cluster
 
 import ray_clusters
@@ -82,8 +82,7 @@ def opened(server: StandIn, name: str) -> Collection:
 def committed(server: StandIn, name: str) -> int:
     """The number of documents that are committed by now, also while writes are held."""
     condition = {"key": "kind", "match": {"value": "record"}}
-    found = server.answer("POST", f"/collections/{name}/points/count", {"filter": {"must": [condition]}, "exact": True})
-    return int(found.count)
+    return int(_asked(server, name, "count", {"filter": {"must": [condition]}, "exact": True})["count"])
 
 
 def points(server: StandIn, name: str) -> Points:
@@ -93,14 +92,22 @@ def points(server: StandIn, name: str) -> Points:
     those of changed documents until it is counted anew.
     """
     asked = {"limit": 1_000_000, "with_payload": True, "with_vector": True}
-    found = server.answer("POST", f"/collections/{name}/points/scroll", asked)["points"]
-    return {str(each.id): ({**each.payload, "revision": None, "words": None}, _numbers(each.vector)) for each in found}
+    return {
+        each["id"]: ({**each["payload"], "revision": None, "words": None}, _numbers(each["vector"]))
+        for each in _asked(server, name, "scroll", asked)["points"]
+    }
+
+
+def _asked(server: StandIn, name: str, action: str, body: dict[str, Any]) -> Any:
+    status, answer, _ = server.respond("POST", f"/collections/{name}/points/{action}", body)
+    assert status == 200, answer
+    return from_json(answer)["result"]
 
 
 def _numbers(vectors: dict[str, Any]) -> list[float]:
     found: list[float] = []
     for _, each in sorted(vectors.items()):
-        found += [*each.indices, *each.values] if isinstance(each, models.SparseVector) else each
+        found += [*each["indices"], *each["values"]] if isinstance(each, dict) else each
     return found
 
 

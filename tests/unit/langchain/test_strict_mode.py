@@ -10,8 +10,10 @@ from qdrant_client import QdrantClient
 from langchain_twinvec import TwinvecVectorStore
 from twinvec_qdrant import ClusterSettings
 
+# no two are equally similar to a query: a server finds at most a page of equal ones
 DOCUMENTS = [
-    Document(page_content=f"note {row}", id=f"n{row:02}", metadata={"team": f"t{row % 3}"}) for row in range(30)
+    Document(page_content=f"note {row}" + " word" * row, id=f"n{row:02}", metadata={"team": f"t{row % 3}"})
+    for row in range(30)
 ]
 
 

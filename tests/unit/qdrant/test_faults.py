@@ -225,17 +225,17 @@ def test_a_migration_waits_until_a_server_has_made_room(server, monkeypatch, lat
 def test_chunks_are_encoded_once_by_a_server_whose_filters_find_no_vectors(server, monkeypatch):
     """As Qdrant 1.18.3 does for a vector that was added to the collection, while it optimizes."""
     old, new = models()
-    answer = server.answer
+    respond = server.respond
 
     def hidden(method, path, body):
         if "/scroll" in path:
             conditions = [each for each in body["filter"]["must"] if "has_vector" not in str(each)]
             body = body | {"filter": {"must": conditions}}
-        return answer(method, path, body)
+        return respond(method, path, body)
 
     with opened(server, encoder=old, late_interaction=True) as collection:
         collection.ingest(NOTES.items())
-        monkeypatch.setattr(server, "answer", hidden)
+        monkeypatch.setattr(server, "respond", hidden)
         assert collection.migrate(new).encoded == collection.count()
         assert collection.verify().sound
         with pytest.raises(ConfigurationError, match="has the model"):

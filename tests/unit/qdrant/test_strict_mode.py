@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from pydantic_core import to_json
 from qdrant_client import QdrantClient, models
 
 from cases import few_quick
 from stand_in import STRICT, StandIn
-from stand_in.strict import RefusedError
 from twinvec.errors import StoreLimitError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings, drop_collection, list_collections
 from twinvec_qdrant.stores.server.backend import ServerBackend
@@ -182,16 +182,20 @@ def test_a_node_that_has_not_heard_of_an_index_is_asked_again(strict, monkeypatc
     strict.be_strict(models.StrictModeConfig(enabled=True, unindexed_filtering_retrieve=False))
     with opened(strict) as collection:
         collection.ingest(NOTES[:5])
-        answer, late = strict.answer, []
+        respond, late = strict.respond, []
 
-        def lagging(method: str, path: str, body: dict) -> object:
+        def lagging(method: str, path: str, body: dict) -> tuple[int, bytes, int | None]:
             if path.partition("?")[0].endswith(("/scroll", "/query/batch")) and not late:
                 late.append(path)
                 said = 'Index required but not found for "kind" of one of the following types: [keyword]'
-                raise RefusedError(400, f"Bad request: {said}. Help: Create an index for this key.")
-            return answer(method, path, body)
+                return (
+                    400,
+                    to_json({"status": {"error": f"Bad request: {said}. Help: Create an index for this key."}}),
+                    None,
+                )
+            return respond(method, path, body)
 
-        monkeypatch.setattr(strict, "answer", lagging)
+        monkeypatch.setattr(strict, "respond", lagging)
         assert sorted(collection.find()) == [note["id"] for note in NOTES[:5]]
         late.clear()
         assert len(collection.search("note", 5)) == 5

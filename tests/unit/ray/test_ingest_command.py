@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
+from qdrant_client import QdrantClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -21,8 +23,9 @@ def compared(payload):
 
 
 def points(server, name):
-    asked = {"limit": 10_000, "with_payload": True, "with_vector": True}
-    return {str(each.id): each for each in server.answer("POST", f"/collections/{name}/points/scroll", asked)["points"]}
+    with closing(QdrantClient(server.url, check_compatibility=False)) as client:
+        found, _ = client.scroll(name, limit=10_000, with_vectors=True)
+    return {str(each.id): each for each in found}
 
 
 def test_the_collection_is_that_of_one_process(cluster, exported_model, tmp_path):

@@ -12,7 +12,6 @@ from qdrant_client import models
 
 from crash.cluster.ray_ingests import committed
 from stand_in import STRICT, StandIn
-from stand_in.strict import RefusedError
 from twinvec.errors import ConfigurationError, StoreUnavailableError
 from twinvec_qdrant import Collection, IngestReport
 from twinvec_ray import ingest
@@ -165,17 +164,15 @@ def limited():
     server = StandIn(lambda: 60.0 * len(refused))
     limits = {"write_rate_limit": 150, "read_rate_limit": None, "upsert_max_batchsize": 5}
     server.be_strict(STRICT.model_copy(update=limits))
-    answer = server.answer
+    respond = server.respond
 
     def noted(method, path, body):
-        try:
-            return answer(method, path, body)
-        except RefusedError as error:
-            if error.status == 429:
-                refused.append(path)
-            raise
+        status, answer, pause = respond(method, path, body)
+        if status == 429:
+            refused.append(path)
+        return status, answer, pause
 
-    server.answer = noted
+    server.respond = noted
     with server.running():
         yield server, refused
 
@@ -226,7 +223,7 @@ def test_workers_that_wait_in_vain_give_back_what_they_have_not_written(cluster)
     with StandIn().running() as server:
         assert ingested(server, "alone", given).new == 220
         place = {"name": "spread", "url": server.url, "wait_seconds": 60.0}
-        answer = server.answer
+        respond = server.respond
         with RayHelpers(plan(2), place) as helpers:
 
             def busy(method, path, body):
@@ -234,14 +231,14 @@ def test_workers_that_wait_in_vain_give_back_what_they_have_not_written(cluster)
                 refusable = writes and '"intent"' not in json.dumps(body)
                 if refusable and committed(server, "spread") > 0 and not helpers._writing._slowed:
                     refused.append(path)
-                    raise RefusedError(503, "too busy for two", retry_after=3600)
-                return answer(method, path, body)
+                    return 503, b'{"status": {"error": "too busy for two"}}', 3600
+                return respond(method, path, body)
 
-            server.answer = busy
+            server.respond = busy
             with Collection.open("spread", url=server.url, encoder=encoder()) as collection:
                 report = collection.ingest(given, helpers=helpers)
             assert helpers._writing._slowed == 1
-            server.answer = answer
+            server.respond = respond
         assert refused
         assert (report.new, report.failed) == (220, 0)
         same(points(server, "spread"), points(server, "alone"))
