@@ -9,6 +9,7 @@ from itertools import count
 
 import pytest
 from httpx import Limits, create_ssl_context
+from pydantic_core import from_json, to_json
 from qdrant_client import QdrantClient, models
 
 from cases import few_quick, slow
@@ -55,11 +56,6 @@ def opened(server: StandIn, **options) -> Collection:
     client = QdrantClient(server.url, timeout=60, check_compatibility=False, **QUICK)
     options = {"encoder": ENCODER, "wait_seconds": 120, **options}  # no request is repeated because of a slow machine
     return Collection.open("notes", client=client, **options)
-
-
-def directly(server: StandIn) -> Collection:
-    """A handle that works on the points while the server answers a request."""
-    return Collection.open("notes", client=server.actions._client, encoder=ENCODER)
 
 
 def forget(collection: Collection) -> None:
@@ -225,24 +221,30 @@ def stop_at_every_step(writer: Collection, look: Callable[[str], None], *, late:
 
 def between_the_parts(server: StandIn, work: Callable[[], None], monkeypatch) -> None:
     """Let the server find the candidates of its next batch first, then wait for the work, and then look for intents."""
-    client = server.actions._client
-    answer = client.query_batch_points
+    respond = server.respond
 
-    def one_after_the_other(name, searches):
-        last = [row for row, each in enumerate(searches) if each.query is None and each.limit == 1 and not is_id(each)]
+    def one_after_the_other(method, path, body):
+        if not path.partition("?")[0].endswith("/query/batch"):
+            return respond(method, path, body)
+        searches = body["searches"]
+        last = [
+            row for row, each in enumerate(searches) if not each.get("query") and each["limit"] == 1 and not is_id(each)
+        ]
         assert len(last) == 1
-        first = [each for row, each in enumerate(searches) if row not in last]
-        found = answer(name, first)
-        monkeypatch.setattr(client, "query_batch_points", answer)
+        found = answers([each for row, each in enumerate(searches) if row not in last], path)
+        monkeypatch.setattr(server, "respond", respond)
         work()
-        found[last[0] : last[0]] = answer(name, [searches[last[0]]])
-        return found
+        found[last[0] : last[0]] = answers([searches[last[0]]], path)
+        return 200, to_json({"result": found}), None
 
-    monkeypatch.setattr(client, "query_batch_points", one_after_the_other)
+    def answers(searches, path):
+        return from_json(respond("POST", path, {"searches": searches})[1])["result"]
+
+    monkeypatch.setattr(server, "respond", one_after_the_other)
 
 
-def is_id(request: models.QueryRequest) -> bool:
-    return any(isinstance(each, models.HasIdCondition) for each in request.filter.must)
+def is_id(request: dict) -> bool:
+    return any("has_id" in condition for condition in request["filter"]["must"])
 
 
 def test_a_version_that_is_given_up_between_the_parts_of_a_request_is_not_shown(server, hoping, monkeypatch):
@@ -257,7 +259,7 @@ def test_a_version_that_is_given_up_between_the_parts_of_a_request_is_not_shown(
         writer._catalog.stage(draft, [Point(chunk_id("draft", 0, "content"), payload, vector)])
         expected = shown(warm)
         assert [text for _, text, *_ in expected if text not in str(BEFORE)] == []
-        with directly(server) as same:
+        with opened(server) as same:
             between_the_parts(server, lambda: same._catalog.discard(draft), monkeypatch)
             assert shown(warm) == expected
         writer._catalog.leave([draft])
@@ -280,7 +282,7 @@ def test_a_commit_between_the_parts_of_a_request_mixes_no_versions(server, hopin
                     reached.set()
                     go.wait(60)
 
-            with directly(server) as writer, monkeypatch.context() as patched:
+            with opened(server) as writer, monkeypatch.context() as patched:
                 stop_at_every_step(writer, stop, late=True, monkeypatch=patched)
                 thread = threading.Thread(target=writer.ingest, args=[AFTER.items()], kwargs={"prune": True})
                 thread.start()
@@ -437,19 +439,23 @@ def test_a_strict_server_gets_one_request_too(server):
 
 
 @pytest.mark.parametrize("quantization", ["none", "int8"])
-def test_few_candidates_are_compared_as_well_as_many(server, quantization):
+def test_few_candidates_are_compared_as_well_as_many(server, monkeypatch, quantization):
     index = IndexSettings(quantization=quantization, ef_construct=50)
     with opened(server, chunking=False, index=index) as collection:
         collection.ingest(DOCUMENTS)
         warmed(collection, mode="dense")
-        client, sent = server.actions._client, []
-        answer = client.query_batch_points
-        client.query_batch_points = lambda name, searches: sent.extend(searches) or answer(name, searches)
+        respond, sent = server.respond, []
+
+        def noted(method, path, body):
+            sent.extend(body.get("searches", ()))
+            return respond(method, path, body)
+
+        monkeypatch.setattr(server, "respond", noted)
         assert requests(server, lambda: collection.search(QUERIES[0], mode="dense")) == 1
-        (own,) = (each for each in sent if each.query is not None)
-        assert (own.limit, own.params.hnsw_ef) == (15, 100)
+        (own,) = (each for each in sent if each.get("query"))
+        assert (own["limit"], own["params"]["hnsw_ef"]) == (15, 100)
         if quantization != "none":
-            compared = own.limit * own.params.quantization.oversampling
+            compared = own["limit"] * own["params"]["quantization"]["oversampling"]
             assert compared == pytest.approx(100 * index.oversampling_factor)
 
 
