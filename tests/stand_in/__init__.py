@@ -3,7 +3,7 @@
 What twinvec asks of a server, and no more. Every request may meet a fault; see ``Fault``. ``server`` has the running
 server, ``actions`` what a request does, ``rest`` how requests arrive over HTTP and ``grpc_face`` over gRPC, ``strict``
 the limits of strict mode, ``schema`` the form of requests, ``shards`` and ``copies`` where points lie, and ``clock`` a
-clock for the limits. ``forwarding`` sends requests on to a real server instead.
+clock for the limits. ``forwarding`` and ``grpc_forwarding`` send requests on to a real server instead.
 """
 
 from stand_in.clock import Clock

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from random import Random
 from typing import Any, Self
+from urllib.parse import parse_qsl
 
 from pydantic_core import from_json
 
@@ -64,6 +65,12 @@ class Front:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def consistencies(self) -> set[str]:
+        """What reads asked for."""
+        options = (parse_qsl(path.partition("?")[2]) for _, path in self.asked)
+        return {value for name, value in chain.from_iterable(options) if name == "consistency"}
 
     @contextmanager
     def running(self) -> Iterator[Self]:

@@ -25,7 +25,6 @@ class StandIn(Front):
     Attributes:
         version: What it says that its version is.
         peers: The nodes of the cluster; None for a server alone.
-        consistencies: What reads asked for.
         is_scoped: Whether the API key is a token for one collection with the access ``rw``, which permits no change of
             the collection itself (lib/storage/src/rbac/ops_checks.rs, collection_meta_ops: global manage access).
     """
@@ -38,7 +37,6 @@ class StandIn(Front):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self.version = "1.18.3"
-        self.consistencies: set[str] = set()
         self.peers: models.ClusterStatusOneOf1 | None = None
         self.is_scoped = False
         self._actions = Actions(clock)
@@ -71,8 +69,6 @@ class StandIn(Front):
             self._actions.clustered = self.peers is not None
             self._actions.version = self.version
             options = dict(parse_qsl(path.partition("?")[2]))
-            if "consistency" in options:
-                self.consistencies.add(options["consistency"])
             self._actions.ordering = options.get("ordering")
             return self._actions.do(f"{method} {action}".strip() if name else method, name, body)
 
