@@ -43,8 +43,7 @@ class ServedDocuments:
         self._path = collection_path(name, "/documents")
 
     def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
-        wish = {} if nearest else {"nearest": False}  # older processes do not know the key
-        asked = [{"ids": each, **wish} for each in _slices(ids)]
+        asked = [{"ids": each, "nearest": nearest} for each in _slices(ids)]
         return _joined([self._client.post(f"{self._path}/get", each) for each in asked])
 
     def delete(self, *, dry_run: bool = False, **chosen: Any) -> dict[str, Any]:
