@@ -107,16 +107,9 @@ NewCollectionModel = Annotated[
         show_default=False,
     ),
 ]
+collection_option = functools.partial(typer.Option, "--collection", "-c", metavar="NAME")
 CollectionName = Annotated[
-    str,
-    typer.Option(
-        "--collection",
-        "-c",
-        envvar="TWINVEC_COLLECTION",
-        metavar="NAME",
-        help="Name of the collection.",
-        show_default=False,
-    ),
+    str, collection_option(envvar="TWINVEC_COLLECTION", help="Name of the collection.", show_default=False)
 ]
 StorePath = Annotated[
     Path | None,
