@@ -31,8 +31,7 @@ class OwnDocuments:
 
     def delete(self, *, dry_run: bool = False, **chosen: Any) -> dict[str, Any]:
         """Call ``asking.delete_documents`` with one of ``ids``, ``filter`` and ``source``, and return its result."""
-        ids, conditions, source = (chosen.get(name) for name in ("ids", "filter", "source"))
-        return delete_documents(self._opened, ids, conditions, source, dry_run=dry_run)
+        return delete_documents(self._opened, *map(chosen.get, ("ids", "filter", "source")), dry_run=dry_run)
 
 
 class ServedDocuments:
