@@ -54,10 +54,7 @@ def encode_file(
     if not total:
         raise InputError(f"{source}: the file is empty; expected one text a line")
     done = 0
-    with (
-        _partial(output) as partial,
-        progress_bar("Encoding", total, "texts", work=work, shown=progress) as advance,
-    ):
+    with _partial(output) as partial, progress_bar("Encoding", total, "texts", work=work, shown=progress) as advance:
         shown = _Shown(encoder.max_tokens, advance)
         texts = shown.reading(read_texts(source, field, encoder.max_text_bytes))
         for vectors in encoder.encode_stream(texts, prompt=prompt, storage=storage, advance=shown):

@@ -308,12 +308,7 @@ class TwinvecVectorStore(VectorStore):
         return True
 
     def similarity_search(
-        self,
-        query: str,
-        k: int = 4,
-        filter: AnyFilter | None = None,
-        mode: Mode | None = None,
-        **kwargs: Any,
+        self, query: str, k: int = 4, filter: AnyFilter | None = None, mode: Mode | None = None, **kwargs: Any
     ) -> list[Document]:
         """Return the ``k`` best documents, best first.
 
@@ -333,12 +328,7 @@ class TwinvecVectorStore(VectorStore):
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, mode, **kwargs)]
 
     def similarity_search_with_score(
-        self,
-        query: str,
-        k: int = 4,
-        filter: AnyFilter | None = None,
-        mode: Mode | None = None,
-        **kwargs: Any,
+        self, query: str, k: int = 4, filter: AnyFilter | None = None, mode: Mode | None = None, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """``similarity_search`` with the score of the last stage, which is the cosine in mode "dense"."""
         found = by_text(self.collection, query, k, filter, mode or self._mode, **kwargs)
@@ -355,11 +345,7 @@ class TwinvecVectorStore(VectorStore):
         return [document for document, _ in self.similarity_search_with_score_by_vector(embedding, k, filter, **kwargs)]
 
     def similarity_search_with_score_by_vector(
-        self,
-        embedding: list[float],
-        k: int = 4,
-        filter: AnyFilter | None = None,
-        **kwargs: Any,
+        self, embedding: list[float], k: int = 4, filter: AnyFilter | None = None, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """``similarity_search_by_vector`` with cosines."""
         found = by_vector(self.collection, embedding, k, filter, **kwargs)

@@ -25,12 +25,7 @@ _FILES = "backup"
 
 
 def backup_collection(
-    name: str,
-    to: str | Path,
-    path: str | Path | None = None,
-    *,
-    overwrite: bool = False,
-    wait_seconds: float = 10.0,
+    name: str, to: str | Path, path: str | Path | None = None, *, overwrite: bool = False, wait_seconds: float = 10.0
 ) -> Backup:
     """Copy a collection of the embedded store to a folder, even while other processes use the collection.
 

@@ -309,11 +309,7 @@ class Collection:
             EngineError: the encoder failed for all documents.
         """
         check_flags(
-            prune=prune,
-            allow_empty=allow_empty,
-            dry_run=dry_run,
-            progress=progress,
-            allow_all_failed=allow_all_failed,
+            prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress, allow_all_failed=allow_all_failed
         )
         if not isinstance(vectors, Mapping | None):
             raise ConfigurationError(f"vectors must map document ids to vectors, got {type(vectors).__name__}")

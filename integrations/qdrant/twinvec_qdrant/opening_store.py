@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import check_flags, file_path, integer, number
+from twinvec_qdrant.serving.names import check_name
 from twinvec_qdrant.serving.process import DEFAULT_PATH
 from twinvec_qdrant.stores.base import Store
 
@@ -42,14 +43,8 @@ class StorePlace:
 
 def find_store(name: str, place: StorePlace) -> Store:
     """Return the store of the collection ``name``; errors are those of ``Collection.open``."""
-    check_collection_name(name)
+    check_name(name)
     return store_at(place, name)
-
-
-def check_collection_name(name: str) -> None:
-    """Raise ConfigurationError unless the name of a collection is a string of at least one character."""
-    if not isinstance(name, str) or not name:
-        raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
 
 
 def store_at(place: StorePlace, name: str = "") -> Store:

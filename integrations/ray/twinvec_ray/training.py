@@ -77,9 +77,7 @@ def train(
                 placement_strategy="SPREAD",
             ),
             run_config=RunConfig(
-                name=notes.name,
-                storage_path=str(notes.parent),
-                failure_config=FailureConfig(max_failures=max_failures),
+                name=notes.name, storage_path=str(notes.parent), failure_config=FailureConfig(max_failures=max_failures)
             ),
         )
         try:

@@ -168,12 +168,7 @@ _MESSAGES = {
 }
 """Message of the framework -> message of the answer."""
 
-_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-}
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
 class ErrorFields(BaseModel):

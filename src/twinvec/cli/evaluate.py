@@ -20,6 +20,7 @@ from twinvec.cli.options import (
     StoreUrl,
     TaskOptions,
     Wait,
+    collection_option,
     is_flag,
     open_collection,
     takes_tasks,
@@ -54,10 +55,7 @@ def evaluate_command(
         ),
     ] = None,
     collection: Annotated[
-        str | None,
-        typer.Option(
-            "--collection", "-c", metavar="NAME", help="Measure this collection, which holds the documents of --ir."
-        ),
+        str | None, collection_option(help="Measure this collection, which holds the documents of --ir.")
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,

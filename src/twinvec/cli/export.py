@@ -33,8 +33,7 @@ def export_command(
         typer.Option(help="Engine that runs the graph. FastEmbed can load the onnx export as well."),
     ] = "openvino",
     precision: Annotated[
-        Literal["float32", "int8"],
-        typer.Option(help="int8 is several times faster and nearly as accurate."),
+        Literal["float32", "int8"], typer.Option(help="int8 is several times faster and nearly as accurate.")
     ] = "float32",
     calibrate: Annotated[
         Path | None,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import ValidationError
 
-from twinvec.cli.options import CONFIG_FILE, PATH_HELP, URL_HELP
+from twinvec.cli.options import CONFIG_FILE, PATH_HELP, URL_HELP, collection_option
 from twinvec.cli.settings_file import Settings, fault
 from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError
@@ -34,9 +34,7 @@ _EXAMPLES = {
 
 
 def init_command(
-    collection: Annotated[
-        str | None, typer.Option("--collection", "-c", metavar="NAME", help="Name of the collection.")
-    ] = None,
+    collection: Annotated[str | None, collection_option(help="Name of the collection.")] = None,
     path: Annotated[str | None, typer.Option(metavar="DIR", help=PATH_HELP)] = None,
     url: Annotated[str | None, typer.Option(help=URL_HELP)] = None,
     model: Annotated[str | None, typer.Option(help="Model of new collections, and of commands that encode.")] = None,

@@ -92,8 +92,7 @@ def is_flag(ctx: typer.Context, name: str) -> bool:
 
 
 Model = Annotated[
-    str,
-    typer.Option("--model", envvar="TWINVEC_MODEL", help=f"{MODEL_HELP} Default: 'default'.", show_default=False),
+    str, typer.Option("--model", envvar="TWINVEC_MODEL", help=f"{MODEL_HELP} Default: 'default'.", show_default=False)
 ]
 CollectionModel = Annotated[
     str | None, typer.Option(help=f"{MODEL_HELP} Default: the model that the collection records.", show_default=False)
@@ -107,37 +106,18 @@ NewCollectionModel = Annotated[
         show_default=False,
     ),
 ]
+collection_option = functools.partial(typer.Option, "--collection", "-c", metavar="NAME")
 CollectionName = Annotated[
-    str,
-    typer.Option(
-        "--collection",
-        "-c",
-        envvar="TWINVEC_COLLECTION",
-        metavar="NAME",
-        help="Name of the collection.",
-        show_default=False,
-    ),
+    str, collection_option(envvar="TWINVEC_COLLECTION", help="Name of the collection.", show_default=False)
 ]
 StorePath = Annotated[
     Path | None,
     typer.Option(
-        "--path",
-        envvar="TWINVEC_PATH",
-        metavar="DIR",
-        help=PATH_HELP,
-        show_default=False,
-        callback=_choose_store,
+        "--path", envvar="TWINVEC_PATH", metavar="DIR", help=PATH_HELP, show_default=False, callback=_choose_store
     ),
 ]
 StoreUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        envvar="TWINVEC_URL",
-        help=URL_HELP,
-        show_default=False,
-        callback=_choose_store,
-    ),
+    str | None, typer.Option("--url", envvar="TWINVEC_URL", help=URL_HELP, show_default=False, callback=_choose_store)
 ]
 GrpcPort = Annotated[
     int | None,
@@ -288,10 +268,7 @@ class TaskOptions:
     measures: Annotated[
         str, typer.Option(help="Ranking measures, comma-separated: ndcg@k, mrr@k, map@k, recall@k, precision@k.")
     ] = "ndcg@10,mrr@10,map@100,recall@10,recall@100,precision@10"
-    rerank: Annotated[
-        str | None,
-        typer.Option(metavar="none|maxsim|MODEL", help=RERANK_HELP),
-    ] = None
+    rerank: Annotated[str | None, typer.Option(metavar="none|maxsim|MODEL", help=RERANK_HELP)] = None
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 
     def load(self, *, corpus_optional: bool = False) -> Tasks:

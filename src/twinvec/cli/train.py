@@ -21,6 +21,7 @@ from twinvec.cli.options import (
     StoreUrl,
     Wait,
     check_store,
+    collection_option,
     is_flag,
     open_collection,
     wrong_usage,
@@ -108,13 +109,7 @@ def mine(
         ),
     ] = None,
     collection: Annotated[
-        str | None,
-        typer.Option(
-            "--collection",
-            "-c",
-            metavar="NAME",
-            help="Search this collection. Default: search the positives of all rows.",
-        ),
+        str | None, collection_option(help="Search this collection. Default: search the positives of all rows.")
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,

@@ -165,12 +165,7 @@ def _means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def evaluate(
-    system: str,
-    tasks: Tasks,
-    *,
-    precision: Precision = "auto",
-    resamples: int = RESAMPLES,
-    progress: bool = False,
+    system: str, tasks: Tasks, *, precision: Precision = "auto", resamples: int = RESAMPLES, progress: bool = False
 ) -> SystemResults:
     """Measure a system on all tasks; errors are those of ``prepare``, and ModelError if the model does not load."""
     return prepare(system, tasks, precision=precision, resamples=resamples, progress=progress)()
@@ -187,12 +182,7 @@ def computes(system: str) -> bool:
 
 
 def prepare(
-    system: str,
-    tasks: Tasks,
-    *,
-    precision: Precision = "auto",
-    resamples: int = RESAMPLES,
-    progress: bool = False,
+    system: str, tasks: Tasks, *, precision: Precision = "auto", resamples: int = RESAMPLES, progress: bool = False
 ) -> Callable[[], SystemResults]:
     """Check a system without loading its model; return the function that measures it on all tasks.
 
@@ -305,11 +295,7 @@ def _read_run(system: str, tasks: Tasks) -> dict[str, dict[str, float]]:
 
 
 def _evaluate_run(
-    system: str,
-    run: dict[str, dict[str, float]],
-    tasks: Tasks,
-    reranker: Reranker | None,
-    options: dict[str, Any],
+    system: str, run: dict[str, dict[str, float]], tasks: Tasks, reranker: Reranker | None, options: dict[str, Any]
 ) -> SystemResults:
     ((name, data),) = tasks.ir.items()
     result = measure_ir(run, data, measures=tasks.measures, depth=tasks.depth, resamples=options["resamples"])

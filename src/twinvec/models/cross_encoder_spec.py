@@ -16,13 +16,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ModelIntegrityError, UnsupportedModelError
-from twinvec.models.backbone import (
-    BackboneSpec,
-    is_classifier,
-    label_count,
-    read_backbone,
-    read_transformer_config,
-)
+from twinvec.models.backbone import BackboneSpec, is_classifier, label_count, read_backbone, read_transformer_config
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import describe, optional_json
 

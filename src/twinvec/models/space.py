@@ -28,12 +28,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {  # backbone -> the settings that its te
     "camembert": {**_BERT, "pad_token_id": 1},
     "mpnet": {**_BERT, "pad_token_id": 1},
     "distilbert": {"n_heads": 12, "activation": "gelu"},
-    "modernbert": {
-        "num_attention_heads": 12,
-        "hidden_activation": "gelu",
-        "norm_eps": 1e-5,
-        "local_attention": 128,
-    },
+    "modernbert": {"num_attention_heads": 12, "hidden_activation": "gelu", "norm_eps": 1e-5, "local_attention": 128},
 }
 SPACE_PROBES = (
     "",

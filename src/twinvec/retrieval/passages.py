@@ -79,11 +79,7 @@ def with_state_passages(query: str, hits: Sequence[Hit], encoder: object, analyz
 
 
 def state_passages(
-    query: str,
-    hits: Sequence[Hit],
-    cosines: Sequence[FloatArray],
-    spans: Sequence[IntArray],
-    analyzer: Analyzer,
+    query: str, hits: Sequence[Hit], cosines: Sequence[FloatArray], spans: Sequence[IntArray], analyzer: Analyzer
 ) -> list[Passage]:
     """Return the best passage of each hit by token states; ``analyzer`` belongs to the hits' index.
 

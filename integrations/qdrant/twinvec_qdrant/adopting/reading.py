@@ -52,10 +52,7 @@ def layout_of(name: LayoutName, text_key: str | None, metadata_key: str | None) 
             raise ConfigurationError("LlamaIndex keeps metadata at the top level: leave metadata_key out")
         return Layout(name=name, text_key=text_key or "text")
     return Layout(
-        name=name,
-        text_key=text_key or "page_content",
-        metadata_key=metadata_key or "metadata",
-        embeds_metadata=False,
+        name=name, text_key=text_key or "page_content", metadata_key=metadata_key or "metadata", embeds_metadata=False
     )
 
 

@@ -22,9 +22,10 @@ from twinvec.retrieval.documents import Document
 from twinvec_qdrant.adopting.reading import ELSEWHERE, added_fields, document_of, is_theirs
 from twinvec_qdrant.encoders import document_vectors
 from twinvec_qdrant.framework_layout import Layout
-from twinvec_qdrant.opening_store import StorePlace, check_collection_name, find_store
+from twinvec_qdrant.opening_store import StorePlace, find_store
 from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.report import AdoptReport
+from twinvec_qdrant.serving.names import check_name
 from twinvec_qdrant.stores.base import Store
 from twinvec_qdrant.stores.conditions import Conditions
 from twinvec_qdrant.stores.points import UNNAMED, Point
@@ -52,7 +53,7 @@ def found(name: str, place: StorePlace, local_path: str | Path | None) -> Iterat
         if local_path is None:
             store = find_store(name, place)
         else:
-            check_collection_name(name)
+            check_name(name)
             client = stack.enter_context(closing(local_client(local_path)))
             waits = place.wait_seconds
             store = ServerStore(name, client, str(local_path), owned=False, wait_seconds=waits, async_client=None)

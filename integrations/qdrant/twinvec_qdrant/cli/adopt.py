@@ -83,8 +83,7 @@ def adopt_command(
         str | None, typer.Option(metavar="KEY", help="LangChain's payload key of metadata. Default: metadata.")
     ] = None,
     vector_name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name of the dense vectors. Default: the framework's."),
+        str | None, typer.Option(metavar="NAME", help="Name of the dense vectors. Default: the framework's.")
     ] = None,
     language: Annotated[
         str, typer.Option(help="Language of the stemmer for BM25 (Snowball); fixed by the first adoption.")

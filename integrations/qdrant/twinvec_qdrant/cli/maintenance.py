@@ -131,8 +131,7 @@ def migrate_command(
         bool, typer.Option("--allow-truncation", help="Migrate even if the new model truncates some of the chunks.")
     ] = False,
     quantization: Annotated[
-        Quantization | None,
-        typer.Option(metavar="FORMAT", help="The same as twinvec reindex --quantization."),
+        Quantization | None, typer.Option(metavar="FORMAT", help="The same as twinvec reindex --quantization.")
     ] = None,
     drop: Annotated[
         bool, typer.Option("--drop-others", help="Delete the vectors of every model but the current one.")

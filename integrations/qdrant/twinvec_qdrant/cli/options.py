@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from twinvec.cli.options import check_store, grpc_options, is_flag, wrong_usage
+from twinvec.cli.options import check_store, collection_option, grpc_options, is_flag, wrong_usage
 from twinvec.cli.terminal import complain
 from twinvec.engines import Precision
 from twinvec.errors import CollectionNotFoundError, ConfigurationError
@@ -34,11 +34,8 @@ SOME_FAILED = 3
 
 AnyCollection = Annotated[
     str | None,
-    typer.Option(
-        "--collection",
-        "-c",
+    collection_option(
         envvar="TWINVEC_COLLECTION",
-        metavar="NAME",
         help="Name of the collection. Default: all collections of the store.",
         show_default=False,
     ),

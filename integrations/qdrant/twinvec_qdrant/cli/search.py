@@ -74,8 +74,7 @@ def search_command(
     candidates: Annotated[int, typer.Option(min=1, max=MOST_HITS, help="Number of hits to rerank.")] = 100,
     where: FilterOption = None,
     words: Annotated[
-        list[str] | None,
-        typer.Option("--words", metavar="WORDS", help="The query in key words, for BM25. Repeatable."),
+        list[str] | None, typer.Option("--words", metavar="WORDS", help="The query in key words, for BM25. Repeatable.")
     ] = None,
     answer: Annotated[
         list[str] | None,

@@ -2,16 +2,13 @@
 
 Texts are encoded and written in portions. Encoding a portion takes between half of ``PORTION_SECONDS`` and all of it,
 as estimated from the last call. The portion is written while the next one is encoded. A killed ingest loses at most two
-portions: no more than ``WORK_SECONDS`` even if the encoder slows down by a quarter from one call to the next.
+portions: no more than five seconds even if the encoder slows down by a quarter from one call to the next.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-
-WORK_SECONDS = 5.0
-"""Largest encoding time, in seconds, that a killed ingest loses."""
 
 PORTION_SECONDS = 2.0
 """Longest time of encoding texts before their vectors are written, as estimated."""

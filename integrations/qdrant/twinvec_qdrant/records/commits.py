@@ -241,12 +241,7 @@ class Catalog:
 
     @contextmanager
     def _intent(
-        self,
-        sources: list[str],
-        revisions: Iterable[str],
-        *,
-        removing: bool = False,
-        root: StoredRoot | None = None,
+        self, sources: list[str], revisions: Iterable[str], *, removing: bool = False, root: StoredRoot | None = None
     ) -> Iterator[None]:
         """Write an intent for these sources and revisions, and remove it at the end; after an error, the intent stays.
 

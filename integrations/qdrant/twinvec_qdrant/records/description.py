@@ -201,15 +201,9 @@ class Description(Generation):
 
     def new_collection(self) -> NewCollection:
         """Return the store's settings of a new collection; raise ``ConfigurationError`` on an invalid tenant key."""
-        defaults = {
-            "payload_indexes": self.payload_indexes == AUTOMATIC,
-            "external": self.external is None,
-            "analysis": self.analysis == 1,
-            "reading": self.reading is None,
-            "calibration": self.calibration is None,
-            "layout": self.layout is None,
-        }
-        stored = self.model_dump(exclude={name for name, is_default in defaults.items() if is_default})
+        optional = ("payload_indexes", "external", "analysis", "reading", "calibration", "layout")
+        default = {name for name in optional if getattr(self, name) == Description.model_fields[name].default}
+        stored = self.model_dump(exclude=default)
         return NewCollection(self.dim, stored, self.index, tenant_path(self.tenant_key), self.states_dim)
 
     def switched(self, following: Generation) -> Description:

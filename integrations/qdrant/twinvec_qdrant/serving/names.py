@@ -1,4 +1,4 @@
-"""Names of collections in the addresses of a process that serves a store."""
+"""Names of collections, in stores and in the addresses of a process that serves a store."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from twinvec.support.checks import string
 _LONGEST = 200
 
 
+def check_name(name: str) -> None:
+    """Raise ConfigurationError unless the name of a collection is a string of at least one character."""
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
+
+
 def can_be_served(name: str) -> bool:
     """Return whether ``twinvec serve`` makes a collection of this name."""
-    if not name:
-        return False
-    is_part_of_path = "/" not in name and name not in (".", "..")
+    is_part_of_path = "/" not in name and name not in ("", ".", "..")
     return is_part_of_path and name.isprintable() and name == name.strip() and len(name) <= _LONGEST
 
 

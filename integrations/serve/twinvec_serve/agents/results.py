@@ -6,6 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+# fields of several results
+_FAILED: Any = Field(default_factory=dict, description="Names of collections that could not be read, with the reasons.")
+_DESCRIBES: Any = Field(default=None, description="What the document's source holds, in its owner's words.")
+
 
 class SourceInfo(BaseModel):
     """A source of documents: a folder, a file or a stream."""
@@ -38,9 +42,7 @@ class Collections(BaseModel):
     """All collections: those that can be searched, and those that cannot be read."""
 
     collections: list[CollectionInfo] = Field(description="The collections that can be searched.")
-    failed: dict[str, str] = Field(
-        default_factory=dict, description="Names of collections that could not be read, with the reasons."
-    )
+    failed: dict[str, str] = _FAILED
 
 
 class Found(BaseModel):
@@ -56,7 +58,7 @@ class Found(BaseModel):
     score: float = Field(description="Score; larger is better. Scores of different collections cannot be compared.")
     text: str = Field(description="The passage.")
     shortened: bool = Field(default=False, description="Whether the passage was cut at the limit of size.")
-    describes: str | None = Field(default=None, description="What the document's source holds, in its owner's words.")
+    describes: str | None = _DESCRIBES
 
 
 class Search(BaseModel):
@@ -67,9 +69,7 @@ class Search(BaseModel):
         default=0, description="Number of passages that were found but left out of the answer for its size."
     )
     hint: str | None = Field(default=None, description="What to do next, if nothing was found.")
-    failed: dict[str, str] = Field(
-        default_factory=dict, description="Names of collections that could not be read, with the reasons."
-    )
+    failed: dict[str, str] = _FAILED
 
 
 class DocumentText(BaseModel):
@@ -89,7 +89,7 @@ class DocumentText(BaseModel):
     metadata_left_out: int = Field(
         default=0, description="Number of further metadata keys, whose values are too large to show."
     )
-    describes: str | None = Field(default=None, description="What the document's source holds, in its owner's words.")
+    describes: str | None = _DESCRIBES
 
 
 class Documents(BaseModel):
@@ -100,6 +100,4 @@ class Documents(BaseModel):
         default_factory=list, description="First of the ids that fit but were left out of the answer for its size."
     )
     left_out_count: int = Field(default=0, description="Number of ids that fit but were left out.")
-    failed: dict[str, str] = Field(
-        default_factory=dict, description="Names of collections that could not be read, with the reasons."
-    )
+    failed: dict[str, str] = _FAILED

@@ -23,15 +23,7 @@ from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant import Collection, CollectionHit, best_first
 from twinvec_serve.agents.library import Shelf
-from twinvec_serve.agents.results import (
-    CollectionInfo,
-    Collections,
-    Documents,
-    DocumentText,
-    Found,
-    Search,
-    SourceInfo,
-)
+from twinvec_serve.agents.results import CollectionInfo, Collections, Documents, DocumentText, Found, Search, SourceInfo
 from twinvec_serve.agents.texts import Stretch, cut_text, lines_of, metadata_of, parse_place, passage_of, place_of
 from twinvec_serve.errors import RequestError, error_for_client
 

@@ -41,9 +41,7 @@ class Metrics:
             registry=self.registry,
         )
         self._searches = Gauge(
-            "twinvec_queue_searches",
-            "Searches of collections that wait or are being computed.",
-            registry=self.registry,
+            "twinvec_queue_searches", "Searches of collections that wait or are being computed.", registry=self.registry
         )
         self._tokens = Counter(
             "twinvec_tokens",

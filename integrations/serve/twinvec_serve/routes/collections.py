@@ -30,17 +30,15 @@ from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served, Services
 
-router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["collections"], dependencies=[Depends(known_query)])
+router = APIRouter(
+    route_class=JsonRoute, prefix="/v1", tags=["collections"], dependencies=[Depends(known_query)], responses=ERRORS
+)
 
 _OWN_RERANKERS = ("none", "maxsim")
 
 
 @router.get(
-    "/collections",
-    dependencies=[Depends(reads)],
-    responses=ERRORS,
-    response_model=CollectionList,
-    summary="List the collections",
+    "/collections", dependencies=[Depends(reads)], response_model=CollectionList, summary="List the collections"
 )
 async def list_all(shared: Served) -> Response:
     """List the collections of the store, with the descriptions of their sources."""
@@ -48,7 +46,7 @@ async def list_all(shared: Served) -> Response:
     return json_answer({"data": data})
 
 
-@router.get("/collections/{name}", dependencies=[Depends(reads)], responses=ERRORS, summary="Describe a collection")
+@router.get("/collections/{name}", dependencies=[Depends(reads)], summary="Describe a collection")
 async def describe(name: str, shared: Served) -> dict[str, Any]:
     """Return the size, model and settings of a collection, as ``twinvec info --json`` prints them.
 
@@ -58,11 +56,7 @@ async def describe(name: str, shared: Served) -> dict[str, Any]:
 
 
 @router.delete(
-    "/collections/{name}",
-    dependencies=[Depends(writes)],
-    responses=ERRORS,
-    response_model=Dropped,
-    summary="Drop a collection",
+    "/collections/{name}", dependencies=[Depends(writes)], response_model=Dropped, summary="Drop a collection"
 )
 async def drop(name: str, shared: Served) -> Response:
     """Delete a collection and all its contents for ever, after the ingests that came before."""
@@ -70,13 +64,7 @@ async def drop(name: str, shared: Served) -> Response:
     return json_answer({"dropped": name})
 
 
-@router.post(
-    "/collections",
-    dependencies=[Depends(writes)],
-    responses=ERRORS,
-    status_code=201,
-    summary="Make a collection",
-)
+@router.post("/collections", dependencies=[Depends(writes)], status_code=201, summary="Make a collection")
 async def create(wanted: NewCollection, shared: Served, response: Response) -> dict[str, Any]:
     """Make a collection, and return the answer of ``GET /v1/collections/NAME``.
 
@@ -103,24 +91,14 @@ async def create(wanted: NewCollection, shared: Served, response: Response) -> d
 
 
 @router.post(
-    "/collections/{name}/search",
-    dependencies=[Depends(reads)],
-    responses=ERRORS,
-    response_model=Found,
-    summary="Search a collection",
+    "/collections/{name}/search", dependencies=[Depends(reads)], response_model=Found, summary="Search a collection"
 )
 async def search(name: str, wanted: Search, request: Request, shared: Served) -> Response:
     """Search a collection by meaning, by words or both."""
     return await _search(name, wanted, request, shared)
 
 
-@router.post(
-    "/search",
-    dependencies=[Depends(reads)],
-    responses=ERRORS,
-    response_model=Found,
-    summary="Search all collections, or some",
-)
+@router.post("/search", dependencies=[Depends(reads)], response_model=Found, summary="Search all collections, or some")
 async def search_all(wanted: SearchOfSeveral, request: Request, shared: Served) -> Response:
     """Search all or some collections, each with its own model; their hits are compared by relevance."""
     return await _search(None, wanted, request, shared, among=wanted.collections)

@@ -38,7 +38,11 @@ from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served
 
 router = APIRouter(
-    route_class=JsonRoute, prefix="/v1/collections", tags=["documents"], dependencies=[Depends(known_query)]
+    route_class=JsonRoute,
+    prefix="/v1/collections",
+    tags=["documents"],
+    dependencies=[Depends(known_query)],
+    responses=ERRORS,
 )
 
 _MOST = 2**53 - 1  # all numbers up to this one are exact in JavaScript
@@ -62,7 +66,7 @@ class Options:
 @router.post(
     "/{name}/documents",
     dependencies=[Depends(writes)],
-    responses={**ERRORS, **PROGRESS, 408: SILENT},
+    responses={**PROGRESS, 408: SILENT},
     response_model=Report,
     openapi_extra={"requestBody": BODY},
     summary="Ingest documents",
@@ -90,11 +94,7 @@ async def ingest(name: str, options: Annotated[Options, Depends()], request: Req
 
 
 @router.post(
-    "/{name}/documents/get",
-    dependencies=[Depends(reads)],
-    responses=ERRORS,
-    response_model=StoredDocuments,
-    summary="Get documents",
+    "/{name}/documents/get", dependencies=[Depends(reads)], response_model=StoredDocuments, summary="Get documents"
 )
 async def get(name: str, wanted: Ids, shared: Served) -> Response:
     """Return documents by their ids."""
@@ -120,7 +120,6 @@ async def roots(name: str, shared: Served) -> Response:
 @router.get(
     "/{name}/documents/{identity:path}",
     dependencies=[Depends(reads)],
-    responses=ERRORS,
     response_model=StoredDocument,
     summary="Get a document",
 )
@@ -136,11 +135,7 @@ async def get_one(name: str, identity: str, shared: Served) -> Response:
 
 
 @router.post(
-    "/{name}/documents/delete",
-    dependencies=[Depends(writes)],
-    responses=ERRORS,
-    response_model=Deleted,
-    summary="Delete documents",
+    "/{name}/documents/delete", dependencies=[Depends(writes)], response_model=Deleted, summary="Delete documents"
 )
 async def delete(name: str, wanted: Deletion, shared: Served) -> Response:
     """Delete documents, by their ids, by a filter, or all of a source."""

@@ -140,11 +140,7 @@ def _described(served: Services, name: str) -> ServedModel:
     if name in models.names:
         encoder = models.encoder(name)
         return ServedModel(
-            id=name,
-            created=models.loaded_at,
-            type="embedding",
-            dimensions=encoder.dim,
-            max_tokens=encoder.max_tokens,
+            id=name, created=models.loaded_at, type="embedding", dimensions=encoder.dim, max_tokens=encoder.max_tokens
         )
     if name in models.reranker_names:
         longest = models.max_pair_tokens(name)

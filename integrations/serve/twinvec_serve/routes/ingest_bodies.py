@@ -89,7 +89,8 @@ async def given_documents(request: Request, shared: Services, stack: AsyncExitSt
         pages = ndjson_pages(_pieces(request, ended), shared.settings.max_body_bytes, plain_line)
         return shared.collections.ingests.bridge(pages), ended
     if kind == _FILES:
-        documents = await _of_files(request, shared, stack)
+        with keeping_files():
+            documents = await _of_files(request, shared, stack)
     elif kind in (_JSON, ""):
         documents = await shared.collections.run(_of_json, await request.body(), shared)
     else:
@@ -240,11 +241,6 @@ async def _form_of(request: Request, shared: Services) -> AsyncIterator[FormData
 
 
 async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:
-    with keeping_files():
-        return await _kept_files(request, shared, stack)
-
-
-async def _kept_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:
     async with _form_of(request, shared) as form:
         files = [each for each in form.getlist("files") if isinstance(each, UploadFile)]
         if not files:

@@ -38,22 +38,18 @@ router = APIRouter(
     prefix="/v1/collections/{name}",
     tags=["collections"],
     dependencies=[Depends(writes), Depends(known_query)],
-)
-
-
-@router.get(
-    "/verify",
     responses=ERRORS,
-    response_model=Verified,
-    summary="Verify a collection",
 )
+
+
+@router.get("/verify", response_model=Verified, summary="Verify a collection")
 async def verify(name: str, shared: Served) -> Response:
     """Check that a collection holds everything that it acknowledged. Its ingests and searches wait meanwhile."""
     opened = await shared.collections.open(name)
     return json_answer(asdict(await shared.collections.ingests.write(opened, opened.verify)))
 
 
-@router.post("/repair", responses={**ERRORS, **PROGRESS}, response_model=Repaired, summary="Repair a collection")
+@router.post("/repair", responses=PROGRESS, response_model=Repaired, summary="Repair a collection")
 async def repair(name: str, request: Request, shared: Served) -> Response:
     """Repair a collection, also one with damaged files, as ``twinvec verify --repair`` does, after the earlier ingests.
 
@@ -64,12 +60,7 @@ async def repair(name: str, request: Request, shared: Served) -> Response:
     return await work_answer(await shared.maintenance.repair(name), request, shared)
 
 
-@router.get(
-    "/backup",
-    responses={**ERRORS, **ARCHIVE},
-    response_class=Response,
-    summary="Back up a collection",
-)
+@router.get("/backup", responses=ARCHIVE, response_class=Response, summary="Back up a collection")
 async def back_up(name: str, request: Request, shared: Served) -> Response:
     """Return a snapshot of the collection: a tar archive of the folder that ``twinvec restore`` reads.
 
@@ -83,7 +74,7 @@ async def back_up(name: str, request: Request, shared: Served) -> Response:
 
 @router.post(
     "/restore",
-    responses={**ERRORS, **PROGRESS, 408: SILENT},
+    responses={**PROGRESS, 408: SILENT},
     response_model=Restored,
     openapi_extra={"requestBody": ARCHIVE_BODY},
     summary="Restore a collection",
@@ -97,12 +88,7 @@ async def restore(name: str, request: Request, shared: Served) -> Response:
     return await work_answer(await shared.backups.restore(name, pieces), request, shared, ended)
 
 
-@router.post(
-    "/migrate",
-    responses={**ERRORS, **PROGRESS},
-    response_model=Migrated | OthersDropped,
-    summary="Migrate a collection",
-)
+@router.post("/migrate", responses=PROGRESS, response_model=Migrated | OthersDropped, summary="Migrate a collection")
 async def migrate(name: str, wanted: Migration, request: Request, shared: Served) -> Response:
     """Move a collection to another model of this server, while its searches and ingests go on.
 
@@ -117,12 +103,7 @@ async def migrate(name: str, wanted: Migration, request: Request, shared: Served
     return await work_answer(await shared.maintenance.migrate(name, wanted.model, **options), request, shared)
 
 
-@router.post(
-    "/reindex",
-    responses={**ERRORS, **PROGRESS},
-    response_model=Reindexed,
-    summary="Rebuild the indexes of a collection",
-)
+@router.post("/reindex", responses=PROGRESS, response_model=Reindexed, summary="Rebuild the indexes of a collection")
 async def reindex(name: str, wanted: Reindexing, request: Request, shared: Served) -> Response:
     """Rebuild the indexes, with other settings if they are given; searches go on meanwhile, and ingests wait.
 
@@ -132,9 +113,7 @@ async def reindex(name: str, wanted: Reindexing, request: Request, shared: Serve
     return await work_answer(await shared.maintenance.reindex(name, **wanted.model_dump()), request, shared)
 
 
-@router.post(
-    "/tune", responses={**ERRORS, **PROGRESS}, response_model=Tuned, summary="Tune the searches of a collection"
-)
+@router.post("/tune", responses=PROGRESS, response_model=Tuned, summary="Tune the searches of a collection")
 async def tune(name: str, wanted: Tune, request: Request, shared: Served) -> Response:
     """Choose the best search settings of a collection, and store them with it; the next searches use them.
 

@@ -23,13 +23,7 @@ from transformers.integrations.integration_utils import TensorBoardCallback
 from twinvec.engines.loaded_model import load_tokenizer
 from twinvec.engines.torch import limit_threads
 from twinvec.errors import ModelError
-from twinvec.models.backbone import (
-    BackboneSpec,
-    is_classifier,
-    label_count,
-    read_backbone,
-    read_transformer_config,
-)
+from twinvec.models.backbone import BackboneSpec, is_classifier, label_count, read_backbone, read_transformer_config
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.encoder_spec import NO_PROMPTS, read_modules, read_spec
 from twinvec.models.finding import find_model

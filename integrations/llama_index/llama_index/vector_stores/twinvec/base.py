@@ -165,11 +165,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             late_interaction=late_interaction,
             **options,
         )
-        settings: dict[str, Any] = {
-            "collection_name": opened.name,
-            "path": path and str(path),
-            "url": options["url"],
-        }
+        settings: dict[str, Any] = {"collection_name": opened.name, "path": path and str(path), "url": options["url"]}
         super().__init__(**settings)
         self._collection = opened
         self._check_vectors = check_vectors

@@ -99,7 +99,7 @@ def _found(place: CollectionPlace, identity: str) -> FoundDocument | None:
         return None
     first = found["documents"][0]
     document = Document(first["id"], first["text"], payload=first["payload"])
-    places = Places(map(StoredRoot.of_fields, found.get("roots", [])))  # an older server sends no roots
+    places = Places(map(StoredRoot.of_fields, found["roots"]))
     file = places.file(document.id)
     text = None if file is None else places.text(file, document.payload)
     return FoundDocument(document, text or document.text, file, places.described(document.id))

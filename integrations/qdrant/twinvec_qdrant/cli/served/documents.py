@@ -31,8 +31,7 @@ class OwnDocuments:
 
     def delete(self, *, dry_run: bool = False, **chosen: Any) -> dict[str, Any]:
         """Call ``asking.delete_documents`` with one of ``ids``, ``filter`` and ``source``, and return its result."""
-        ids, conditions, source = (chosen.get(name) for name in ("ids", "filter", "source"))
-        return delete_documents(self._opened, ids, conditions, source, dry_run=dry_run)
+        return delete_documents(self._opened, *map(chosen.get, ("ids", "filter", "source")), dry_run=dry_run)
 
 
 class ServedDocuments:
@@ -43,8 +42,7 @@ class ServedDocuments:
         self._path = collection_path(name, "/documents")
 
     def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
-        wish = {} if nearest else {"nearest": False}  # older processes do not know the key
-        asked = [{"ids": each, **wish} for each in _slices(ids)]
+        asked = [{"ids": each, "nearest": nearest} for each in _slices(ids)]
         return _joined([self._client.post(f"{self._path}/get", each) for each in asked])
 
     def delete(self, *, dry_run: bool = False, **chosen: Any) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class ServedMaintenance:
             judged["queries"] = [{"_id": query, "text": text} for query, text in data.queries.items()]
             judged["qrels"] = [dict(zip(_QRELS, each, strict=True)) for each in rows]
         report = self._done("/tune", {"measure": measure, **judged}, progress=True, unit="queries")
-        for warning in report.pop("warnings", ()):  # older processes send none
+        for warning in report.pop("warnings"):
             logger.warning(warning)
         return report
 

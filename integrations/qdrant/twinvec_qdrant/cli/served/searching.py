@@ -73,9 +73,8 @@ def _answer(found: Mapping[str, Any], asked: Asked, *, several: bool) -> Answer:
     hits = [FoundHit.of_fields(each, chunks=asked.chunks) for each in found["hits"]]
     if not several:
         hits = [replace(each, collection="") for each in hits]
-    unknown, named = found.get("unknown", False), tuple(found.get("named", ()))  # older servers send none of these
-    corrected = found.get("corrected", "")
-    return Answer(found["query"], hits, found["seconds"], found["rerank_seconds"], unknown, named, corrected)
+    times = found["seconds"], found["rerank_seconds"]
+    return Answer(found["query"], hits, *times, found["unknown"], tuple(found["named"]), found["corrected"])
 
 
 def passages_for_output() -> Any:

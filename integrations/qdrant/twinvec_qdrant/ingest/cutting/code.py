@@ -60,9 +60,7 @@ LANGUAGES = {
         | {"namespace_declaration", "property_declaration", "delegate_declaration"},
     ),
     "cpp": _Language(
-        "cpp",
-        (".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx"),
-        _C | {"class_specifier", "namespace_definition"},
+        "cpp", (".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx"), _C | {"class_specifier", "namespace_definition"}
     ),
     "go": _Language("go", (".go",), frozenset({"function_declaration", "method_declaration", "type_declaration"})),
     "java": _Language(

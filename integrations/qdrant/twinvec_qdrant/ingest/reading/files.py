@@ -36,6 +36,7 @@ from twinvec_qdrant.ingest.reading.results import (
     Failure,
     PagedDocument,
     is_unchanged,
+    or_empty,
     printable,
     reason_of,
 )
@@ -150,12 +151,7 @@ def _or_failure(identity: str, suffix: str, work: Callable[[], T]) -> T | Failur
 def _parsed(file: FileBytes) -> Document | Empty:
     if not file.data:  # empty, so not damaged, whatever its format
         return Empty(printable(file.identity), NO_TEXT)
-    document = as_document(_document(file), 0)
-    return (
-        document
-        if document.full_text.strip()
-        else Empty(printable(file.identity), _WHY_EMPTY.get(file.suffix, NO_TEXT))
-    )
+    return or_empty(as_document(_document(file), 0), _WHY_EMPTY.get(file.suffix, NO_TEXT))
 
 
 def _document(file: FileBytes) -> Document:

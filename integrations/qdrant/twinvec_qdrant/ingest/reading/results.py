@@ -100,6 +100,11 @@ def unreadable(name: str, error: OSError, below: str) -> Failure:
     return hiding(printable(name), f"cannot be read: {error.strerror or error}", below)
 
 
+def or_empty(document: Document, reason: str = NO_TEXT) -> Document | Empty:
+    """Return a document, or ``Empty`` for this reason if its text is blank."""
+    return document if document.full_text.strip() else Empty(printable(document.id), reason)
+
+
 def reason_of(error: Exception, source: str) -> str:
     """Return an error of any type as the reason of a failure; log the traceback of an unexpected error (debug).
 

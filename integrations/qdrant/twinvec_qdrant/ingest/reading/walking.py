@@ -12,14 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from twinvec_qdrant.ingest.reading.patterns import (
-    GITIGNORE,
-    Ignored,
-    Selection,
-    is_hidden,
-    is_ignored,
-    read_gitignore,
-)
+from twinvec_qdrant.ingest.reading.patterns import GITIGNORE, Ignored, Selection, is_hidden, is_ignored, read_gitignore
 from twinvec_qdrant.ingest.reading.results import Failure, hiding, printable
 
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules"}

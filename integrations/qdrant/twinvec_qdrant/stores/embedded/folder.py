@@ -32,6 +32,7 @@ from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
 from twinvec.support.atomic import PARTIAL, atomic_write, put_in_place, sync_file, sync_files, sync_folder
+from twinvec_qdrant.serving.names import check_name
 from twinvec_qdrant.serving.process import store_folder
 from twinvec_qdrant.stores.embedded.checksums import CLOSED, EXPECTED, OPENED, Checksums, Records
 from twinvec_qdrant.stores.embedded.room import Obstacle, check_room, lacking_room, occupied_bytes, opening_room
@@ -332,8 +333,7 @@ def copy_with_holes(read: IO[bytes], written: IO[bytes]) -> None:
 
 def folder_name(name: str) -> str:
     """Return a collection's percent-encoded folder name; raise ``ConfigurationError`` if the name is unusable."""
-    if not isinstance(name, str) or not name:
-        raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
+    check_name(name)
     try:
         quoted = quote(name, safe="")
     except UnicodeEncodeError:

@@ -210,11 +210,7 @@ def _crossings(
 
 
 def _first(
-    noticing: _Requests,
-    watching: _Requests,
-    own: Sequence[_Requests],
-    crossed: Sequence[_Requests],
-    limits: Limits,
+    noticing: _Requests, watching: _Requests, own: Sequence[_Requests], crossed: Sequence[_Requests], limits: Limits
 ) -> tuple[_Requests, _Requests, Sequence[_Requests]]:
     """Return the requests that the first batch has besides ``own``: as many as the server permits in one batch."""
     if not all(crossed):

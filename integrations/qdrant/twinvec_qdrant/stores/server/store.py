@@ -44,12 +44,7 @@ class ServerStore(Store):
         self._address = location
         self._client = client
         self._server = partial(
-            ServerBackend,
-            client,
-            location=location,
-            owned=owned,
-            wait_seconds=wait_seconds,
-            async_client=async_client,
+            ServerBackend, client, location=location, owned=owned, wait_seconds=wait_seconds, async_client=async_client
         )
         self._backend = self._server(name)
         self.location = self._backend.location

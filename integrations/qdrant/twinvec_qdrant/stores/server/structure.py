@@ -247,10 +247,7 @@ class Structure(KnownCollection):
             self.requests.call(self._client.create_payload_index, tenant_path, tenants, wait=wait)
 
     def _create_vector(
-        self,
-        name: str,
-        config: models.DenseVectorNameConfig | models.SparseVectorNameConfig,
-        what: str = "a migration",
+        self, name: str, config: models.DenseVectorNameConfig | models.SparseVectorNameConfig, what: str = "a migration"
     ) -> None:
         """Make room for a vector, unless the collection has it: asked again, a server optimizes all points again."""
         params = self._info().config.params

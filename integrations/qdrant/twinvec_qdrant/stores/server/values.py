@@ -34,9 +34,7 @@ def client_points(
     """
     return [
         models.PointStruct.model_construct(
-            id=wire_id(point.id),
-            vector=vectors,
-            payload={**point.payload} if vectors else {**filler, **point.payload},
+            id=wire_id(point.id), vector=vectors, payload={**point.payload} if vectors else {**filler, **point.payload}
         )
         for point, vectors in zip(points, client_vectors(points), strict=True)
     ]
@@ -83,10 +81,7 @@ def conditional_update(record: models.PointStruct, revision: str, shard_key: str
     stored = models.Filter(must=[models.FieldCondition(key="revision", match=models.MatchValue(value=revision))])
     return models.UpsertOperation(
         upsert=models.PointsList(
-            points=[record],
-            shard_key=shard_key,
-            update_filter=stored,
-            update_mode=models.UpdateMode.UPDATE_ONLY,
+            points=[record], shard_key=shard_key, update_filter=stored, update_mode=models.UpdateMode.UPDATE_ONLY
         )
     )
 

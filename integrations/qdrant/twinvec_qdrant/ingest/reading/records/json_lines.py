@@ -15,11 +15,11 @@ from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import (
     CHANGED,
-    NO_TEXT,
     Empty,
     Read,
     hiding,
     is_unchanged,
+    or_empty,
     printable,
     reason_of,
     unreadable,
@@ -74,8 +74,7 @@ def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -
 def document_of(record: dict[str, Any], position: int, prefix: str, columns: RecordColumns) -> Document | Empty:
     """Return the document of a JSON object; raise what ``as_document`` raises."""
     value = as_document(columns.renamed(record), position)
-    document = Document(prefix + value.id, value.text, value.title, value.payload) if prefix else value
-    return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)
+    return or_empty(Document(prefix + value.id, value.text, value.title, value.payload) if prefix else value)
 
 
 def count_lines(path: Path) -> int:

@@ -13,12 +13,11 @@ from twinvec.retrieval.documents import Document, as_document
 from twinvec_qdrant.ingest.reading.letters.mail import document_of_mail, read_mail
 from twinvec_qdrant.ingest.reading.results import (
     CHANGED,
-    NO_TEXT,
-    Empty,
     Failure,
     Read,
     hiding,
     is_unchanged,
+    or_empty,
     printable,
     reason_of,
     unreadable,
@@ -81,11 +80,10 @@ def _read(data: bytes, place: tuple[str, int], prefix: str, version: int, seen: 
         seen[identity] += 1
         if seen[identity] > 1:
             identity = f"{identity}#{seen[identity]}"
-        document = as_document(document_of_mail(letter, identity, name), number)
+        return or_empty(as_document(document_of_mail(letter, identity, name), number))
     except Exception as error:  # a bad e-mail does not stop the others
         where = f"{printable(name)}, e-mail {number}"
         return hiding(where, reason_of(error, where), prefix)
-    return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)
 
 
 def _letters(path: Path) -> Iterator[bytes]:

@@ -29,12 +29,11 @@ from twinvec_qdrant.ingest.reading.decoding import Encoding, find_encoding
 from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import (
     CHANGED,
-    NO_TEXT,
-    Empty,
     Failure,
     Read,
     hiding,
     is_unchanged,
+    or_empty,
     printable,
     reason_of,
     unreadable,
@@ -262,13 +261,12 @@ def _next(rows: Iterator[list[str]]) -> list[str] | None:
 def _read_row(row: list[str], number: int, layout: _Layout, where: tuple[str, int], prefix: str) -> Document | Failure:
     name, line = where
     try:
-        document = as_document(_document(row, number, layout, prefix, f"{name}/"), number)
+        return or_empty(as_document(_document(row, number, layout, prefix, f"{name}/"), number))
     except _MisfitError:
         raise
     except Exception as error:  # a bad row does not stop the others
         source = f"{printable(name)}:{line}"
         return hiding(source, reason_of(error, source), prefix)
-    return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)
 
 
 def _document(row: list[str], number: int, layout: _Layout, prefix: str, numbered: str) -> Document:

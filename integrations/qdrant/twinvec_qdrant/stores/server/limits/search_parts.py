@@ -91,10 +91,7 @@ def crossing_requests(
 def reading(ids: Sequence[str], vector: str | None) -> models.QueryRequest:
     """Return the request that reads these points, with the dense vector of this name if set."""
     return _Request.model_construct(
-        filter=client_filter([IdIs(tuple(ids))]),
-        limit=len(ids),
-        with_payload=True,
-        with_vector=vector_selector(vector),
+        filter=client_filter([IdIs(tuple(ids))]), limit=len(ids), with_payload=True, with_vector=vector_selector(vector)
     )
 
 
