@@ -10,8 +10,8 @@ scores are better.
     scores to the same spread, or use ranks alone, inflate such scores. A keyword query has small scores because it has
     few terms. Its best score per term shows a match, so w = 0.1 (best / terms)^2 / sd(BM25) if this is above 0.25.
     With the landmarks of a calibration (``retrieval.relevance``): 4 above(dense) + words max(0.25, 0.75 / terms) BM25.
-    ``above`` is the place of a cosine between the landmarks, with a soft floor because the order of unrelated texts'
-    cosines says little: (1 - b) log(1 + exp(10 place)) / 10 + b place. Below landmark 0, differences thus count b of
+    ``above`` is the place of a cosine between the landmarks, less steep below landmark 0 because the order of unrelated
+    texts says little: (1 - b) log(1 + exp(10 place)) / 10 + b place. Below landmark 0, differences thus count b of
     those above it: 0.35, or 0 for a query of one term, which is a search for this word. ``words`` is a factor of the
     calibration. Both parts are log-odds up to one factor, and no score depends on the other candidates. If nothing is
     near a query, BM25 decides; z(dense) would give the cosines the usual spread.
