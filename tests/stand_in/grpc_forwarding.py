@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import grpc
+import pytest
 from google.protobuf import descriptor_pool, message_factory
 from qdrant_client import grpc as messages
 from qdrant_client import models
@@ -38,6 +39,7 @@ _ROUTES = {
 }
 """What a call would be over HTTP, which is how tests name the requests that meet a fault."""
 
+_READY_SECONDS = 5
 _LARGEST = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
@@ -56,7 +58,10 @@ class Named(Protocol):
 
 @contextmanager
 def serving(front: Named, url: str, key: str | None) -> Iterator[int]:
-    """Forward calls to the server at ``url``, whose port for gRPC follows that for REST; yields the port."""
+    """Forward calls to the server at ``url``, whose port for gRPC follows that for REST; yields the port.
+
+    Without an answer at that port, the test is skipped.
+    """
     behind = urlsplit(url)
     place = f"{behind.hostname}:{(behind.port or 6333) + 1}"
     secret = grpc.ssl_channel_credentials()
@@ -66,6 +71,10 @@ def serving(front: Named, url: str, key: str | None) -> Iterator[int]:
         else grpc.insecure_channel(place, _LARGEST)
     )
     with made as channel:
+        try:
+            grpc.channel_ready_future(channel).result(_READY_SECONDS)
+        except grpc.FutureTimeoutError:
+            pytest.skip(f"the server of QDRANT_URL does not answer over gRPC at {place}")
         server = grpc.server(ThreadPoolExecutor(8), (_Forwarded(front, channel, key),), options=_LARGEST)
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
