@@ -97,7 +97,7 @@ def _measured_embedded(size: int, options: argparse.Namespace, say: Callable[[st
 
 
 def _measured_on_server(size: int, options: argparse.Namespace, say: Callable[[str], None]) -> list[str]:
-    """Do the same on a server."""
+    """Print the times of searches on a server at one size; return the rows with the cost of the indexes."""
     place: dict[str, Any] = {"url": options.url}
     found, costs = {}, []
     for name, indexes in INDEXES.items():

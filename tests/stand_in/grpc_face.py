@@ -58,6 +58,13 @@ def serving(stand_in: Answering) -> Iterator[int]:
     messages.add_PointsServicer_to_server(Points(stand_in), server)
     messages.add_CollectionsServicer_to_server(Collections(stand_in), server)
     messages.add_QdrantServicer_to_server(Root(stand_in), server)
+    with listening(server) as port:
+        yield port
+
+
+@contextmanager
+def listening(server: grpc.Server) -> Iterator[int]:
+    """Run a server until the end of the block; yields its port."""
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:

@@ -15,7 +15,7 @@ from qdrant_client import grpc as messages
 from qdrant_client import models
 from qdrant_client.conversions.conversion import RestToGrpc
 
-from stand_in.grpc_face import DONE_ALL_THE_SAME, FAULTS
+from stand_in.grpc_face import DONE_ALL_THE_SAME, FAULTS, listening
 from stand_in.rest import Fault
 
 _ROUTES = {
@@ -76,12 +76,8 @@ def serving(front: Named, url: str, key: str | None) -> Iterator[int]:
         except grpc.FutureTimeoutError:
             pytest.skip(f"the server of QDRANT_URL does not answer over gRPC at {place}")
         server = grpc.server(ThreadPoolExecutor(8), (_Forwarded(front, channel, key),), options=_LARGEST)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        try:
+        with listening(server) as port:
             yield port
-        finally:
-            server.stop(None).wait()
 
 
 class _Forwarded(grpc.GenericRpcHandler):

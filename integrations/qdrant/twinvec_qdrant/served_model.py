@@ -274,7 +274,7 @@ class Serving:
         return self._noticed(outcome, served) if request.mode != "sparse" else Outcome(outcome.hits, None)
 
     def _noticed(self, outcome: Outcome, served: ServedModel) -> Outcome:
-        """Return the outcome; if the name of the model was there and is gone, with the name of an unknown model."""
+        """Return the outcome; it names an unknown model if the store named the model before and no longer does."""
         if outcome.model is not None:
             self._was_named = True
         elif self._was_named:

@@ -123,7 +123,7 @@ def deepest(measures: Sequence[str]) -> int:
 
 
 def check_measures(measures: Sequence[str]) -> list[str]:
-    """Return the measures as a list; raise ConfigurationError for another value."""
+    """Return the measures as a list; raise ConfigurationError if they are one text, or no list."""
     if isinstance(measures, str):
         raise ConfigurationError(f"measures: expected a list of measures, got one text; write [{measures!r}]")
     if not is_list(measures):

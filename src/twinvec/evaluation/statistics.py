@@ -168,7 +168,7 @@ def check_resamples(resamples: int) -> int:
 
 
 def _numbers(samples: Sequence[Any], names: Sequence[str]) -> tuple[Values, ...]:
-    """Return samples as arrays; raise ConfigurationError, with the name, for one that is not a list of numbers."""
+    """Return samples as arrays; raise ConfigurationError, which names the sample, if one is not a list of numbers."""
     for each, name in zip(samples, names, strict=True):
         if not is_list(each) or np.asarray(each).dtype.kind not in "biuf" or np.ndim(each) != 1:
             raise ConfigurationError(f"{name}: expected a list of numbers, one for each item, got {shown(each)}")

@@ -317,12 +317,12 @@ def _split(piece: str) -> list[str]:
 
 
 def _without_dots(text: str) -> str:
-    """Return a text in which acronyms have no dots between their letters."""
+    """Return the text without the dots between the letters of acronyms: "U.S.A." becomes "USA."."""
     return _ACRONYM.sub(lambda acronym: acronym[0].replace(".", ""), text)
 
 
 def _placed_words(text: str, acronyms: Iterable[re.Match[str]]) -> Iterator[Word]:
-    """Yield the words of a text, in which ``acronyms`` are found, in their order."""
+    """Yield the words of a text in order. ``acronyms`` are the matches of ``_ACRONYM`` in it; each is one word."""
     end = 0
     for acronym in acronyms:
         yield from _placed_words_between(text, end, acronym.start())

@@ -207,7 +207,7 @@ def test_a_migration_makes_room_for_vectors_once(server):
 
 @pytest.mark.parametrize("late_interaction", [False, True])
 def test_a_migration_waits_until_a_server_has_made_room(server, monkeypatch, late_interaction):
-    """Qdrant 1.18.3 answers first. A segment that it is optimizing gets room for the vector much later."""
+    """Qdrant 1.18.3 answers before all segments have room for the vector; one that it is optimizing gets it later."""
     old, new = models()
     with opened(server, wait_seconds=0.2, encoder=old, late_interaction=late_interaction) as collection:
         collection.ingest(NOTES.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import pytest
 from pydantic_core import to_json
@@ -46,7 +47,9 @@ def both(strict):
 
 
 def hits(found):
-    """The scores in their order and the hits by id; of equal hits at the end, a server chooses some."""
+    """The hits in their order. A real server puts equal hits in any order, and chooses some of those at the end."""
+    if not os.environ.get("QDRANT_URL"):
+        return [(hit.id, pytest.approx(hit.score, abs=1e-4), hit.text) for hit in found]
     cut = found[-1].score + 1e-3 if len(found) < len(NOTES) else -math.inf
     scores = [pytest.approx(hit.score, abs=1e-4) for hit in found]
     return scores, {hit.id: (score, hit.text) for hit, score in zip(found, scores, strict=True) if hit.score > cut}

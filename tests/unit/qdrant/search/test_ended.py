@@ -460,7 +460,7 @@ def test_few_candidates_are_compared_as_well_as_many(server, monkeypatch, quanti
 
 
 def write_often(writer: Collection, intent: str) -> None:
-    """Write an intent so often that a server counts its points, which it does at every 32nd write."""
+    """Write an intent 33 times: a server compares its points with the limit only at every 32nd write."""
     for _ in range(33):
         writer._catalog._intents.write(intent, ["gone"], [])
 
