@@ -64,7 +64,7 @@ def evaluate_stages(
 
     A document with the query's id is no candidate, as in ``twinvec.evaluation.ir``.
     """
-    _check_reranking(reranker, candidates, resamples)
+    check_reranking(reranker, candidates, resamples)
     searched = search_all(retriever, data, candidates + 1, **options)
     kept = without_own(as_run(searched), data, candidates)
     found = {query: [hit for hit in hits if hit.id in kept[query]] for query, hits in searched.items()}
@@ -80,7 +80,7 @@ def rerank_result(
 ) -> Reranked:
     """Rerank the best ``candidates`` hits of a result, as whole documents; the other hits follow in their order."""
     check_data(result, IrResult, "result", "an IrResult, as evaluate_ir returns it")
-    _check_reranking(reranker, candidates, resamples)
+    check_reranking(reranker, candidates, resamples)
     texts = {document.id: document.full_text for document in result.data.documents}
     found = {
         query: [Hit(name, texts[name], score) for name, score in hits.items()] for query, hits in result.run.items()
@@ -88,7 +88,8 @@ def rerank_result(
     return rerank_hits(result, found, reranker, candidates=candidates, resamples=resamples, progress=progress)
 
 
-def _check_reranking(reranker: Reranker, candidates: int, resamples: int) -> None:
+def check_reranking(reranker: Reranker, candidates: int, resamples: int) -> None:
+    """Raise ConfigurationError for arguments that no reranking takes."""
     check_methods(reranker, ("rerank",), "reranker", "a reranker, such as MaxSimReranker(...)")
     check_limit(candidates, "candidates")
     check_resamples(resamples)

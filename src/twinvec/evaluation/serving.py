@@ -19,9 +19,9 @@ from twinvec.evaluation.beir import BeirSet, check_set
 from twinvec.evaluation.ir import IrResult, as_run, check_finds, measure_ir, run_of_rows, search_all
 from twinvec.evaluation.measures import MEASURES, deepest
 from twinvec.evaluation.models.text_model import TextModel, check_text_model
-from twinvec.evaluation.reranking import Reranked, rerank_hits
+from twinvec.evaluation.reranking import Reranked, check_reranking, rerank_hits
 from twinvec.evaluation.statistics import RESAMPLES, check_resamples
-from twinvec.retrieval.base import Hit, Reranker, Retriever, check_limit
+from twinvec.retrieval.base import Hit, Reranker, Retriever
 from twinvec.retrieval.retrieve_rerank import RetrieveRerank, without_passages
 from twinvec.similarity import semantic_search
 from twinvec.storage import from_int8, measure_ranges, to_int8
@@ -130,9 +130,7 @@ def evaluate_reranked(
     ``TIMED`` single searches.
     """
     check_data(before, IrResult, "before", "an IrResult, as evaluate_ir returns it")
-    check_limit(candidates, "candidates")
-    check_resamples(resamples)
-    check_methods(reranker, ("rerank",), "reranker", "a reranker, such as MaxSimReranker(...)")
+    check_reranking(reranker, candidates, resamples)
     data = before.data
     depth = deepest(list(before.measured.per_query)) + 1
     found = search_all(collection, data, max(depth, candidates), **options)
