@@ -100,8 +100,11 @@ _CAPITALISED = re.compile(r"\b(?:[A-Z][a-z0-9]+|[a-z])[A-Z](?:[a-z0-9]+|[A-Z0-9]
 _CODE = re.compile(r"(?=\D*\d)(?!(?:1[5-9]|20)\d\ds?$|\d+(?:st|nd|rd|th)$)\S{4,}")
 _CODE_COUNTS = 3
 
-# The stemmer of English knows no accents, so its words are folded first. Other stemmers rely on accents.
-_PLAIN_LANGUAGES = frozenset({"english", "porter"})
+ENGLISH = frozenset({"english", "porter"})
+"""The languages of both English stemmers.
+
+These know no accents, so words are folded first. Other stemmers rely on accents.
+"""
 
 # "Who is ..." asks, but "WHO guidelines" does not; "can you ..." does, but "can opener" does not.
 _ASKS = r"(?:what|which|whom|whose|when|where|why|how)"
@@ -164,7 +167,7 @@ class Analyzer:
             texts = list(map(_without_dots, texts))
         texts = [_CAPITALISED.sub(lambda word: word[0].lower(), text) for text in texts]
         asked = self.terms(texts)
-        if self.language in _PLAIN_LANGUAGES:
+        if self.language in ENGLISH:
             telling = self.terms([_without_question(text) for text in texts])
             asked = [some or every for some, every in zip(telling, asked, strict=True)]
         return [[term for term in each for _ in range(_CODE_COUNTS if _CODE.match(term) else 1)] for each in asked]
@@ -256,7 +259,7 @@ class Analyzer:
     def _stemmed(self, forms: Iterable[str]) -> dict[str, str]:
         """Return the term of each form that is not a stop word."""
         kept = list(set(forms) - _stop_words(self.language))
-        plain = self.version > 1 and self.language in _PLAIN_LANGUAGES
+        plain = self.version > 1 and self.language in ENGLISH
         # a new stemmer for each call, because stemmers are not safe between threads
         stemmer = Stemmer.Stemmer(self.language)
         stems = stemmer.stemWords([folded(each) for each in kept] if plain else kept)

@@ -9,7 +9,9 @@ scores are better.
     only common words with the documents has small BM25 scores, which weigh little. Methods that scale every query's
     scores to the same spread, or use ranks alone, inflate such scores. A keyword query has small scores because it has
     few terms. Its best score per term shows a match, so w = 0.1 (best / terms)^2 / sd(BM25) if this is above 0.25.
-    With the landmarks of a calibration (``retrieval.relevance``): 4 above(dense) + words max(0.25, 0.75 / terms) BM25.
+    With the landmarks of a calibration (``retrieval.relevance``): 4 above(dense) + words term_weight BM25, where
+    term_weight is 0.25 for usual queries and 0.75 / terms for the shortest. The terms of a long query are not
+    independent, so the sum of their log-odds overstates what they say: beyond 8 terms, it is 0.25 sqrt(8 / terms).
     ``above`` is the place of a cosine between the landmarks, less steep below landmark 0 because the order of unrelated
     texts says little: (1 - b) log(1 + exp(10 place)) / 10 + b place. Below landmark 0, differences thus count b of
     those above it: 0.35, or 0 for a query of one term, which is a search for this word. ``words`` is a factor of the
@@ -27,6 +29,7 @@ scores are better.
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import Any, Literal
 
@@ -63,6 +66,9 @@ Among many single sentences, landmark 0 is high, and the answers of some questio
 
 ONE_TERM = 0.75
 """The factor of the BM25 score for a query of one term, in a collection with landmarks."""
+
+INDEPENDENT = 8
+"""Number of terms whose BM25 scores add up as if the terms were independent; 6 to 11 give similar results."""
 
 UNKNOWN = 0.01
 """The factor of the dense part for words that the model does not know, and the smallest factor for codes."""
@@ -130,7 +136,14 @@ def parts(
     place = calibration.place(dense)
     below = 0.0 if terms == 1 else BELOW
     above: ScoreArray = (1 - below) * np.logaddexp(0, PLACE * place) / PLACE + below * place
-    return NEAR * above, max(EVIDENCE, ONE_TERM / terms if terms else 0.0) * sparse
+    return NEAR * above, _term_weight(terms) * sparse
+
+
+def _term_weight(terms: int | None) -> float:
+    """Return what a BM25 score of 1 counts, from the number of the query's terms."""
+    if not terms:
+        return EVIDENCE
+    return max(EVIDENCE * math.sqrt(min(1.0, INDEPENDENT / terms)), ONE_TERM / terms)
 
 
 def _evidence(sparse: ScoreArray, terms: int | None) -> float:

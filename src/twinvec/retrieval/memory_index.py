@@ -19,7 +19,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import BadVectorError
-from twinvec.retrieval.analysis import NEWEST_ANALYSIS, Analyzer
+from twinvec.retrieval.analysis import ENGLISH, NEWEST_ANALYSIS, Analyzer
 from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit, unknown_texts
 from twinvec.retrieval.bm25 import BM25Index, TermCounts
 from twinvec.retrieval.documents import (
@@ -34,7 +34,7 @@ from twinvec.retrieval.feedback import check_feedback, moved
 from twinvec.retrieval.filters import Filter, matches, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, fuse
 from twinvec.retrieval.passages import with_passages
-from twinvec.retrieval.relevance import Calibration, model_calibration, relevance
+from twinvec.retrieval.relevance import UNLEARNT, Calibration, model_calibration, relevance
 from twinvec.support.checks import check_choice, check_methods, shown
 from twinvec.text import check_text, check_texts
 
@@ -54,9 +54,10 @@ class MemoryIndex:
         documents: The first documents, as for ``add``.
         language: Snowball language of the stemmer for BM25.
         fusion: How hybrid search fuses its two stages; see ``twinvec.retrieval.fusion``.
-        calibration: Scale of the scores, for the fusion and the relevance of hits. Default: the fusion scales each
-            query's scores by themselves, and hits have a relevance only if ``retrieval.relevance`` has landmarks of the
-            model.
+        calibration: Scale of the scores, for the fusion and the relevance of hits. Default: if
+            ``retrieval.relevance`` has landmarks of the model, these, with a weight of words by the length of the
+            texts; words count more in another language than English. Without landmarks, the fusion scales each query's
+            scores by themselves, and hits have no relevance.
 
     Raises:
         ConfigurationError: ``language`` has no stemmer, or ``fusion`` is unknown. Errors of ``add`` are raised, too.
@@ -174,9 +175,8 @@ class MemoryIndex:
         check_choice(mode, Mode, "mode")
         check_feedback(feedback)
         corpus = self._corpus
-        judged_by = self._calibration or model_calibration(self._encoder, len(corpus.documents))
         ranking = _Ranking(
-            corpus, corpus.allowed(filter), limit, mode, weights, self._fusion, self._calibration, judged_by
+            corpus, corpus.allowed(filter), limit, mode, weights, self._fusion, self._calibration_of(corpus)
         )
         distinct = [query for query in dict.fromkeys(queries) if query.strip()]
         found: dict[str, list[Hit]] = {}
@@ -208,6 +208,13 @@ class MemoryIndex:
         """Return hits of a search without passages, each with the passage that answers the query."""
         check_text(query, "query")
         return with_passages(query, check_hits(hits, "hits"), self._analyzer)
+
+    def _calibration_of(self, corpus: _Corpus) -> Calibration:
+        if self._calibration is not None:
+            return self._calibration
+        known = model_calibration(self._encoder, len(corpus.documents), corpus.average_length)
+        is_learnt = known.landmarks is None or self._analyzer.language in ENGLISH
+        return known if is_learnt else replace(known, learnt=UNLEARNT)
 
     def _query_vectors(self, queries: list[str], corpus: _Corpus) -> FloatArray:
         """Return the vectors of queries, of length 1."""
@@ -267,6 +274,11 @@ class _Corpus:
     @cached_property
     def bm25(self) -> BM25Index:
         return BM25Index(self.terms)
+
+    @cached_property
+    def average_length(self) -> float:
+        """Average number of terms of a document."""
+        return sum(map(len, self.terms)) / max(1, len(self.terms))
 
     @cached_property
     def term_counts(self) -> TermCounts:
@@ -337,8 +349,7 @@ class _Ranking:
     mode: Mode
     weights: tuple[float, float]
     fusion: FusionMethod
-    calibration: Calibration | None
-    judged_by: Calibration
+    calibration: Calibration
 
     def cosines(self, vectors_QD: FloatArray) -> FloatArray:
         """Return the dense scores of vectors of length 1, one row a query."""
@@ -402,10 +413,11 @@ class _Ranking:
         found = relevance(
             scores,
             of_query.weight,
-            self.judged_by,
+            self.calibration,
             terms=of_query.terms,
             unknown=of_query.unknown,
             code_share=of_query.code_share,
+            learnt=1.0 if self.calibration.learnt is None else self.calibration.learnt,
         )
         payload, hidden = dict(document.payload), document.hidden
         return Hit(document.id, document.full_text, score, scores, payload, relevance=found, hidden=hidden)

@@ -44,7 +44,15 @@ _RISE_COUNTS = 1.3
 """How fast ``share_learnt`` falls with the rise of landmark 0 above the model's own (``benchmarks/languages.py``)."""
 
 UNMEASURED_WORDS = 0.7
-"""Weight of words in a collection that has not measured it; values from 0.6 to 1 give similar results."""
+"""Weight of words if not even the length of the texts is known."""
+
+_TERMS = 25.0  # terms of a text for which words count 1
+_LEAST_WORDS, _MOST_WORDS = 0.6, 2.5  # weight of words for short sentences, and for texts that the model reads whole
+_TERMS_READ = 250.0
+"""Terms of a text of which a model's usual limit, 256 tokens, leaves out more than it reads."""
+
+UNLEARNT = 0.15
+"""How much a model with known landmarks is taken to have learnt of another language than English, if not measured."""
 
 _DIGITS = 4
 _LARGEST = 30.0  # limit of log-odds; its logistic function is 1 in all digits that matter
@@ -59,7 +67,7 @@ class Calibration:
         chunks: Number of chunks at the last measurement of the collection; 0 if it was never measured.
         unrelated: Landmark 0 of the cosine.
         near: Landmark 1 of the cosine.
-        words: Weight of words in a hybrid search (``retrieval.fusion``).
+        words: Weight of words in a hybrid search (``retrieval.fusion``), relative to that for texts of 25 terms.
         unknown_texts: Whether most texts of the collection consist mostly of words that the model does not know.
         learnt: How much the model has learnt of the collection's language, from 0 to 1. It is None if the landmarks
             say 1 as well (``share_learnt``), and in calibrations of older versions.
@@ -119,9 +127,9 @@ _GROWTH_OF_STATES = {"default": 0.87}
 """Growth of MaxSim's landmark 0 with the landmark 0 of the cosine, over collections in several languages."""
 
 
-def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
-    """Return the recorded calibration of the encoder's model, for a collection with this many texts."""
-    return known_calibration(_model_of(encoder), texts)
+def model_calibration(encoder: object, texts: int = MANY, terms: float = 0.0) -> Calibration:
+    """Return the recorded calibration of the encoder's model, for ``texts`` texts of ``terms`` terms each."""
+    return known_calibration(_model_of(encoder), texts, terms)
 
 
 def known_name(model: str, space: str) -> str:
@@ -129,9 +137,21 @@ def known_name(model: str, space: str) -> str:
     return model if model in MODELS else _NAMES.get(space, model)
 
 
-def known_calibration(model: str, texts: int = MANY) -> Calibration:
-    """Return the recorded calibration of the model with this name, for a collection with this many texts."""
-    known = MODELS.get(model, Calibration())
+def words_of_length(terms: float) -> float:
+    """Return the usual weight of words for texts with this many terms on average; 0 terms are an unknown length.
+
+    A vector says all of a short sentence. The more a text says, the less of it is in its vector, and the more its words
+    tell. A vector says least of a text that the model reads only in part.
+    """
+    if not terms:
+        return UNMEASURED_WORDS
+    read = min(max(terms / _TERMS, _LEAST_WORDS), _MOST_WORDS)
+    return round(max(read, _MOST_WORDS * terms / _TERMS_READ), _DIGITS)
+
+
+def known_calibration(model: str, texts: int = MANY, terms: float = 0.0) -> Calibration:
+    """Return the recorded calibration of the model with this name, for ``texts`` texts of ``terms`` terms each."""
+    known = replace(MODELS.get(model, Calibration()), words=words_of_length(terms))
     if known.unrelated is None:
         return known
     fewer = math.log(MANY / min(max(texts, 1), MANY))
@@ -139,10 +159,10 @@ def known_calibration(model: str, texts: int = MANY) -> Calibration:
 
 
 def completed(calibration: Calibration | None, known: Calibration) -> Calibration | None:
-    """Return the calibration with the landmarks of ``known`` where it has none; None stays None."""
+    """Return the calibration; one without landmarks gets those and the weight of words of ``known``. None stays None."""
     if calibration is None or calibration.landmarks is not None:
         return calibration
-    return replace(calibration, unrelated=known.unrelated, near=known.near)
+    return replace(calibration, unrelated=known.unrelated, near=known.near, words=known.words)
 
 
 def relevance(

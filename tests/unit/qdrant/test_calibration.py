@@ -20,13 +20,14 @@ from twinvec.retrieval.relevance import (
     LEAST_MEASURED,
     MANY,
     MODELS,
-    UNMEASURED_WORDS,
     Calibration,
     known_calibration,
     relevance,
     share_learnt,
+    words_of_length,
 )
 from twinvec_qdrant import Collection
+from twinvec_qdrant.calibration import measuring
 from twinvec_qdrant.calibration.excerpts import excerpts
 from twinvec_qdrant.calibration.language import ENGLISH, NAMES, language_hint, languages_of
 from twinvec_qdrant.calibration.measuring import _landmarks
@@ -163,10 +164,10 @@ def test_an_unmeasured_collection_is_judged_by_its_size_if_that_is_known(collect
 def test_a_small_collection_has_the_landmarks_of_its_model_if_they_are_known(collection):
     collection.ingest(towns(3))
     now = stored_description(collection._backend)
-    assert now.scale == Calibration()
-    of_default = now.model_copy(update={"model": "default"})
-    assert of_default.scale == MODELS["default"]  # fused scores stay what they were
-    assert of_default.judged_by(3) == known_calibration("default", 3)
+    assert now.scale == Calibration(words=words_of_length(now.average_length)) == Calibration(words=0.6)
+    of_default = now.model_copy(update={"model": "default", "average_length": 50.0})
+    assert of_default.scale == replace(MODELS["default"], words=2)
+    assert of_default.judged_by(3) == replace(known_calibration("default", 3), words=2)
     assert collection.search("harbour")[0].relevance is None
     assert collection.search("harbour", mode="sparse")[0].relevance is not None
     assert collection.search("harbour", min_relevance=1.0) == collection.search("harbour")  # not known to be below
@@ -177,9 +178,9 @@ def test_an_export_of_a_known_model_has_its_landmarks_and_fuses_as_it_did(collec
     export = stored_description(collection._backend).model_copy(
         update={"model": "/models/fast", "space": DEFAULT_SPACE}
     )
-    assert export.judged_by(3) == export.known(3) == known_calibration("default", 3)
-    assert export.scale == Calibration()
-    assert export.model_copy(update={"space": "another"}).known(3) == Calibration()
+    assert export.judged_by(3) == export.known(3) == known_calibration("default", 3, export.average_length)
+    assert export.scale.landmarks is None
+    assert export.model_copy(update={"space": "another"}).known(3).landmarks is None
 
 
 def test_excerpts_are_parts_of_their_chunks_which_keep_the_rest():
@@ -204,7 +205,7 @@ def test_excerpts_are_parts_of_their_chunks_which_keep_the_rest():
     assert [each.chunk for each in excerpts(points, 2)] == ["sentences", "title"]
 
 
-@pytest.mark.parametrize(("better", "expected"), [("dense", BOUNDS[0]), ("words", BOUNDS[1]), (None, UNMEASURED_WORDS)])
+@pytest.mark.parametrize(("better", "expected"), [("dense", BOUNDS[0]), ("words", BOUNDS[1]), (None, 1.6)])
 def test_the_weight_of_words_follows_the_stage_that_finds_the_answers(better, expected):
     drawn = np.random.default_rng(0)
     observations = []
@@ -212,7 +213,15 @@ def test_the_weight_of_words_follows_the_stage_that_finds_the_answers(better, ex
         dense, words = drawn.normal(size=(2, 50))
         answer = int(np.argmax({"dense": dense, "words": words}[better]))
         observations.append(Observation(dense, words, answer))
-    assert fitted_weight(observations) == pytest.approx(expected, abs=0.02)
+    assert fitted_weight(observations, 1.6) == pytest.approx(expected, rel=0.03)
+
+
+def test_the_usual_weight_of_words_is_that_of_the_length_of_the_chunks(collection, monkeypatch):
+    monkeypatch.setattr(measuring, "fitted_weight", lambda observations, usual: usual)
+    collection.ingest([(each.id, " ".join([each.text] * 4)) for each in towns(LEAST_MEASURED)])
+    length = stored_description(collection._backend).average_length
+    assert length > 40
+    assert stored(collection).words == words_of_length(length)
 
 
 def test_every_language_has_different_questions():

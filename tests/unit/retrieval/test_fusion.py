@@ -133,6 +133,12 @@ def test_landmarks_make_both_parts_log_odds_that_no_other_candidate_changes():
     assert one == pytest.approx(0.5 * 0.75 * SPARSE)
 
 
+def test_the_words_of_a_long_query_count_less_than_their_sum():
+    usual, long = (fuse(DENSE, SPARSE, terms=terms, calibration=SCALE, weights=(0, 1)) for terms in (8, 32))
+    assert usual == pytest.approx(0.5 * 0.25 * SPARSE)
+    assert long == pytest.approx(usual / 2)
+
+
 def test_vectors_of_which_none_is_near_do_not_get_the_usual_spread():
     """The only document with a rare word, among documents that are all far from the query."""
     far = np.array([0.18, 0.16, 0.15, 0.11, 0.10], dtype=np.float32)

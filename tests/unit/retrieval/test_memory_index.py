@@ -14,7 +14,7 @@ from twinvec import Document, Hit, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, FilterError, TextError
 from twinvec.retrieval.base import Reranker, Retriever
 from twinvec.retrieval.fusion import fuse
-from twinvec.retrieval.relevance import MODELS
+from twinvec.retrieval.relevance import MODELS, UNLEARNT, model_calibration
 
 DOCUMENTS = [
     {"id": "cats", "title": "Cats", "text": "Felines that purr.", "kind": "animal", "legs": 4},
@@ -267,12 +267,35 @@ def test_an_unknown_fusion_is_refused_at_once(encoder):
 def test_fusion_is_that_of_the_index(encoder):
     for method in ("adaptive", "rrf", "distribution"):
         for calibration in (None, MODELS["default"]):
-            hits = MemoryIndex(encoder, DOCUMENTS, fusion=method, calibration=calibration).search(
-                "a dog fetches a ball"
-            )
+            index = MemoryIndex(encoder, DOCUMENTS, fusion=method, calibration=calibration)
+            hits = index.search("a dog fetches a ball")
             dense, sparse = (np.array([hit.scores[stage] for hit in hits]) for stage in ("dense", "sparse"))
-            expected = fuse(dense, sparse, method=method, terms=3, calibration=calibration)  # dog, fetch, ball
+            used = calibration or model_calibration(encoder, len(DOCUMENTS), terms=4)  # few, so the least weight
+            expected = fuse(dense, sparse, method=method, terms=3, calibration=used)  # dog, fetch, ball
             assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_a_model_without_landmarks_scales_the_scores_of_each_query(encoder):
+    hits = MemoryIndex(Wrapped(encoder), DOCUMENTS).search("a dog fetches a ball")
+    dense, sparse = (np.array([hit.scores[stage] for hit in hits]) for stage in ("dense", "sparse"))
+    assert [hit.score for hit in hits] == pytest.approx(fuse(dense, sparse, terms=3).tolist(), abs=1e-5)
+    assert {hit.relevance for hit in hits} == {None}
+
+
+def test_words_count_more_in_longer_texts_and_in_a_language_that_the_model_has_not_learnt(encoder):
+    def parts(documents, language="english"):
+        hit = MemoryIndex(encoder, documents, language=language).search("Hund ball", 1)[0]
+        vectors, words = (
+            MemoryIndex(encoder, documents, language=language).search("Hund ball", 1, weights=weights)[0].score
+            for weights in ((1, 0), (0, 1))
+        )
+        assert vectors + words == pytest.approx(hit.score, abs=1e-5)
+        return vectors / hit.scores["dense"], words / hit.scores["sparse"]
+
+    short, long = [("a", "Hund ball")], [("a", f"Hund ball {' '.join(f'w{n}' for n in range(48))}")]
+    assert parts(long)[1] == pytest.approx(parts(short)[1] * 2 / 0.6, rel=1e-4)
+    english, german = parts(short), parts(short, "german")
+    assert german == pytest.approx((UNLEARNT * english[0], english[1]), rel=1e-4)
 
 
 def test_vectors_of_any_length_are_compared_by_their_cosine(encoder):

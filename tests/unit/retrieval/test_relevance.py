@@ -23,6 +23,7 @@ from twinvec.retrieval.relevance import (
     relevance_by_states,
     share_learnt,
     states_calibration,
+    words_of_length,
 )
 
 SCALE = Calibration(unrelated=0.25, near=0.65)
@@ -98,12 +99,22 @@ def test_without_landmarks_only_words_alone_have_a_relevance():
 def test_a_known_model_completes_a_calibration_that_has_not_been_measured():
     measured = Calibration(chunks=500, unrelated=0.3, near=0.7)
     default = known_calibration("default")
-    assert completed(Calibration(words=0.5), default) == Calibration(unrelated=0.25, near=0.65, words=0.5)
+    by_length = known_calibration("default", terms=50)
+    assert completed(Calibration(chunks=3), by_length) == Calibration(chunks=3, unrelated=0.25, near=0.65, words=2)
     assert completed(measured, default) is measured
     assert completed(Calibration(), known_calibration("an unknown model")) == Calibration()
     assert completed(None, default) is None
     assert MODELS["default"].place(0.25) == 0
     assert MODELS["default"].words == Calibration().words == UNMEASURED_WORDS
+
+
+def test_words_tell_more_in_longer_texts_and_most_in_texts_that_the_model_does_not_read_whole():
+    lengths = (1, 10, 25, 40, 100, 250, 500, 2500)
+    weights = [words_of_length(terms) for terms in lengths]
+    assert weights == sorted(weights)
+    assert weights == pytest.approx([0.6, 0.6, 1, 1.6, 2.5, 2.5, 5, 25])
+    assert words_of_length(0) == UNMEASURED_WORDS
+    assert known_calibration("default", terms=40).words == known_calibration("unknown", terms=40).words == 1.6
 
 
 def test_a_cosine_tells_more_in_a_collection_of_few_texts():

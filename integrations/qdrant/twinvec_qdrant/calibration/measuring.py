@@ -27,7 +27,7 @@ from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
 from twinvec.retrieval.fusion import CANDIDATES, parts
-from twinvec.retrieval.relevance import LEAST_MEASURED, Calibration, share_learnt
+from twinvec.retrieval.relevance import LEAST_MEASURED, Calibration, share_learnt, words_of_length
 from twinvec_qdrant.calibration.excerpts import Excerpt, excerpts
 from twinvec_qdrant.calibration.language import ENGLISH, language_hint, languages_of
 from twinvec_qdrant.calibration.questions import QUESTIONS
@@ -113,8 +113,9 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
         return Calibration(chunks=chunks, unknown_texts=True) if are_unknown else None
     share = share_learnt(calibration, now.known())
     learnt = None if share == 1 else 1.0 if languages == [ENGLISH] else round(share, 4)
+    usual = words_of_length(now.average_length)
     observations = _observations(backend, now, taken, queries_ED, rests_ED, calibration)
-    return replace(calibration, words=fitted_weight(observations), unknown_texts=are_unknown, learnt=learnt)
+    return replace(calibration, words=fitted_weight(observations, usual), unknown_texts=are_unknown, learnt=learnt)
 
 
 def _as_stored(calibration: Calibration) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 The probability that a candidate is the answer is modelled as the softmax over all candidates of sharpness * (dense part
 + weight * words part), a conditional logit model (McFadden 1974). Weight and sharpness maximise the likelihood of all
-answers. A normal prior on the logarithm of the weight keeps the weight stable if there are few queries.
+answers. A normal prior on the logarithm of the weight keeps the weight stable: its median is the usual weight for texts
+of the collection's length (``relevance.words_of_length``). Queries that are taken from the texts cannot tell all of the
+difference between collections, because people who ask use other words than the texts.
 """
 
 from __future__ import annotations
@@ -13,15 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinvec.arrays import ScoreArray
-from twinvec.retrieval.relevance import UNMEASURED_WORDS
 
-SPREAD = 0.5
+SPREAD = 0.3
 """Standard deviation of the prior, in natural logarithms."""
 
-BOUNDS = (0.5, 1.5)
+BOUNDS = (0.5, 10.0)
 """The smallest and the largest weight, so that a sample cannot turn off a stage."""
 
-_WEIGHTS = np.exp(np.linspace(np.log(BOUNDS[0]), np.log(BOUNDS[1]), 23))
+_WEIGHTS = np.exp(np.linspace(np.log(BOUNDS[0]), np.log(BOUNDS[1]), 61))
 _SHARPNESSES = np.exp(np.linspace(np.log(0.1), np.log(5), 25))
 
 
@@ -34,9 +35,9 @@ class Observation:
     answer: int
 
 
-def fitted_weight(observations: Sequence[Observation]) -> float:
-    """Return the most probable weight, rounded to two digits; without observations, the mode of the prior."""
-    priors = -0.5 * ((np.log(_WEIGHTS) - np.log(UNMEASURED_WORDS)) / SPREAD) ** 2
+def fitted_weight(observations: Sequence[Observation], usual: float) -> float:
+    """Return the most probable weight, rounded to two digits; without observations, the ``usual`` one."""
+    priors = -0.5 * ((np.log(_WEIGHTS) - np.log(usual)) / SPREAD) ** 2
     likelihoods = [_log_likelihoods(observations, weight).max() for weight in _WEIGHTS]
     return round(float(_WEIGHTS[int(np.argmax(priors + likelihoods))]), 2)
 

@@ -178,10 +178,10 @@ class Description(Generation):
     def scale(self) -> Calibration | None:
         """Scale for fusing scores; None for a collection of an older version until it is calibrated.
 
-        For a collection that is not calibrated, the scale depends on the name of the model only. If it also depended on
-        the space, the order of hits in existing collections would change.
+        For a collection that is not calibrated, the scale depends on the name of the model and the length of the
+        chunks. If it also depended on the space, the order of hits in existing collections would change.
         """
-        return completed(self._measured, known_calibration(self._unchanged_model_name, MANY))
+        return completed(self._measured, known_calibration(self._unchanged_model_name, MANY, self.average_length))
 
     def judged_by(self, chunks: int) -> Calibration | None:
         """Return the calibration of relevance: the collection's, or else the model's for this number of chunks."""
@@ -189,7 +189,8 @@ class Description(Generation):
 
     def known(self, chunks: int = MANY) -> Calibration:
         """Return the known calibration of the model, by its name or its space, for this number of chunks."""
-        return known_calibration(known_name(self._unchanged_model_name, self.space), chunks)
+        name = known_name(self._unchanged_model_name, self.space)
+        return known_calibration(name, chunks, self.average_length)
 
     @property
     def _measured(self) -> Calibration | None:
