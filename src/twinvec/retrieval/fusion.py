@@ -9,14 +9,15 @@ scores are better.
     only common words with the documents has small BM25 scores, which weigh little. Methods that scale every query's
     scores to the same spread, or use ranks alone, inflate such scores. A keyword query has small scores because it has
     few terms. Its best score per term shows a match, so w = 0.1 (best / terms)^2 / sd(BM25) if this is above 0.25.
-    With the landmarks of a calibration (``retrieval.relevance``): 4 above(dense) + words term_weight BM25, where
-    term_weight is 0.25 for usual queries and 0.75 / terms for the shortest. The terms of a long query are not
-    independent, so the sum of their log-odds overstates what they say: beyond 8 terms, it is 0.25 sqrt(8 / terms).
+    With a calibration (``retrieval.relevance``), 0.25 is multiplied by its ``words``. It is also multiplied by
+    sqrt(8 / terms) for a query of more than 8 terms: the terms of a long query are not independent, so the sum of their
+    log-odds overstates what they say.
+    With the landmarks of a calibration: 4 above(dense) + words max(0.25 sqrt(min(1, 8 / terms)), 0.75 / terms) BM25.
     ``above`` is the place of a cosine between the landmarks, less steep below landmark 0 because the order of unrelated
     texts says little: (1 - b) log(1 + exp(10 place)) / 10 + b place. Below landmark 0, differences thus count b of
-    those above it: 0.35, or 0 for a query of one term, which is a search for this word. ``words`` is a factor of the
-    calibration. Both parts are log-odds up to one factor, and no score depends on the other candidates. If nothing is
-    near a query, BM25 decides; z(dense) would give the cosines the usual spread.
+    those above it: 0.35, or 0 for a query of one term, which is a search for this word. Both parts are log-odds up to
+    one factor, and no score depends on the other candidates. If nothing is near a query, BM25 decides; z(dense) would
+    give the cosines the usual spread.
     Vectors mean less in a language of which the model has learnt little, so the dense part is multiplied by
     ``Calibration.learnt``. They mean nothing for words that the model does not know. For a query or a collection of
     such words, the dense part is multiplied by 0.01, so it only orders candidates with equal BM25 scores. Vectors
@@ -118,7 +119,7 @@ def fuse(
             d, s = parts(d, s, terms, calibration)
             s = calibration.words * s
         else:
-            d, s = standardized(d, among_d), _evidence(among_s, terms) * s
+            d, s = standardized(d, among_d), _evidence(among_s, terms, calibration) * s
         is_unknown = unknown or (calibration is not None and calibration.unknown_texts)
         learnt = 1.0 if calibration is None or calibration.learnt is None else calibration.learnt
         d = (UNKNOWN if is_unknown else max((1 - code_share) * learnt, UNKNOWN)) * d
@@ -136,22 +137,21 @@ def parts(
     place = calibration.place(dense)
     below = 0.0 if terms == 1 else BELOW
     above: ScoreArray = (1 - below) * np.logaddexp(0, PLACE * place) / PLACE + below * place
-    return NEAR * above, _term_weight(terms) * sparse
+    return NEAR * above, max(_independent(terms), ONE_TERM / terms if terms else 0.0) * sparse
 
 
-def _term_weight(terms: int | None) -> float:
-    """Return what a BM25 score of 1 counts, from the number of the query's terms."""
-    if not terms:
-        return EVIDENCE
-    return max(EVIDENCE * math.sqrt(min(1.0, INDEPENDENT / terms)), ONE_TERM / terms)
-
-
-def _evidence(sparse: ScoreArray, terms: int | None) -> float:
-    """Return w for one query."""
+def _evidence(sparse: ScoreArray, terms: int | None, calibration: Calibration | None) -> float:
+    """Return w for one query, in a collection without landmarks."""
+    evidence = EVIDENCE if calibration is None else calibration.words * _independent(terms)
     spread = float(deviation(sparse))
     if not terms or not spread:
-        return EVIDENCE
-    return max(EVIDENCE, KEYWORDS * (float(sparse.max()) / terms) ** 2 / spread)
+        return evidence
+    return max(evidence, KEYWORDS * (float(sparse.max()) / terms) ** 2 / spread)
+
+
+def _independent(terms: int | None) -> float:
+    """Return ``EVIDENCE``, or less for a query of many terms."""
+    return EVIDENCE * math.sqrt(min(1.0, INDEPENDENT / terms)) if terms else EVIDENCE
 
 
 def _check_weights(weights: Any) -> None:

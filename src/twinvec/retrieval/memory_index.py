@@ -54,10 +54,10 @@ class MemoryIndex:
         documents: The first documents, as for ``add``.
         language: Snowball language of the stemmer for BM25.
         fusion: How hybrid search fuses its two stages; see ``twinvec.retrieval.fusion``.
-        calibration: Scale of the scores, for the fusion and the relevance of hits. Default: if
-            ``retrieval.relevance`` has landmarks of the model, these, with a weight of words by the length of the
-            texts; words count more in another language than English. Without landmarks, the fusion scales each query's
-            scores by themselves, and hits have no relevance.
+        calibration: Scale of the scores, for the fusion and the relevance of hits. Default: words have the usual weight
+            for texts of this length, and landmarks are those that ``retrieval.relevance`` has of the model. Without
+            landmarks, the fusion standardises the dense scores of each query, and hits have no relevance. With
+            landmarks and another ``language`` than English, words count more.
 
     Raises:
         ConfigurationError: ``language`` has no stemmer, or ``fusion`` is unknown. Errors of ``add`` are raised, too.

@@ -159,7 +159,7 @@ def known_calibration(model: str, texts: int = MANY, terms: float = 0.0) -> Cali
 
 
 def completed(calibration: Calibration | None, known: Calibration) -> Calibration | None:
-    """Return the calibration; one without landmarks gets those and the weight of words of ``known``. None stays None."""
+    """Return the calibration; if it lacks landmarks, with those and the words' weight of ``known``. None stays None."""
     if calibration is None or calibration.landmarks is not None:
         return calibration
     return replace(calibration, unrelated=known.unrelated, near=known.near, words=known.words)

@@ -165,8 +165,15 @@ def test_vectors_count_by_how_much_the_model_has_learnt_of_the_language():
     assert nothing == pytest.approx(0.01 * known)
 
 
-def test_a_calibration_without_landmarks_and_other_methods_leave_the_scores_as_they_were():
-    assert (fuse(DENSE, SPARSE, terms=2, calibration=Calibration()) == fuse(DENSE, SPARSE, terms=2)).all()
+def test_without_landmarks_a_calibration_weighs_the_words_only():
+    for terms, factor in ((8, 2), (32, 1)):
+        found = fuse(DENSE, SPARSE, terms=terms, calibration=Calibration(words=2))
+        only_words = fuse(DENSE, SPARSE, terms=terms, calibration=Calibration(words=2), weights=(0, 1))
+        assert only_words == pytest.approx(factor * 0.25 * SPARSE)
+        assert found - only_words == pytest.approx(fuse(DENSE, 0 * SPARSE), abs=1e-6)
+
+
+def test_a_calibration_leaves_the_scores_of_other_methods_as_they_are():
     for method in ("rrf", "distribution"):
         assert (fuse(DENSE, SPARSE, method=method, calibration=SCALE) == fuse(DENSE, SPARSE, method=method)).all()
 

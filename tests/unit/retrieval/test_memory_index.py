@@ -14,7 +14,7 @@ from twinvec import Document, Hit, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, FilterError, TextError
 from twinvec.retrieval.base import Reranker, Retriever
 from twinvec.retrieval.fusion import fuse
-from twinvec.retrieval.relevance import MODELS, UNLEARNT, model_calibration
+from twinvec.retrieval.relevance import MODELS, UNLEARNT, Calibration, model_calibration
 
 DOCUMENTS = [
     {"id": "cats", "title": "Cats", "text": "Felines that purr.", "kind": "animal", "legs": 4},
@@ -278,7 +278,9 @@ def test_fusion_is_that_of_the_index(encoder):
 def test_a_model_without_landmarks_scales_the_scores_of_each_query(encoder):
     hits = MemoryIndex(Wrapped(encoder), DOCUMENTS).search("a dog fetches a ball")
     dense, sparse = (np.array([hit.scores[stage] for hit in hits]) for stage in ("dense", "sparse"))
-    assert [hit.score for hit in hits] == pytest.approx(fuse(dense, sparse, terms=3).tolist(), abs=1e-5)
+    assert [hit.score for hit in hits] == pytest.approx(
+        fuse(dense, sparse, terms=3, calibration=Calibration(words=0.6)).tolist(), abs=1e-5
+    )
     assert {hit.relevance for hit in hits} == {None}
 
 
