@@ -30,6 +30,7 @@ from twinvec.retrieval import memory_index
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.bm25 import document_vector, query_vector, term_id
 from twinvec.retrieval.fusion import fuse
+from twinvec.retrieval.relevance import Calibration
 from twinvec.similarity import cluster, most_similar_pairs, semantic_search
 
 VECTORS = RECORDED / "vectors.npy"
@@ -75,7 +76,7 @@ def values(folder: Path) -> dict[str, Any]:
     encoder = default()
     vectors = encoder.encode(TEXTS)
     with patch.object(memory_index, "NEWEST_ANALYSIS", 2):  # the version that the scores were recorded with
-        index = MemoryIndex(encoder, DOCUMENTS)
+        index = MemoryIndex(encoder, DOCUMENTS, calibration=Calibration(words=1))  # as each index fused then
     terms = Analyzer("english").terms(TEXTS)
     german = Analyzer("german").terms(TEXTS)
     return {
