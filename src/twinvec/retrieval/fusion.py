@@ -137,20 +137,20 @@ def parts(
     place = calibration.place(dense)
     below = 0.0 if terms == 1 else BELOW
     above: ScoreArray = (1 - below) * np.logaddexp(0, PLACE * place) / PLACE + below * place
-    return NEAR * above, max(_independent(terms), ONE_TERM / terms if terms else 0.0) * sparse
+    return NEAR * above, max(_evidence_of_terms(terms), ONE_TERM / terms if terms else 0.0) * sparse
 
 
 def _evidence(sparse: ScoreArray, terms: int | None, calibration: Calibration | None) -> float:
     """Return w for one query, in a collection without landmarks."""
-    evidence = EVIDENCE if calibration is None else calibration.words * _independent(terms)
+    evidence = EVIDENCE if calibration is None else calibration.words * _evidence_of_terms(terms)
     spread = float(deviation(sparse))
     if not terms or not spread:
         return evidence
     return max(evidence, KEYWORDS * (float(sparse.max()) / terms) ** 2 / spread)
 
 
-def _independent(terms: int | None) -> float:
-    """Return ``EVIDENCE``, or less for a query of many terms."""
+def _evidence_of_terms(terms: int | None) -> float:
+    """Return ``EVIDENCE``, or less for a query of more than ``INDEPENDENT`` terms."""
     return EVIDENCE * math.sqrt(min(1.0, INDEPENDENT / terms)) if terms else EVIDENCE
 
 

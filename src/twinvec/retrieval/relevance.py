@@ -47,9 +47,8 @@ UNMEASURED_WORDS = 0.7
 """Weight of words if not even the length of the texts is known."""
 
 _TERMS = 25.0  # terms of a text for which words count 1
-_LEAST_WORDS, _MOST_WORDS = 0.6, 2.5  # weight of words for short sentences, and for texts that the model reads whole
-_TERMS_READ = 250.0
-"""Terms of a text of which a model's usual limit, 256 tokens, leaves out more than it reads."""
+_LEAST_WORDS, _MOST_WORDS = 0.6, 2.5  # weight of words for short sentences, and for texts that a model reads whole
+_LONG = 250.0  # terms beyond which the weight grows again, because many models read 256 tokens only
 
 UNLEARNT = 0.15
 """How much a model with known landmarks is taken to have learnt of another language than English, if not measured."""
@@ -146,7 +145,7 @@ def words_of_length(terms: float) -> float:
     if not terms:
         return UNMEASURED_WORDS
     read = min(max(terms / _TERMS, _LEAST_WORDS), _MOST_WORDS)
-    return round(max(read, _MOST_WORDS * terms / _TERMS_READ), _DIGITS)
+    return round(max(read, _MOST_WORDS * terms / _LONG), _DIGITS)
 
 
 def known_calibration(model: str, texts: int = MANY, terms: float = 0.0) -> Calibration:
