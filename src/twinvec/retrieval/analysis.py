@@ -101,7 +101,7 @@ _CODE = re.compile(r"(?=\D*\d)(?!(?:1[5-9]|20)\d\ds?$|\d+(?:st|nd|rd|th)$)\S{4,}
 _CODE_COUNTS = 3
 
 ENGLISH = frozenset({"english", "porter"})
-"""The names of the English stemmers. They know no accents, so words are folded first; other stemmers rely on accents."""
+"""The names of the English stemmers. They know no accents, so words are folded first. Others rely on accents."""
 
 # "Who is ..." asks, but "WHO guidelines" does not; "can you ..." does, but "can opener" does not.
 _ASKS = r"(?:what|which|whom|whose|when|where|why|how)"
