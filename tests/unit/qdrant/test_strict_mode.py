@@ -11,7 +11,7 @@ from qdrant_client import QdrantClient, models
 
 from cases import few_quick
 from stand_in import STRICT, StandIn
-from twinvec.errors import StoreLimitError, StoreUnavailableError
+from twinvec.errors import StoreFullError, StoreLimitError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings, drop_collection, list_collections
 from twinvec_qdrant.stores.server.backend import ServerBackend
 from words import StateEncoder
@@ -208,8 +208,9 @@ def test_a_node_that_has_not_heard_of_an_index_is_asked_again(strict, monkeypatc
 def test_a_filter_of_too_many_conditions_names_the_limit(both, strict):
     limited, _ = both
     strict.be_strict(models.StrictModeConfig(filter_max_conditions=2), "notes")
-    with pytest.raises(StoreLimitError, match="filter_max_conditions"):
+    with pytest.raises(StoreLimitError, match="filter_max_conditions") as caught:
         limited.find({"size": {"gte": 1}, "team": "t1"})
+    assert not isinstance(caught.value, StoreFullError)
 
 
 def fill(collection: Collection, given: set[str]) -> None:
@@ -229,7 +230,7 @@ def test_a_full_collection_says_so_and_keeps_what_was_committed(strict, limit, n
     with opened(strict) as collection:
         collection.ingest(NOTES[:5])
         given: set[str] = set()
-        with pytest.raises(StoreLimitError, match=f"full(?s:.*){named}") as caught:
+        with pytest.raises(StoreFullError, match=f"full(?s:.*){named}") as caught:
             fill(collection, given)
         assert "committed before the error" in caught.value.__notes__[-1]
         kept = len(collection.find())
@@ -248,7 +249,7 @@ def test_documents_of_a_full_server_can_be_deleted(strict, over_grpc):
         with Collection.open("notes", **place, encoder=encoder()) as collection:
             collection.ingest(NOTES[:5])
             strict.actions.is_full = True
-            with pytest.raises(StoreLimitError, match=r"no room left(?s:.*)remove documents"):
+            with pytest.raises(StoreFullError, match=r"no room left(?s:.*)remove documents"):
                 collection.ingest(NOTES)
             assert collection.delete([NOTES[0]["id"], NOTES[1]["id"]]) == 2
             strict.actions.is_full = False
