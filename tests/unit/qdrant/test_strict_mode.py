@@ -8,6 +8,7 @@ import os
 import pytest
 from pydantic_core import to_json
 from qdrant_client import QdrantClient, models
+from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 
 from cases import few_quick
 from stand_in import STRICT, StandIn
@@ -279,6 +280,33 @@ def test_a_budget_that_comes_back_too_slowly_ends_within_the_wait(strict, clock)
     with pytest.raises(StoreUnavailableError, match="--wait"):
         opened(strict, wait_seconds=10).ingest(NOTES)
     assert max(clock.pauses, default=0) <= 10
+
+
+def test_a_server_charges_the_first_write_of_a_collection_twice(strict, clock):
+    """A server rejects the first operation of a new clock, and does it again."""
+    strict.be_strict(models.StrictModeConfig(enabled=True, write_rate_limit=10))
+    client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
+    client.create_collection("new", models.VectorParams(size=2, distance=models.Distance.COSINE))
+    points = [models.PointStruct(id=row, vector=[1.0, row]) for row in range(6)]
+    with pytest.raises(ResourceExhaustedResponse):
+        client.upsert("new", points)
+    assert client.count("new").count == 0
+    clock.sleep(12)
+    client.upsert("new", points)
+    assert client.count("new").count == 6
+
+
+@pytest.mark.parametrize("most", [5, 40])
+def test_a_first_write_that_costs_twice_a_whole_budget_succeeds_within_the_wait(strict, clock, most):
+    strict.be_strict(models.StrictModeConfig(enabled=True, write_rate_limit=most))
+    client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
+    with opened(None) as here:
+        here.ingest(NOTES)
+        assert here.push(client=client, wait_seconds=61).copied == len(NOTES)
+    with opened(strict) as there:
+        assert sorted(there.find()) == [note["id"] for note in NOTES]
+        assert there.verify().sound
+    assert 0 < max(clock.pauses) <= 61
 
 
 @pytest.mark.parametrize("work", ["ingest", "find"])
