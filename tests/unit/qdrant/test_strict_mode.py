@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from random import Random
 
 import pytest
 from pydantic_core import to_json
@@ -280,6 +281,37 @@ def test_a_budget_that_comes_back_too_slowly_ends_within_the_wait(strict, clock)
     with pytest.raises(StoreUnavailableError, match="--wait"):
         opened(strict, wait_seconds=10).ingest(NOTES)
     assert max(clock.pauses, default=0) <= 10
+
+
+@pytest.fixture
+def any_order(strict, monkeypatch):
+    """A strict server that returns hits of one score in another order at every request, as a server may."""
+    random, client = Random(0), strict.actions._client
+    search = client.query_batch_points
+
+    def shuffled(name, requests):
+        for each in requests:
+            (whole,) = search(name, [each.model_copy(update={"offset": None, "limit": 1000})])
+            points = sorted(whole.points, key=lambda point: (-round(point.score, 5), random.random()))
+            start = each.offset or 0
+            yield whole.model_copy(update={"points": points[start : start + each.limit]})
+
+    monkeypatch.setattr(client, "query_batch_points", lambda name, requests: list(shuffled(name, requests)))
+    return strict
+
+
+@pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
+@pytest.mark.parametrize("limits", [{}, {"condition_max_size": 5, "filter_max_conditions": 40}])
+def test_all_hits_of_one_score_are_found_if_they_do_not_fit_on_a_page(any_order, mode, limits):
+    any_order.be_strict(models.StrictModeConfig(enabled=True, max_query_limit=10, **limits))
+    same = [{"id": f"s{row:02}", "text": "word 7"} for row in range(27)]
+    with opened(any_order, late_interaction=False) as collection:
+        collection.ingest([*same, *({"id": f"o{row}", "text": f"other {row} things"} for row in range(20))])
+        any_order.asked.clear()
+        found = collection.search("word 7", 27, mode, group=False)
+        assert (len({hit.id for hit in found}), {hit.text for hit in found}) == (27, {"word 7"})
+        searches = [path for _, path in any_order.asked if "/points/query/batch" in path]
+        assert len(searches) <= 3  # the pages, what is missing between them, and the texts of hits
 
 
 def test_a_server_charges_the_first_write_of_a_collection_twice(strict, clock):
