@@ -19,6 +19,7 @@
         ├── StoreBusyError                   another process holds the store
         ├── StoreUnavailableError            the store does not answer, or its disk is full or read-only
         ├── StoreLimitError                  the request exceeds a limit that the server sets
+        │   └── StoreFullError               the server limits what it stores, and has no room left
         ├── StoreCorruptError                the stored data cannot be read
         └── CollectionNotFoundError          the store has no such collection
 
@@ -145,6 +146,10 @@ class StoreUnavailableError(StoreError):
 
 class StoreLimitError(StoreError):
     """The request exceeds a limit that the server sets; the message names the limit."""
+
+
+class StoreFullError(StoreLimitError):
+    """The server limits what it stores, and has no room left; the message names the limit."""
 
 
 class StoreCorruptError(StoreError):

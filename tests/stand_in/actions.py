@@ -67,10 +67,12 @@ class Actions:
 
     def restrict(self, name: str, config: models.StrictModeConfig | None) -> None:
         """Add limits to a collection's; a limit stays until another one of the same name comes."""
-        before = self._strict[name].config.model_dump(exclude_none=True) if name in self._strict else {}
+        old = self._strict.get(name)
+        before = old.config.model_dump(exclude_none=True) if old is not None else {}
         changes = config.model_dump(exclude_none=True) if config is not None else {}
         merged = models.StrictModeConfig.model_validate({**before, **changes})
         self._strict[name] = StrictMode(merged, self._indexes[name], self._clock)
+        self._strict[name].is_written = old is not None and old.is_written
 
     def do(self, action: str, name: str, body: dict[str, Any]) -> Any:
         """Return the answer to a request, such as "POST points/scroll"."""

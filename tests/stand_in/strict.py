@@ -21,7 +21,10 @@ The checks and their sentences are those of Qdrant's source (1.18, August 2026),
                                                            each
     lib/collection/src/shards/replica_set/update.rs        what writes cost: the points, at least 1; a batch of
                                                            operations is paid one by one, so that a refusal leaves the
-                                                           operations before it done
+                                                           operations before it done; the first operation is paid
+                                                           twice, because it is rejected and done again
+    .../replica_set/clock_set.rs                           why: the first tick of a clock is 0, and no operation of this
+                                                           tick is accepted
 
 Two checks are stricter here: sizes of a collection are exact at every write, where the server counts anew at every
 32nd, and reading by id is refused beyond the budget like everything else.
@@ -95,7 +98,12 @@ class Budget:
 
 
 class StrictMode:
-    """The limits of one collection; ``indexes`` are its payload indexes by field, as the collection keeps them."""
+    """The limits of one collection; ``indexes`` are its payload indexes by field, as the collection keeps them.
+
+    Attributes:
+        config: The limits.
+        is_written: Whether the collection has had a write.
+    """
 
     def __init__(
         self,
@@ -106,6 +114,7 @@ class StrictMode:
         self.config = config if config is not None else models.StrictModeConfig()
         self._on = bool(self.config.enabled)
         self._indexes = indexes
+        self.is_written = False
         reads, writes = self.config.read_rate_limit, self.config.write_rate_limit
         self._reads = Budget("Read", reads, clock) if self._on and reads else None
         self._writes = Budget("Write", writes, clock) if self._on and writes else None
@@ -116,7 +125,10 @@ class StrictMode:
             self._reads.pay(cost)
 
     def write(self, cost: int) -> None:
-        """Pay for a write."""
+        """Pay for a write; for the first one, pay twice."""
+        if self._writes is not None and not self.is_written:
+            self._writes.pay(max(1, cost))
+        self.is_written = True
         if self._writes is not None:
             self._writes.pay(max(1, cost))
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 
 from twinvec.arrays import FloatArray
 from twinvec.engines import Precision
-from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
+from twinvec.errors import ConfigurationError, StoreError, StoreFullError
 from twinvec.rerankers.maxsim import MaxSimReranker
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_hits, check_limit
@@ -636,7 +636,7 @@ class Collection:
             self._catalog.weights.refresh()
             removed = sum(1 for _ in self._catalog.remove(ids))
             if removed:
-                with suppress(StoreLimitError):  # the collection is full; the next ingest writes the weights
+                with suppress(StoreFullError):  # the collection is full; the next ingest writes the weights
                     self._catalog.weights.rebalance()
             return removed
 

@@ -31,13 +31,13 @@ from twinvec.errors import (
     StoreBusyError,
     StoreCorruptError,
     StoreError,
+    StoreFullError,
     StoreLimitError,
     StoreUnavailableError,
     TwinvecError,
     UnsupportedModelError,
 )
 from twinvec.support.checks import field_fault
-from twinvec_qdrant import UnindexedError
 from twinvec_serve.own_commands import is_own_command
 from twinvec_serve.reasons import log_reason
 
@@ -139,8 +139,8 @@ _KNOWN = {
     MissingExtraError: (501, "not_installed"),
     StoreBusyError: (503, "store_busy"),
     StoreUnavailableError: (503, "store_unavailable"),
-    UnindexedError: (400, "invalid_input"),  # as a filter that is malformed
-    StoreLimitError: (507, "store_limit"),
+    StoreFullError: (507, "store_full"),
+    StoreLimitError: (400, "invalid_input"),  # as a filter that is malformed
     StoreCorruptError: (502, "store_corrupt"),
     StoreError: (502, "store_failed"),  # classes come after their subclasses, because the first match counts
 }

@@ -8,6 +8,7 @@ command of that name (``commands``).
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import inspect
 import os
@@ -26,6 +27,7 @@ from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
 from twinvec.cli.streams import prepare_streams
 from twinvec.cli.terminal import complain, replace_unknown_characters
 from twinvec.errors import TwinvecError
+from twinvec.support.checks import shortened
 from twinvec.support.plain_values import convert_only_where_needed
 from twinvec.support.runners import with_address
 from twinvec.version import __version__
@@ -121,6 +123,8 @@ def _described(error: Exception) -> str:
         return str(error)
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
         return "the current folder was removed; change to a folder that exists"
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"{shortened(str(error.filename))}: {error.strerror}"
     return f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows the traceback)"
 
 

@@ -15,7 +15,7 @@ from twinvec.errors import InputError
 from twinvec.evaluation.statistics import SEED
 from twinvec.evaluation.tsv import parse_integer, read_table
 from twinvec.retrieval.documents import Document, as_document
-from twinvec.support.checks import check_data, file_path, integer, is_integer, path_text, shown, string
+from twinvec.support.checks import check_data, check_flags, file_path, integer, is_integer, path_text, shown, string
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_jsonl, text_field
 from twinvec.text import check_text, is_list
@@ -144,6 +144,7 @@ def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool 
         InputError: a file is missing, empty or malformed; an id is used twice; a judged query is blank; a judgement
             names an unknown id, or is above ``HIGHEST``; or no judgement is above 0. The message names file and line.
     """
+    check_flags(corpus_optional=corpus_optional)
     folder = file_path(folder, "folder")
     qrels_path = folder / "qrels" / f"{path_text(split, 'split')}.tsv"
     if not qrels_path.is_file():

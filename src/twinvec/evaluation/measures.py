@@ -27,10 +27,9 @@ from twinvec.evaluation.beir import Qrels, check_judgements
 from twinvec.evaluation.statistics import Values
 from twinvec.evaluation.tsv import parse_number
 from twinvec.support.atomic import replaced
-from twinvec.support.checks import file_path, shown
+from twinvec.support.checks import as_list, file_path, shown
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_lines
-from twinvec.text import is_list
 
 Run = Mapping[str, Mapping[str, float]]
 """Query id -> document id -> score; a larger score is better."""
@@ -116,19 +115,10 @@ def best_first(hits: Mapping[str, float]) -> list[tuple[str, float]]:
 
 def deepest(measures: Sequence[str]) -> int:
     """Return the largest k of measures; raise ConfigurationError if a measure is unknown, or no measure is named."""
-    named = check_measures(measures)
+    named = as_list(measures, "measures", "measures")
     if not named:
         raise ConfigurationError(f"no measure is named; the default is {', '.join(MEASURES)}")
     return max(map(cutoff, named))
-
-
-def check_measures(measures: Sequence[str]) -> list[str]:
-    """Return the measures as a list; raise ConfigurationError if they are one text, or no list."""
-    if isinstance(measures, str):
-        raise ConfigurationError(f"measures: expected a list of measures, got one text; write [{measures!r}]")
-    if not is_list(measures):
-        raise ConfigurationError(f"measures: expected a list of measures, got {measures!r}")
-    return list(measures)
 
 
 def cutoff(measure: str) -> int:

@@ -34,19 +34,36 @@ from twinvec.evaluation.pairs import (
     load_triplets,
 )
 from twinvec.evaluation.reranking import Reranked, find_reranker, rerank_result
-from twinvec.evaluation.statistics import RESAMPLES, import_scipy_stats, with_interval
+from twinvec.evaluation.statistics import RESAMPLES, check_resamples, import_scipy_stats, with_interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
 from twinvec.models.finding import find_model
-from twinvec.retrieval.base import Reranker
+from twinvec.retrieval.base import Reranker, check_limit
+from twinvec.support.checks import as_list, check_choice, check_data, check_settings, file_path, mapping, string
 
 BM25 = "bm25"
 RUN = "run:"
 QUESTION_MEASURES = ("precision@1", "mrr@10", "ndcg@10", "recall@10")
 
+_SETS = {
+    "sts": StsSet,
+    "ir": BeirSet,
+    "questions": BeirSet,
+    "nli": NliSet,
+    "pairs": LabelledPairs,
+    "triplets": Triplets,
+}
+"""The fields of ``Tasks`` that are sets by their names -> the class of a set."""
+
+_SINGLE_SETS = {"nli_train": NliSet, "winogender": bias.WinogenderSet}
+"""The fields of ``Tasks`` that are one set or None -> the class of the set."""
+
 
 @dataclass(frozen=True)
 class Tasks:
-    """The data to measure on, read and checked; ``measures``, ``rerank`` and ``candidates`` are for retrieval sets."""
+    """The data to measure on, read and checked; ``measures``, ``rerank`` and ``candidates`` are for retrieval sets.
+
+    Raises InputError for data of a wrong type, and ConfigurationError for another wrong field.
+    """
 
     sts: dict[str, StsSet] = field(default_factory=dict)
     ir: dict[str, BeirSet] = field(default_factory=dict)
@@ -60,6 +77,19 @@ class Tasks:
     measures: tuple[str, ...] = MEASURES
     rerank: str | None = None
     candidates: int = 100
+
+    def __post_init__(self) -> None:
+        for name, kind in _SETS.items():
+            for key, data in mapping(getattr(self, name), name).items():
+                check_data(data, kind, f"{name}: {key!r}", f"a {kind.__name__}(...)")
+        for name, kind in _SINGLE_SETS.items():
+            check_settings(getattr(self, name), kind, name)
+        if self.winobias is not None:
+            mapping(self.winobias, "winobias")
+        deepest(self.measures)  # raises for an unknown measure
+        if self.rerank is not None:
+            string(self.rerank, "rerank")
+        check_limit(self.candidates, "candidates")
 
     @property
     def depth(self) -> int:
@@ -91,21 +121,22 @@ def load_tasks(
 ) -> Tasks:
     """Read the files of all ``Tasks`` before anything is encoded; ``corpus_optional`` goes to ``load_beir``.
 
-    Raises InputError for an unusable file, ConfigurationError for an unknown measure, and MissingExtraError for a
-    package that is not installed.
+    Raises InputError for an unusable file, ConfigurationError for another wrong argument, such as an unknown measure,
+    and MissingExtraError for a package that is not installed.
     """
-    deepest(measures)  # raises for an unknown measure
+    wanted = as_list(measures, "measures", "measures")
+    deepest(wanted)  # raises for an unknown measure
     tasks = Tasks(
-        sts=_named(sts, load_sts),
-        ir=_named(ir, lambda path: load_beir(path, split, corpus_optional=corpus_optional)),
-        questions=_named(questions, load_questions),
-        nli=_named(nli, load_nli),
-        nli_train=load_nli(nli_train) if nli_train else None,
-        pairs=_named(pairs, load_labelled_pairs),
-        triplets=_named(triplets, load_triplets),
-        winogender=bias.load_winogender(winogender) if winogender else None,
-        winobias=bias.load_winobias(winobias) if winobias else None,
-        measures=tuple(dict.fromkeys(measures)),
+        sts=_named(sts, "sts", load_sts),
+        ir=_named(ir, "ir", lambda path: load_beir(path, split, corpus_optional=corpus_optional)),
+        questions=_named(questions, "questions", load_questions),
+        nli=_named(nli, "nli", load_nli),
+        nli_train=_single(nli_train, "nli_train", load_nli),
+        pairs=_named(pairs, "pairs", load_labelled_pairs),
+        triplets=_named(triplets, "triplets", load_triplets),
+        winogender=_single(winogender, "winogender", bias.load_winogender),
+        winobias=_single(winobias, "winobias", bias.load_winobias),
+        measures=tuple(dict.fromkeys(wanted)),
         rerank=rerank,
         candidates=candidates,
     )
@@ -189,10 +220,15 @@ def prepare(
     A comparison prepares all systems before it measures the first. A model computes in ``precision``.
 
     Raises:
-        ConfigurationError: the system cannot do the tasks, or its hits cannot be reranked.
-        InputError: the file of a run or of word vectors cannot be used.
+        ConfigurationError: an argument is of a wrong type, the system cannot do the tasks, or its hits cannot be
+            reranked.
+        InputError: ``tasks`` are no tasks, or the file of a run or of word vectors cannot be used.
         ModelError: the model does not exist or is damaged.
     """
+    string(system, "system")
+    check_data(tasks, Tasks, "tasks", "a Tasks(...), as load_tasks returns it")
+    check_choice(precision, Precision, "precision")
+    check_resamples(resamples)
     if not (tasks.needs_vectors or tasks.ir or tasks.questions):
         raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")
     options: dict[str, Any] = {"resamples": resamples, "progress": progress}
@@ -302,11 +338,18 @@ def _evaluate_run(
     return SystemResults(system, ir={name: result}, reranked=_reranked({name: result}, tasks, reranker, options))
 
 
-def _named(paths: Iterable[Path], load: Callable[[Path], Any]) -> dict[str, Any]:
+def _single(path: Path | None, argument: str, load: Callable[[Path], Any]) -> Any:
+    """Load the data of a path; return None for None."""
+    return None if path is None else load(file_path(path, argument))
+
+
+def _named(paths: Iterable[Path], argument: str, load: Callable[[Path], Any]) -> dict[str, Any]:
     """Load the data of each path; the key is the name of the data, or the path if the name is taken."""
+    given = as_list(paths, argument, "paths")
+    files = [file_path(path, f"{argument}[{row}]") for row, path in enumerate(given)]
     found: dict[str, Any] = {}
-    for path in paths:
-        data = load(path)
+    for path, file in zip(given, files, strict=True):
+        data = load(file)
         name = data.name if data.name not in found else str(path)
         found[name] = replace(data, name=name)
     return found

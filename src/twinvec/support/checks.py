@@ -18,6 +18,7 @@ from typing import Any, get_args
 
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.atomic import partial_path
+from twinvec.text import is_list
 
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 """Pydantic's noun for a field, which messages leave out because the field's name comes before."""
@@ -113,6 +114,15 @@ def mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ConfigurationError(f"{name}: expected a mapping with strings as keys, got {value!r}")
     return value
+
+
+def as_list(values: Iterable[Any], name: str, of: str) -> list[Any]:
+    """Return an iterable as a list; raise ConfigurationError, with a remedy, for one text or path, or another type."""
+    if isinstance(values, (str, os.PathLike)):
+        raise ConfigurationError(f"{name}: expected a list of {of}, got one text; write [{values!r}]")
+    if not is_list(values):
+        raise ConfigurationError(f"{name}: expected a list of {of}, got {values!r}")
+    return list(values)
 
 
 def file_path(value: str | os.PathLike[str], name: str) -> Path:

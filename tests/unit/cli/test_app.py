@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import distribution
@@ -302,3 +303,10 @@ def test_a_character_that_the_output_lacks_ends_no_command(encoding):
     values, text = done.stdout.decode(encoding).splitlines()
     assert json.loads(values) == {"place": "a \u2192 b"}
     assert text == ("a \u2192 b" if encoding == "utf-8" else "a ? b")
+
+
+@pytest.mark.parametrize("command", [("encode", "a" * 3000, "-o", "v.npy"), ("evaluate", "bm25", "--sts", "a" * 3000)])
+def test_a_name_that_is_too_long_for_a_file_is_an_error_of_one_line(twinvec, command):
+    done = twinvec(*command)
+    assert done.code == 1
+    assert re.fullmatch(r"twinvec: a+\.\.\.a+: File name too long\n", done.err)

@@ -7,7 +7,8 @@ import pytest
 
 from twinvec import Document, MemoryIndex
 from twinvec.errors import TwinvecError
-from twinvec.evaluation import beir, bias, ir, measures, nli, pairs, reranking, serving, statistics, sts, tuning
+from twinvec.evaluation import beir, bias, ir, measures, nli, pairs, reranking, serving, statistics, sts, suite, tuning
+from twinvec.evaluation.report import comparison
 from words import WordEncoder
 
 
@@ -39,6 +40,8 @@ INFERENCES = {"name": "inferences", "labels": ["yes", "no"] * 6, "premises": ROW
 FEW = {"resamples": 10}
 INDEX, MODEL = MemoryIndex(WordEncoder(), DOCUMENTS), Model()
 
+TASKS = suite.Tasks(ir={"set": SET}, measures=("mrr@10",))
+
 FUNCTIONS = {
     sts.StsSet: {"name": "made", "first": ["a", "b"], "second": ["c", "d"], "gold": [1, 2]},
     sts.evaluate_sts: {"model": MODEL, "data": SCORED, **FEW},
@@ -63,6 +66,17 @@ FUNCTIONS = {
     serving.evaluate_forms: {"model": MODEL, "data": SET, **FEW},
     tuning.tune: {"retriever": INDEX, "data": SET, "measure": "mrr@10", **FEW},
     statistics.paired_test: {"first": [1, 2, 3], "second": [1, 2, 4], **FEW},
+    suite.Tasks: {
+        "sts": {"scored": SCORED},
+        "ir": {"set": SET},
+        "questions": {"set": SET},
+        "nli": {"inferences": nli.NliSet(**INFERENCES)},
+        "pairs": {"pairs": pairs.LabelledPairs(**PAIRS)},
+        "triplets": {"triplets": pairs.Triplets(**TRIPLETS)},
+        "measures": ["mrr@10"],
+        "candidates": 5,
+    },
+    suite.evaluate: {"system": "bm25", "tasks": TASKS, "precision": "auto", **FEW},
 }
 REFUSED = {  # these need more than the test has; they refuse all of it
     sts.compare_sts: {"first": None, "second": None},
@@ -74,6 +88,8 @@ REFUSED = {  # these need more than the test has; they refuse all of it
     tuning.tune_by_documents: {"collection": None},
     bias.evaluate_winogender: {"model": MODEL, "data": None},
     bias.evaluate_winobias: {"model": MODEL, "data": None},
+    comparison.compare: {"systems": None, "tasks": TASKS},
+    comparison.write_report: {"comparison": None, "folder": "report"},
 }
 CASES = [
     (function, argument) for function, arguments in FUNCTIONS.items() for argument in arguments if argument != "name"
@@ -102,6 +118,38 @@ def test_a_result_or_a_collection_of_a_wrong_type_is_named(function):
     wrong = next(name for name, value in arguments.items() if value is None)
     with pytest.raises(TwinvecError, match=wrong):
         function(**arguments)
+
+
+@pytest.mark.parametrize("name", ["nli_train", "winogender", "winobias", "rerank"])
+def test_an_optional_task_of_a_wrong_type_is_named(name):
+    for wrong in (3.5, [None], {1: 2}, object()):
+        with pytest.raises(TwinvecError, match=name):
+            suite.Tasks(**{name: wrong})
+
+
+@pytest.mark.parametrize("name", ["sts", "ir", "questions", "nli", "pairs", "triplets", "measures"])
+def test_files_and_measures_are_lists(name):
+    for wrong in (None, 3.5, "a.tsv", b"a.tsv", object(), ["mrr@10", 1]):
+        with pytest.raises(TwinvecError, match=name.removesuffix("s")):
+            suite.load_tasks(**{name: wrong})
+
+
+@pytest.mark.parametrize("wrong", ["\ud800.tsv", "nul\0.tsv", "", None, 3.5])
+def test_a_path_that_no_file_can_have_is_refused(wrong):
+    for name in ("sts", "ir", "questions", "nli", "pairs", "triplets"):
+        with pytest.raises(TwinvecError, match=rf"{name}\[0\]"):
+            suite.load_tasks(**{name: [wrong]})
+    for name in ("nli_train", "winogender", "winobias") if wrong is not None else ():
+        with pytest.raises(TwinvecError, match=name):
+            suite.load_tasks(**{name: wrong})
+    with pytest.raises(TwinvecError, match="folder"):
+        comparison.write_report(comparison.Comparison([], []), wrong)
+
+
+@pytest.mark.parametrize("systems", ["bm25", 3.5, ["bm25", None], ["bm25", "\udcff"], [["bm25"], "bm25"], {1: 2}])
+def test_systems_to_compare_are_a_list_of_names(systems):
+    with pytest.raises(TwinvecError, match="systems"):
+        comparison.compare(systems, TASKS)
 
 
 def test_ids_of_a_run_are_strings():

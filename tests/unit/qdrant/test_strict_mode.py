@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+from random import Random
 
 import pytest
 from pydantic_core import to_json
 from qdrant_client import QdrantClient, models
+from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 
 from cases import few_quick
 from stand_in import STRICT, StandIn
-from twinvec.errors import StoreLimitError, StoreUnavailableError
+from twinvec.errors import StoreFullError, StoreLimitError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings, drop_collection, list_collections
 from twinvec_qdrant.stores.server.backend import ServerBackend
 from words import StateEncoder
@@ -208,8 +210,9 @@ def test_a_node_that_has_not_heard_of_an_index_is_asked_again(strict, monkeypatc
 def test_a_filter_of_too_many_conditions_names_the_limit(both, strict):
     limited, _ = both
     strict.be_strict(models.StrictModeConfig(filter_max_conditions=2), "notes")
-    with pytest.raises(StoreLimitError, match="filter_max_conditions"):
+    with pytest.raises(StoreLimitError, match="filter_max_conditions") as caught:
         limited.find({"size": {"gte": 1}, "team": "t1"})
+    assert not isinstance(caught.value, StoreFullError)
 
 
 def fill(collection: Collection, given: set[str]) -> None:
@@ -229,7 +232,7 @@ def test_a_full_collection_says_so_and_keeps_what_was_committed(strict, limit, n
     with opened(strict) as collection:
         collection.ingest(NOTES[:5])
         given: set[str] = set()
-        with pytest.raises(StoreLimitError, match=f"full(?s:.*){named}") as caught:
+        with pytest.raises(StoreFullError, match=f"full(?s:.*){named}") as caught:
             fill(collection, given)
         assert "committed before the error" in caught.value.__notes__[-1]
         kept = len(collection.find())
@@ -248,7 +251,7 @@ def test_documents_of_a_full_server_can_be_deleted(strict, over_grpc):
         with Collection.open("notes", **place, encoder=encoder()) as collection:
             collection.ingest(NOTES[:5])
             strict.actions.is_full = True
-            with pytest.raises(StoreLimitError, match=r"no room left(?s:.*)remove documents"):
+            with pytest.raises(StoreFullError, match=r"no room left(?s:.*)remove documents"):
                 collection.ingest(NOTES)
             assert collection.delete([NOTES[0]["id"], NOTES[1]["id"]]) == 2
             strict.actions.is_full = False
@@ -278,6 +281,64 @@ def test_a_budget_that_comes_back_too_slowly_ends_within_the_wait(strict, clock)
     with pytest.raises(StoreUnavailableError, match="--wait"):
         opened(strict, wait_seconds=10).ingest(NOTES)
     assert max(clock.pauses, default=0) <= 10
+
+
+@pytest.fixture
+def any_order(strict, monkeypatch):
+    """A strict server that returns hits of one score in another order at every request, as a server may."""
+    random, client = Random(0), strict.actions._client
+    search = client.query_batch_points
+
+    def shuffled(name, requests):
+        for each in requests:
+            (whole,) = search(name, [each.model_copy(update={"offset": None, "limit": 1000})])
+            points = sorted(whole.points, key=lambda point: (-round(point.score, 5), random.random()))
+            start = each.offset or 0
+            yield whole.model_copy(update={"points": points[start : start + each.limit]})
+
+    monkeypatch.setattr(client, "query_batch_points", lambda name, requests: list(shuffled(name, requests)))
+    return strict
+
+
+@pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
+@pytest.mark.parametrize("limits", [{}, {"condition_max_size": 5, "filter_max_conditions": 40}])
+def test_all_hits_of_one_score_are_found_if_they_do_not_fit_on_a_page(any_order, mode, limits):
+    any_order.be_strict(models.StrictModeConfig(enabled=True, max_query_limit=10, **limits))
+    same = [{"id": f"s{row:02}", "text": "word 7"} for row in range(27)]
+    with opened(any_order, late_interaction=False) as collection:
+        collection.ingest([*same, *({"id": f"o{row}", "text": f"other {row} things"} for row in range(20))])
+        any_order.asked.clear()
+        found = collection.search("word 7", 27, mode, group=False)
+        assert (len({hit.id for hit in found}), {hit.text for hit in found}) == (27, {"word 7"})
+        searches = [path for _, path in any_order.asked if "/points/query/batch" in path]
+        assert len(searches) <= 3  # the pages, what is missing between them, and the texts of hits
+
+
+def test_a_server_charges_the_first_write_of_a_collection_twice(strict, clock):
+    """A server rejects the first operation of a new clock, and does it again."""
+    strict.be_strict(models.StrictModeConfig(enabled=True, write_rate_limit=10))
+    client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
+    client.create_collection("new", models.VectorParams(size=2, distance=models.Distance.COSINE))
+    points = [models.PointStruct(id=row, vector=[1.0, row]) for row in range(6)]
+    with pytest.raises(ResourceExhaustedResponse):
+        client.upsert("new", points)
+    assert client.count("new").count == 0
+    clock.sleep(12)
+    client.upsert("new", points)
+    assert client.count("new").count == 6
+
+
+@pytest.mark.parametrize("most", [5, 40])
+def test_a_first_write_that_costs_twice_a_whole_budget_succeeds_within_the_wait(strict, clock, most):
+    strict.be_strict(models.StrictModeConfig(enabled=True, write_rate_limit=most))
+    client = QdrantClient(strict.url, timeout=60, check_compatibility=False)
+    with opened(None) as here:
+        here.ingest(NOTES)
+        assert here.push(client=client, wait_seconds=61).copied == len(NOTES)
+    with opened(strict) as there:
+        assert sorted(there.find()) == [note["id"] for note in NOTES]
+        assert there.verify().sound
+    assert 0 < max(clock.pauses) <= 61
 
 
 @pytest.mark.parametrize("work", ["ingest", "find"])

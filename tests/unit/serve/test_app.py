@@ -15,6 +15,7 @@ from twinvec.errors import (
     StoreBusyError,
     StoreCorruptError,
     StoreError,
+    StoreFullError,
     StoreLimitError,
     TextError,
 )
@@ -45,7 +46,8 @@ def client_that_raises(error: Exception) -> TestClient:
         (CollectionNotFoundError("no collection 'x'"), 404, "not_found_error", "collection_not_found"),
         (SpaceMismatchError("another model"), 409, "invalid_request_error", "other_model"),
         (StoreBusyError("busy"), 503, "server_error", "store_busy"),
-        (StoreLimitError("full"), 507, "server_error", "store_limit"),
+        (StoreLimitError("search_allow_exact"), 400, "invalid_request_error", "invalid_input"),
+        (StoreFullError("full"), 507, "server_error", "store_full"),
         (StoreCorruptError("chunk_0.mmap is missing or changed"), 502, "server_error", "store_corrupt"),
         (StoreError("the server wants an API key"), 502, "server_error", "store_failed"),
     ],

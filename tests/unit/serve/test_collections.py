@@ -524,3 +524,47 @@ def test_a_filter_on_a_key_that_a_server_has_not_indexed_is_a_bad_request(tiny_m
             malformed = asked.post(path, json={**wanted, "filter": {"owner": {"like": "ada"}}})
             assert malformed.json()["error"].keys() == error.keys()
             assert malformed.json()["error"]["code"] == error["code"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "filter", "told"),
+    [
+        (
+            {"filter_max_conditions": 4},
+            {"not": {"or": [{"lang": "en"}, {"year": {"gte": 2020}}, {"id": "a"}, {"team": "x"}]}},
+            "filter_max_conditions.*Reduce the amount of conditions",
+        ),
+        (
+            {"filter_max_conditions": 4, "condition_max_size": 2},
+            {"lang": {"not_in": [f"l{row}" for row in range(20)]}},
+            "filter_max_conditions.*Reduce the amount of conditions",
+        ),
+    ],
+)
+def test_a_filter_beyond_a_limit_of_the_server_is_a_bad_request(tiny_model, limits, filter, told):
+    with StandIn().running() as server:
+        server.be_strict(StrictModeConfig(enabled=True, **limits))
+        app = create_app(ServeSettings(url=server.url, models={"tiny": str(tiny_model("bert"))}))
+        with TestClient(app, base_url="http://127.0.0.1:6380") as asked:
+            assert asked.post("/v1/collections", json={"name": "docs", "chunking": False}).status_code == 201
+            assert asked.post("/v1/collections/docs/documents", json=[{"id": "a", "text": "tea"}]).json()["new"] == 1
+            for path in ("/v1/collections/docs/search", "/v1/search"):
+                answer = asked.post(path, json={"query": "tea", "filter": filter})
+                error = answer.json()["error"]
+                assert (answer.status_code, error["code"]) == (400, "invalid_input")
+                assert re.search(told, error["message"])
+
+
+def test_a_collection_that_a_server_has_no_room_for_is_full(tiny_model):
+    with StandIn().running() as server:
+        server.be_strict(StrictModeConfig(enabled=True, max_points_count=8))
+        app = create_app(ServeSettings(url=server.url, models={"tiny": str(tiny_model("bert"))}))
+        with TestClient(app, base_url="http://127.0.0.1:6380") as asked:
+            assert asked.post("/v1/collections", json={"name": "docs", "chunking": False}).status_code == 201
+            answers = [
+                asked.post("/v1/collections/docs/documents", json=[{"id": f"{row}", "text": f"tea {row}"}])
+                for row in range(64)  # a server counts what it has at every 32nd write
+            ]
+            error = answers[-1].json()["error"]
+            assert (answers[0].status_code, answers[-1].status_code, error["code"]) == (200, 507, "store_full")
+            assert "max_points_count" in error["message"]

@@ -104,7 +104,12 @@ def test_in_a_qdrant_server_only_collections_of_twinvec_are_dropped(tiny_model):
         with TestClient(app, base_url=ADDRESS) as asked:
             fill(asked)
             assert client.collection_exists("docs")
-            assert codes(asked.delete(DOCS), asked.delete(DOCS)) == [(200, None), (404, "collection_not_found")]
+            server.asked.clear()
+            assert codes(asked.delete(DOCS)) == [(200, None)]
+            paths = {path.partition("?")[0] for _, path in server.asked}
+            assert "/collections/docs" in paths
+            assert not paths & {"/collections", "/collections/theirs"}
+            assert codes(asked.delete(DOCS)) == [(404, "collection_not_found")]
             assert codes(asked.delete("/v1/collections/theirs")) == [(400, "invalid_setting")]
         assert [each.name for each in client.get_collections().collections] == ["theirs"]
         client.close()

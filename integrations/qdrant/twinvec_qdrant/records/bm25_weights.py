@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from twinvec.errors import StoreLimitError
+from twinvec.errors import StoreFullError
 from twinvec.retrieval import analysis as analyses
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.bm25 import SparseVector, document_vectors, query_vector, weighted_sum
@@ -148,7 +148,7 @@ class BM25Weights:
             if self._drifted(chunks, terms):
                 self._weigh_all(chunks, terms)
         if self.analyzer.version > 1:
-            with suppress(StoreLimitError):  # the collection is full; the next ingest saves the vocabulary
+            with suppress(StoreFullError):  # the collection is full; the next ingest saves the vocabulary
                 self.vocabulary.save(self._totals[0], self.analyzer, anew=recount)
 
     def _follows(self, chunks: int) -> bool:

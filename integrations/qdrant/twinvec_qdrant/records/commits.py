@@ -28,7 +28,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import compress
 
-from twinvec.errors import StoreLimitError
+from twinvec.errors import StoreFullError
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.description import check_current_model
 from twinvec_qdrant.records.intents import Intents, new_intent
@@ -249,7 +249,7 @@ class Catalog:
         """
         key = new_intent()
         try:
-            with suppress(StoreLimitError) if removing else nullcontext():
+            with suppress(StoreFullError) if removing else nullcontext():
                 self._intents.write(key, sources, revisions, None if self.backend.exclusive else root)
             yield
             self._intents.remove([key])

@@ -27,7 +27,7 @@ from twinvec.errors import (
     StoreBusyError,
     StoreCorruptError,
     StoreError,
-    StoreLimitError,
+    StoreFullError,
     StoreUnavailableError,
     TwinvecError,
 )
@@ -47,7 +47,7 @@ _ERRORS: dict[str, type[TwinvecError]] = {
     "store_busy": StoreBusyError,
     "store_corrupt": StoreCorruptError,
     "store_failed": StoreError,
-    "store_limit": StoreLimitError,
+    "store_full": StoreFullError,
     "store_unavailable": StoreUnavailableError,
 }
 _CONNECT_SECONDS = 5.0

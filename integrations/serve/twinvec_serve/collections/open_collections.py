@@ -236,14 +236,7 @@ class OpenCollections:
 
         Raise CollectionNotFoundError if there is no such collection, and ConfigurationError if it is not twinvec's.
         """
-        await self._check_there(name)
         await asyncio.shield(self.ingests.in_turn(name, partial(self._drop, name)))
-
-    async def _check_there(self, name: str) -> None:
-        """Raise CollectionNotFoundError if there is no collection of this name, which may be damaged."""
-        there = await self.run(list_collections, **self._place)
-        if name not in self._open and name not in {each.name for each in there}:
-            raise await self._not_found(name)
 
     async def _drop(self, name: str) -> None:
         async with self._lock(name), self._keeping(name):
@@ -265,7 +258,9 @@ class OpenCollections:
 
         Raise CollectionNotFoundError if there is no such collection, and Overloaded if too many ingests wait.
         """
-        await self._check_there(name)
+        there = await self.run(list_collections, **self._place)  # opening would refuse a damaged collection
+        if name not in self._open and name not in {each.name for each in there}:
+            raise await self._not_found(name)
         work = Work[VerifyReport]()
         work.done = self.ingests.in_turn(name, partial(self._repair, name, work))
         return work

@@ -22,6 +22,7 @@ from twinvec.evaluation.reranking import gain
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.sts import StsResult, compare_sts
 from twinvec.evaluation.suite import SystemResults, Tasks, prepare
+from twinvec.support.checks import as_list, check_data, check_output_folder, file_path, string
 
 _EXAMPLES = 5
 _DRAWN = ("sts", "ir", "reranked", "questions", "nli", "pairs", "triplets")
@@ -77,6 +78,7 @@ def compare(
 
     Raises ConfigurationError for fewer or equal systems. Errors of ``prepare`` come before any measurement.
     """
+    systems = [string(each, f"systems[{row}]") for row, each in enumerate(as_list(systems, "systems", "names"))]
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
     plots.import_matplotlib()  # fails before the long work if it is missing: the report has plots
@@ -89,9 +91,13 @@ def compare(
 
 
 def write_report(comparison: Comparison, folder: str | Path) -> list[Path]:
-    """Write report.md, report.html and the plots into ``folder``; return the paths written."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write report.md, report.html and the plots into ``folder``; return the paths written.
+
+    Raises InputError if ``comparison`` is not one, and ConfigurationError if the folder cannot be made or written.
+    """
+    check_data(comparison, Comparison, "comparison", "a Comparison(...), as compare returns it")
+    folder = file_path(folder, "folder")
+    check_output_folder(folder)
     pictures = _draw(comparison, folder)
     text = "\n".join(_markdown(comparison, pictures)) + "\n"
     title = "Comparison of " + ", ".join(evaluation.system for evaluation in comparison.evaluations)

@@ -19,11 +19,20 @@ import httpx
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from twinvec.errors import CollectionNotFoundError, StoreError, StoreLimitError, StoreUnavailableError
+from twinvec.errors import (
+    CollectionNotFoundError,
+    StoreError,
+    StoreFullError,
+    StoreLimitError,
+    StoreUnavailableError,
+)
 from twinvec_qdrant.stores.base import UnindexedError
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which the same request may succeed later."""
+
+_BAD = frozenset({400, 422})
+"""Status codes of a request that a limit of the collection forbids."""
 
 _CODES = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
@@ -196,8 +205,8 @@ def store_error(error: Exception, location: str, what: str) -> StoreError:
     """Return twinvec's error for an error of the client, raised by a request to the server at ``location``.
 
     ``what`` names the request. The result is a ``StoreUnavailableError`` if the same request may succeed later, a
-    ``StoreLimitError`` if a limit of the server forbids it, a ``CollectionNotFoundError`` if the collection was dropped
-    after it was opened, else a ``StoreError``.
+    ``StoreLimitError`` if a limit of the server forbids it (``StoreFullError`` for a limit of what is stored), a
+    ``CollectionNotFoundError`` if the collection was dropped after it was opened, else a ``StoreError``.
     """
     if (words := _protocol_words(error)) is not None:
         return StoreUnavailableError(f"{location}: no answer: {words}")
@@ -224,6 +233,8 @@ def _refused(answered: Refusal, location: str) -> StoreError:
     if answered.status == 400 and (found := _UNINDEXED.search(answered.sentence)):
         words = _unindexed_words(found["key"], found["types"])
         return UnindexedError(f"{location}: {words}{said}", found["key"])
+    if (full := _full_words(answered)) is not None:
+        return StoreFullError(f"{location}: {full}{said}")
     if (limit := _limit_words(answered)) is not None:
         return StoreLimitError(f"{location}: {limit}{said}")
     if "deactivation timed out" in answered.sentence:
@@ -261,21 +272,24 @@ def _remedy(answered: Refusal) -> str | None:
     return _REMEDIES.get(answered.status)
 
 
+def _full_words(answered: Refusal) -> str | None:
+    """Return an error text if the server or the collection has no room left, else None."""
+    if answered.status == 507 or _EXHAUSTED.search(answered.sentence):
+        return f"{_NO_ROOM}: remove documents, or raise the server's limit"
+    for pattern, most in _FULL if answered.status in _BAD else ():
+        if found := pattern.search(answered.sentence):
+            room = most.format(**found.groupdict())
+            return f"the collection is full: the limit is {room}. Remove documents, or raise the limit"
+    return None
+
+
 def _limit_words(answered: Refusal) -> str | None:
     """Return an error text if a limit of the server forbids the request, else None."""
     sentence = answered.sentence
     if answered.too_large:
         kind = "write_rate_limit" if "Write" in sentence else "read_rate_limit"
         return f"one request needs more operations than the server permits in a minute ({kind})"
-    if answered.status == 507 or _EXHAUSTED.search(sentence):
-        return f"{_NO_ROOM}: remove documents, or raise the server's limit"
-    if answered.status != 400 and answered.status != 422:
-        return None
-    for pattern, most in _FULL:
-        if found := pattern.search(sentence):
-            room = most.format(**found.groupdict())
-            return f"the collection is full: the limit is {room}. Remove documents, or raise the limit"
-    for pattern, limit in _REFUSED_LIMITS:
+    for pattern, limit in _REFUSED_LIMITS if answered.status in _BAD else ():
         if found := pattern.search(sentence):
             name = limit or _LIMITS.get(found["name"], found["name"])
             return f"the request exceeds the server's limit {name}"

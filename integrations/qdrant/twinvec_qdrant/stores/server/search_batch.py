@@ -22,13 +22,13 @@ from qdrant_client import models
 from twinvec.errors import StoreLimitError
 from twinvec_qdrant.stores.candidates import Along, Candidates, Found, Search, gathered, lacking, own_queries
 from twinvec_qdrant.stores.points import PAGE, Query, Scored, scored, stored_point
+from twinvec_qdrant.stores.server.limits.gaps import gaps
 from twinvec_qdrant.stores.server.limits.permitted import Limits
 from twinvec_qdrant.stores.server.limits.search_parts import (
     batches,
     cost,
     crossing_requests,
     looking,
-    lost,
     merged,
     needs_exact,
     reading,
@@ -119,12 +119,15 @@ class Searching(Reading):
         return asked
 
     def _answers(self, requests: _Requests, limits: Limits) -> Steps[list[Any]]:
-        """Return the points that each request finds, and points that a search lost between two pages."""
+        """Return the points that each request finds, and the points that are missing between two pages."""
         answers = yield from self._sent(requests, limits)
-        if again := dict(lost(requests, answers)):
-            found = yield from self._sent(list(again.values()), limits)
-            for row, points in zip(again, found, strict=True):
-                answers[row] = [*answers[row], *points]
+        left = list(gaps(requests, answers))
+        while left:
+            found = yield from self._sent([gap.request(limits) for gap in left], limits)
+            for gap, points in zip(left, found, strict=True):
+                answers[gap.row] = [*answers[gap.row], *points]
+            rests = [gap.without(points) for gap, points in zip(left, found, strict=True)]
+            left = [gap for gap in rests if gap is not None]
         return answers
 
     def _sent(self, requests: _Requests, limits: Limits) -> Steps[list[Any]]:

@@ -1,4 +1,4 @@
-"""Filters split to fit a server's limits: on the values of a condition, and on the conditions of a filter.
+"""Filters that fit a server's limits: on the values of a condition, and on the conditions of a filter.
 
 A condition with too many values becomes several conditions, one of which must hold. If the filter then has too many
 conditions, it becomes several filters, which together select the same points.
@@ -27,6 +27,15 @@ def narrowed(filter: models.Filter | None, limits: Limits) -> list[models.Filter
     if limits.conditions is None or conditions_of(cut) <= limits.conditions:
         return [cut]
     return list(_divided(cut, limits.conditions))
+
+
+def excluding(filter: models.Filter | None, ids: Sequence[Any], limits: Limits) -> models.Filter | None:
+    """Return a filter that also excludes the points of these ids; None if it would exceed the limits."""
+    pages_of_ids = pages(ids, limits.values or len(ids))
+    wanted = filter or models.Filter()
+    excluded = [*_listed(wanted.must_not), *(models.HasIdCondition(has_id=page) for page in pages_of_ids)]
+    wanted = wanted.model_copy(update={"must_not": excluded})
+    return wanted if limits.conditions is None or conditions_of(wanted) <= limits.conditions else None
 
 
 def conditions_of(filter: models.Filter | None) -> int:

@@ -1,9 +1,9 @@
 """Searches split into requests that a server permits, and the merging of their answers.
 
 A search for too many results becomes several requests, for consecutive ranks (``offset``). Another request follows if
-points of equal score may be missing between two of them. If exact search is forbidden, points can still be scored by
-id, because the server compares so few points without its index. Token states have no index: a prefetch by id selects
-the points, and then their states are compared.
+points of equal score are missing between two of them (``gaps``). If exact search is forbidden, points can still be
+scored by id, because the server compares so few points without its index. Token states have no index: a prefetch by id
+selects the points, and then their states are compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ _LIVE_FREQUENCIES = models.SearchParams(idf=models.IdfCorpusParams(corpus=models
 _FULL_VECTORS = models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
 
 _TERMS = 64  # terms of a sparse vector for which the server counts a cost of 1
-_ROUNDING = 1e-6  # largest difference of a score between two runs of one search
 
 
 class _Request(models.QueryRequest):
@@ -127,29 +126,6 @@ def merged(answers: Sequence[Sequence[Scored]], limit: int) -> list[Scored]:
         if each.id not in best or each.score > best[each.id].score:
             best[each.id] = each
     return sorted(best.values(), key=lambda each: -each.score)[:limit]
-
-
-def lost(
-    requests: Sequence[models.QueryRequest], answers: Sequence[Sequence[models.ScoredPoint]]
-) -> Iterator[tuple[int, models.QueryRequest]]:
-    """Yield requests for points that may be missing between two pages, each with the row of the later page.
-
-    A server returns points of equal score in any order, so one of them may be on two pages, and another one on neither.
-    A page that begins at the first point of this score has all of them, if they fit on a page.
-    """
-    scores: list[float] = []
-    size = 0
-    seen: set[Any] = set()
-    for row, (request, points) in enumerate(zip(requests, answers, strict=True)):
-        if request.offset is None:
-            scores, seen, size = [], set(), request.limit or 0
-        twice = [point.score for point in points if point.id in seen]
-        if twice and request.prefetch is None:
-            start = next((rank for rank, score in enumerate(scores) if score <= max(twice) + _ROUNDING), None)
-            if start is not None:  # it is None if a writer has changed the scores between the pages
-                yield row, request.model_copy(update={"offset": start or None, "limit": size})
-        scores += [point.score for point in points]
-        seen.update(point.id for point in points)
 
 
 def _places(limit: int, limits: Limits) -> Iterator[tuple[int, int]]:
