@@ -13,12 +13,15 @@ RELEASE_STAMP := $(RELEASE)/.installed
 INSTALLED := build/installed
 LOWEST := build/lowest
 LOWEST_STAMP := $(LOWEST)/.installed
+NEWEST := build/newest
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml $(wildcard integrations/*/pyproject.toml)
 EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[code,documents]" -e integrations/langchain -e integrations/llama_index -e integrations/serve -e integrations/ray
 # Bytecode is left to the first import: most modules that are installed are never imported.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
+# The torch of an environment, which uv keeps: $(call TORCH,FOLDER)
+TORCH = "torch==$$($(1)/bin/python -c 'import importlib.metadata as m; print(m.version("torch"))')"
 # The tests of one file stay with one process. Python may write bytecode, which the many processes of the tests share.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
 # One process more than there are cores, and at most four: many tests wait for other processes.
@@ -33,7 +36,7 @@ QUESTIONS := \
 	"read a spreadsheet saved with commas between the values" \
 	"run a shell command and capture what it prints"
 
-.PHONY: help demo test collect test-all test-lowest coverage check lint types install screenshots docs dist benchmark-retrieval clean
+.PHONY: help demo test collect test-all test-lowest test-newest coverage check lint types install screenshots docs dist benchmark-retrieval clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -72,8 +75,14 @@ $(LOWEST_STAMP): $(STAMP)
 	$(BIN)/python -m venv --clear $(LOWEST)
 	$(LOWEST)/bin/python $(INSTALL) torch
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --only-binary :all: --no-binary twinvec \
-		$(EDITABLE) "torch==$$($(LOWEST)/bin/python -c 'import importlib.metadata as m; print(m.version("torch"))')"
+		$(EDITABLE) $(call TORCH,$(LOWEST))
 	@touch $@
+
+test-newest: $(STAMP)  ## Run the quick tests with the newest versions that the projects allow, but for torch
+	test -x $(NEWEST)/bin/python || $(BIN)/python -m venv $(NEWEST)
+	$(NEWEST)/bin/python $(INSTALL) torch
+	$(BIN)/uv pip install --quiet --python $(NEWEST)/bin/python --upgrade $(EDITABLE) $(call TORCH,$(NEWEST))
+	PYTHONDONTWRITEBYTECODE= $(NEWEST)/bin/python -m pytest -q $(PARALLEL) -m "not slow"
 
 coverage: $(STAMP)  ## Show which share of lines and branches the tests run, in all their processes
 	$(BIN)/coverage erase

@@ -154,7 +154,7 @@ def test_openai_under_node(server, vectors, tmp_path) -> None:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("node and npm are not installed")
-    install = [npm, "install", "--no-fund", "--no-audit", "openai@^6"]
+    install = [npm, "install", "--no-fund", "--no-audit", "openai@^7"]
     made = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     if made.returncode:
         pytest.skip(f"npm cannot install openai: {made.stderr.strip()[-300:]}")
