@@ -200,7 +200,7 @@ def _mine_positives(job: MiningJob, encoder: Encoder, *, progress: bool) -> Mini
     vectors = vectors_path(job.output, job.source, encoder.space)
     remove_other_vectors(job.output, vectors)
     report = mine_file(job, DenseIndex(encoder, job.source, vectors, progress=progress), progress=progress)
-    vectors.unlink()
+    vectors.unlink(missing_ok=True)
     return report
 
 

@@ -32,6 +32,7 @@ from twinvec.export.quantization import BOUNDS, import_nncf, quantize
 from twinvec.export.subjects import Subject, open_subject
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import MANIFEST, optional_json, read_object, sha256, write_manifest
+from twinvec.support.atomic import sync_files, sync_folder
 from twinvec.support.checks import check_choice, integer
 from twinvec.support.cpu import sums_bytes_exactly
 from twinvec.support.locks import exclusive_lock
@@ -268,8 +269,10 @@ def _content(output: Path) -> list[Path]:
 
 
 def _move_into_place(made: Path, output: Path) -> None:
+    sync_files(made)  # a power cut after the renames must not leave a model without its content
     if not output.is_dir():
         made.replace(output)
+        sync_folder(output.parent)
         return
     kept = {path.name for path in graph_files(made, read_exports(made))}
     files = [path for path in made.rglob("*") if path.is_file()]
@@ -281,6 +284,7 @@ def _move_into_place(made: Path, output: Path) -> None:
         place = output / path.relative_to(made)
         place.parent.mkdir(parents=True, exist_ok=True)
         path.replace(place)
+    sync_files(output)  # before files of an earlier export are removed
     graphs = (f"{name}/{precision}-????????.*" for name in RUNTIMES for precision in get_args(ExportPrecision))
     for path in chain.from_iterable(map(output.glob, graphs)):
         if path.name not in kept:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from twinvec.export.unusual_texts import UNUSUAL_TEXTS
 from twinvec.installation import install_line
 from twinvec.models.integrity import MANIFEST, write_manifest
 from twinvec.support.cpu import sums_bytes_exactly
+from watched_disk import disk_steps
 from words import sentences
 
 TEXTS = sentences(120, seed=3)
@@ -454,6 +456,19 @@ def test_weights_come_late_and_the_manifest_last(source, tmp_path, monkeypatch):
     export_model(source, tmp_path / "out")
     assert moved[-1] == MANIFEST
     assert moved[-3:-1] == ["model.safetensors"] * 2
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_the_model_is_on_the_disk_before_it_is_in_place(source, tmp_path, monkeypatch, there):
+    out = tmp_path / "out"
+    if there:
+        out.mkdir()
+    steps = disk_steps(monkeypatch, "replace")
+    export_model(source, out)
+    first = steps.index("README.md -> README.md" if there else "model -> out")
+    synced = {Path(step).name for step in steps[:first]}
+    assert {path.name for path in out.rglob("*")} <= synced
+    assert str(out if there else tmp_path) in steps[first:]
 
 
 @pytest.mark.parametrize("lock", [".out.lock", "out/.twinvec.lock"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -327,6 +329,19 @@ def test_killed_between_the_renames_the_restored_collection_is_put_in_place(stor
         folder.shard.rename(folder.path / "shard.old")
     if step > 1:
         (folder.restored / "collection.json").replace(folder.path / "collection.json")
+    check(store, NOTES)
+
+
+def test_a_restore_that_fails_leaves_no_copy_on_the_full_disk(store, tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    backup_collection("notes", tmp_path / "backup", store)
+    with monkeypatch.context() as patched:
+        patched.setattr(backups, "sync_files", full)
+        with pytest.raises(StoreUnavailableError, match="cannot be restored: No space left"):
+            restore_collection(tmp_path / "backup", store, overwrite=True)
+    assert sorted(each.name for each in (store / "notes").iterdir()) == ["collection.json", "lock", "owner", "shard"]
     check(store, NOTES)
 
 

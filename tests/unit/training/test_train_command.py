@@ -6,11 +6,13 @@ import json
 import logging
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from deaths import Died
 from twinvec.cli.app import build_app
 from twinvec.errors import ConfigurationError, InputError, UnsupportedModelError
 from twinvec.support.locks import exclusive_lock
@@ -344,6 +346,26 @@ def test_starting_over_leaves_nothing_of_the_run_before(twinvec, folder, tiny_mo
     assert not left.exists()
     kept = {path.name for path in folder.iterdir() if path.suffix in (".npy", ".lock", ".partial")}
     assert kept == {"rows.jsonl.notes.npy", "other.jsonl.0123456789abcdef.npy"}
+
+
+def test_a_kill_after_the_output_was_complete_leaves_no_vectors(twinvec, folder, tiny_model, monkeypatch):
+    def killed(path, **options):
+        if path.suffix == ".npy":
+            raise Died
+        unlink(path, **options)
+
+    arguments = ("mine", folder / "pairs.jsonl", "-o", folder / "rows.jsonl", "--model", tiny_model("bert"))
+    before, unlink = set(folder.iterdir()), Path.unlink
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", killed)
+        with pytest.raises(Died):
+            twinvec(*arguments)
+    (folder / "rows.jsonl.lock").touch()  # left if the kill came a moment earlier
+    mined = (folder / "rows.jsonl").read_bytes()
+    with pytest.raises(ConfigurationError, match=r"rows\.jsonl: exists already"):
+        twinvec(*arguments)
+    assert set(folder.iterdir()) - before == {folder / "rows.jsonl"}
+    assert (folder / "rows.jsonl").read_bytes() == mined
 
 
 def test_vectors_that_another_process_encodes_stay(folder, cut_off):

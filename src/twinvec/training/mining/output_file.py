@@ -57,7 +57,7 @@ class JobFile:
         Raise ConfigurationError if another process has locked it, or if the block ends for lack of room on the disk.
         """
         busy = f"{self._output}: another process is {self._doing}"
-        with resumable(self._output), exclusive_lock(self.partial.with_suffix(".lock"), busy):
+        with resumable(self._output), exclusive_lock(_lock_path(self._output), busy):
             yield
 
     def resume(self, window: int = 1) -> int:
@@ -143,11 +143,15 @@ class MinedFile(JobFile):
 def check_output(source: Path, output: Path) -> None:
     """Make the folder of ``output``; raise ConfigurationError if that fails or ``output`` is ``source`` or a folder.
 
-    An existing output is refused too, unless its partial file also exists: then a run was killed at its end.
+    An existing output is refused too, unless its partial file also exists: then a run was killed at its end. A run that
+    was killed still later has left its lock file and its vectors, which are removed.
     """
     check_output_file(output)
     check_overwrites(output, source, *_beside(output))
     if not partial_path(output).exists():
+        if output.exists():
+            with suppress(ConfigurationError, OSError), exclusive_lock(_lock_path(output), "in use"):
+                remove_other_vectors(output)
         check_free(output)
 
 
@@ -200,6 +204,10 @@ def _first_line(path: Path) -> bytes:
         return b""
     with path.open("rb") as file:
         return file.readline()
+
+
+def _lock_path(output: Path) -> Path:
+    return output.with_name(output.name + ".lock")
 
 
 def _beside(output: Path) -> tuple[Path, Path]:

@@ -201,6 +201,7 @@ class RunFolder:
         for path in unfinished.rglob("*"):
             if path.is_file():
                 path.chmod(permissions)  # safetensors lets only the owner read its files
+        sync_files(unfinished)  # a power cut after the manifest must not lose files that it names
         for entry in sorted(unfinished.iterdir()):
             target = self.path / entry.name
             if target.is_dir():
@@ -211,8 +212,8 @@ class RunFolder:
         self._drop_checkpoints()
 
     def tidy(self) -> None:
-        """Remove the checkpoints of a finished run that was killed before it removed them."""
-        if self.checkpoints.is_dir():
+        """Remove the checkpoints and the lock file of a finished run that was killed before it removed them."""
+        if self.checkpoints.is_dir() or (self.path / _LOCK).exists():
             with self.locked():
                 self._drop_checkpoints()
 

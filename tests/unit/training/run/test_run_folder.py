@@ -13,6 +13,7 @@ from small_disks import without_rights
 from twinvec.errors import ConfigurationError
 from twinvec.training.run.config import TrainConfig, check_config
 from twinvec.training.run.run_folder import RunFolder, file_digests, mark_complete, run_fingerprint
+from watched_disk import disk_steps
 
 
 def run_folder(path, seed=0):
@@ -173,6 +174,29 @@ def test_what_holds_something_else_is_refused(tmp_path, kind):
         (path / ("notes.txt" if kind == "a folder with other things" else "training.json")).write_text("mine")
     with pytest.raises(ConfigurationError, match="choose another folder"):
         run_folder(path)
+
+
+def test_the_model_is_on_the_disk_before_the_manifest(tmp_path, monkeypatch):
+    def write(folder):
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text("{}")
+        save_file({"weight": np.zeros(3)}, folder / "model.safetensors")
+
+    run, steps = run_folder(tmp_path / "run"), disk_steps(monkeypatch, "replace")
+    run.finish(write, {})
+    named = steps.index("twinvec.json.partial -> twinvec.json")
+    written = run.path / "model.partial"
+    for path in (written / "model.safetensors", written / "1_Pooling" / "config.json", written / "1_Pooling"):
+        assert str(path) in steps[: steps.index("model.safetensors -> model.safetensors")]
+    assert str(run.path) in steps[named:]
+
+
+def test_a_lock_file_that_a_kill_has_left_is_removed(tmp_path):
+    run = run_folder(tmp_path / "run")
+    run.finish(lambda folder: save_file({"weight": np.zeros(3)}, folder / "model.safetensors"), {})
+    (run.path / "training.lock").touch()
+    run.tidy()
+    assert sorted(path.name for path in run.path.iterdir()) == ["model.safetensors", "twinvec.json"]
 
 
 def test_a_finished_model_takes_the_place_of_a_half_finished_one(tmp_path):

@@ -169,10 +169,13 @@ def _copy_in(source: Path, folder: CollectionFolder) -> None:
     partial = folder.path / f"{folder.restored.name}{PARTIAL}"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    copied_tree(source / folder.shard.name, partial / folder.shard.name)
-    shutil.copyfile(source / DESCRIPTION, partial / DESCRIPTION)
-    sync_files(partial)
-    partial.rename(folder.restored)
+    try:
+        copied_tree(source / folder.shard.name, partial / folder.shard.name)
+        shutil.copyfile(source / DESCRIPTION, partial / DESCRIPTION)
+        sync_files(partial)
+        partial.rename(folder.restored)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)  # if the disk is full, the collection needs the room
 
 
 def _check_replaced(target: Path, *, overwrite: bool) -> None:
