@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shutil
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -171,22 +172,24 @@ def _replace(target: Path, dataset: Dataset, output: str) -> None:
 
     Folders are removed under the name ``partial`` only, so that ``older`` is always whole. All files are on the disk
     before the folder gets its name, and the name is on the disk before ``older`` is removed, in case of a power cut.
+    Each run writes to a folder of its own in ``partial``: a task may still write for a run that was killed.
     """
     partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
     if older.exists() and not target.exists():
         older.rename(target)  # a write was killed between its two renames
     _remove(older, partial)
+    written = partial / uuid.uuid4().hex
     try:
-        _write(dataset, str(partial), lance=_is_lance(output))
+        _write(dataset, str(written), lance=_is_lance(output))
+        if not written.exists():
+            raise InputError(f"{output}: nothing was written: there are no rows")
+        sync_files(written)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    if not partial.exists():
-        raise InputError(f"{output}: nothing was written: there are no rows")
-    sync_files(partial)
     if target.exists():
         target.rename(older)
-    partial.rename(target)
+    written.rename(target)
     sync_folder(target.parent)
     _remove(older, partial)
 

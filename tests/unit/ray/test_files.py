@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deaths import Died
@@ -168,6 +170,21 @@ def test_a_write_that_fails_leaves_the_older_folder(cluster, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_task_of_a_killed_run_adds_no_file_to_the_next_run(cluster, tmp_path):
+    target = tmp_path / "copy.parquet"
+
+    def writes_for_another_run(batch):
+        other = tmp_path / "copy.parquet.partial" / "another-run"
+        other.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"text": ["old"]}), other / "late.parquet")
+        return batch
+
+    write(cluster.data.from_items([{"text": "new"}]).map_batches(writes_for_another_run), str(target))
+    assert [row["text"] for row in read(str(target)).take_all()] == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dies_at", [1, 2], ids=["at the start", "at the end"])
 def test_a_half_removed_folder_is_never_put_back(cluster, tmp_path, monkeypatch, dies_at):
     target, older = tmp_path / "rows.parquet", tmp_path / "rows.parquet.older"
@@ -179,7 +196,7 @@ def test_a_half_removed_folder_is_never_put_back(cluster, tmp_path, monkeypatch,
 
     def dying(folder, **options):
         removed.extend(Path(folder).glob("*"))
-        if Path(folder).exists():
+        if any(Path(folder).glob("*")):
             left[0] -= 1
             if not left[0]:
                 next(Path(folder).iterdir()).unlink()
@@ -208,8 +225,9 @@ def test_files_are_on_the_disk_before_their_folder_gets_its_name(cluster, tmp_pa
     write(blocks, target)
     steps = disk_steps(monkeypatch, "rename")
     write(blocks, target)
-    named = steps.index(f"{partial.name} -> {target.name}")
-    written = {str(partial / path.relative_to(target)) for path in (target, *target.rglob("*"))}
+    named = next(row for row, step in enumerate(steps) if step.endswith(f" -> {target.name}"))
+    run = partial / steps[named].partition(" ")[0]
+    written = {str(run / path.relative_to(target)) for path in (target, *target.rglob("*"))}
     assert len(written) > 2
     assert written <= set(steps[:named])
     assert steps[named + 1 :][:2] == [str(tmp_path), f"{target.name}.older -> {partial.name}"]
