@@ -18,11 +18,12 @@ scores are better.
     those above it: 0.35, or 0 for a query of one term, which is a search for this word. Both parts are log-odds up to
     one factor, and no score depends on the other candidates. If nothing is near a query, BM25 decides; z(dense) would
     give the cosines the usual spread.
-    Vectors mean less in a language of which the model has learnt little, so the dense part is multiplied by
-    ``Calibration.learnt``. They mean nothing for words that the model does not know. For a query or a collection of
-    such words, the dense part is multiplied by 0.01, so it only orders candidates with equal BM25 scores. Vectors
-    hardly distinguish numbers and codes, such as "4711". For a query with codes, the dense part is multiplied by the
-    share of the other terms, or by 0.01 if the share is smaller.
+    Vectors mean less in a language of which the model has learnt little, and landmarks that are close to each other
+    enlarge their differences. The dense part is therefore multiplied by ``Calibration.learnt`` squared. Vectors mean
+    nothing for words that the model does not know. For a query or a collection of such words, the dense part is
+    multiplied by 0.01, so it only orders candidates with equal BM25 scores. Vectors hardly distinguish numbers and
+    codes, such as "4711". For a query with codes, the dense part is multiplied by the share of the other terms, or by
+    0.01 if the share is smaller.
 ``"rrf"``: the sum of 1 / (60 + rank), reciprocal rank fusion (Cormack, Clarke and Büttcher 2009). Equal scores share a
     rank; a sparse score of 0 has no rank.
 ``"distribution"``: the sum of (score - (mean - 3 sd)) / (6 sd), distribution-based score fusion, as in Qdrant.
@@ -122,7 +123,7 @@ def fuse(
             d, s = standardized(d, among_d), _evidence(among_s, terms, calibration) * s
         is_unknown = unknown or (calibration is not None and calibration.unknown_texts)
         learnt = 1.0 if calibration is None or calibration.learnt is None else calibration.learnt
-        d = (UNKNOWN if is_unknown else max((1 - code_share) * learnt, UNKNOWN)) * d
+        d = (UNKNOWN if is_unknown else max((1 - code_share) * learnt**2, UNKNOWN)) * d
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:

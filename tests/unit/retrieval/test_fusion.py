@@ -161,7 +161,7 @@ def test_unrelated_texts_keep_the_order_of_their_cosines_unless_the_query_is_one
 def test_vectors_count_by_how_much_the_model_has_learnt_of_the_language():
     known, little, nothing = (fuse(DENSE, 0 * SPARSE, calibration=replace(SCALE, learnt=each)) for each in (1, 0.2, 0))
     assert known == pytest.approx(fuse(DENSE, 0 * SPARSE, calibration=SCALE))
-    assert little == pytest.approx(0.2 * known)
+    assert little == pytest.approx(0.2**2 * known)
     assert nothing == pytest.approx(0.01 * known)
 
 
