@@ -50,7 +50,7 @@ _TERMS = 25.0  # terms of a text for which words count 1
 _LEAST_WORDS, _MOST_WORDS = 0.6, 2.5  # weight of words for short sentences, and for texts that a model reads whole
 _LONG = 250.0  # terms beyond which the weight grows again, because many models read 256 tokens only
 
-UNLEARNT = 0.3
+UNLEARNT = 0.2
 """How much a model with known landmarks is taken to have learnt of another language than English, if not measured."""
 
 _DIGITS = 4
