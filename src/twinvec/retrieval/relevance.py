@@ -48,6 +48,7 @@ UNMEASURED_WORDS = 0.7
 
 _TERMS = 25.0  # terms of a text for which words count 1
 _LEAST_WORDS, _MOST_WORDS = 0.6, 2.5  # weight of words for short sentences, and for texts that a model reads whole
+_MOST_UNMEASURED = 2.0  # if it is not measured: questions and answers may have few words in common
 _LONG = 250.0  # terms beyond which the weight grows again, because many models read 256 tokens only
 
 UNLEARNT = 0.2
@@ -136,21 +137,21 @@ def known_name(model: str, space: str) -> str:
     return model if model in MODELS else _NAMES.get(space, model)
 
 
-def words_of_length(terms: float) -> float:
+def words_of_length(terms: float, most: float = _MOST_WORDS) -> float:
     """Return the usual weight of words for texts with this many terms on average; 0 terms are an unknown length.
 
     A vector says all of a short sentence. The more a text says, the less of it is in its vector, and the more its words
-    tell. A vector says least of a text that the model reads only in part.
+    tell. For texts that a model reads whole, the weight is at most ``most``; for longer ones, it grows on.
     """
     if not terms:
         return UNMEASURED_WORDS
-    read = min(max(terms / _TERMS, _LEAST_WORDS), _MOST_WORDS)
+    read = min(max(terms / _TERMS, _LEAST_WORDS), most)
     return round(max(read, _MOST_WORDS * terms / _LONG), _DIGITS)
 
 
 def known_calibration(model: str, texts: int = MANY, terms: float = 0.0) -> Calibration:
     """Return the recorded calibration of the model with this name, for ``texts`` texts of ``terms`` terms each."""
-    known = replace(MODELS.get(model, Calibration()), words=words_of_length(terms))
+    known = replace(MODELS.get(model, Calibration()), words=words_of_length(terms, _MOST_UNMEASURED))
     if known.unrelated is None:
         return known
     fewer = math.log(MANY / min(max(texts, 1), MANY))

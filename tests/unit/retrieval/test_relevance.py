@@ -115,6 +115,7 @@ def test_words_tell_more_in_longer_texts_and_most_in_texts_that_the_model_does_n
     assert weights == pytest.approx([0.6, 0.6, 1, 1.6, 2.5, 2.5, 5, 25])
     assert words_of_length(0) == UNMEASURED_WORDS
     assert known_calibration("default", terms=40).words == known_calibration("unknown", terms=40).words == 1.6
+    assert [known_calibration("default", terms=terms).words for terms in (100, 500)] == [2, 5]
 
 
 def test_a_cosine_tells_more_in_a_collection_of_few_texts():
