@@ -9,7 +9,7 @@ hard to find by words. They show whether fusion loses hits of the vectors.)
 
 - Ours: ``MemoryIndex`` in each mode and with each fusion method, and with MaxSim reranking. For BEIR sets, if
   twinvec-qdrant is installed, also an embedded collection with and without chunking. A collection fuses by its own
-  calibration. The rows "landmarks of the model" show the fusion of a collection that is not yet calibrated.
+  calibration. A ``MemoryIndex`` fuses as a collection that is not measured.
 - Peers: sentence-transformers with its exact search, and bm25s with its own tokens and a Snowball stemmer.
 - Measures, by ir-measures: nDCG@10 (graded) and recall@100.
 
@@ -47,7 +47,6 @@ from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import as_run, measure_ir, search_all
 from twinvec.evaluation.pairs import load_questions
 from twinvec.retrieval.fusion import FusionMethod
-from twinvec.retrieval.relevance import MODELS
 
 MEASURES = ("ndcg@10", "recall@100")
 DEPTH = 101  # one more than recall@100 needs, because a query's own document is left out
@@ -236,11 +235,6 @@ def measured(data: BeirSet, encoder: Encoder, cache: Path | None, *, with_collec
 
 
 def memory_systems(data: BeirSet, encoder: Any) -> Iterator[tuple[Any, str, dict[str, Any]]]:
-    yield (
-        MemoryIndex(encoder, data.documents, calibration=MODELS["default"]),
-        "hybrid, landmarks of the model",
-        {"mode": "hybrid"},
-    )
     indexes = {fusion: MemoryIndex(encoder, data.documents, fusion=fusion) for fusion in FUSIONS}
     default = indexes[FUSIONS[0]]
     yield default, "dense", {"mode": "dense"}
