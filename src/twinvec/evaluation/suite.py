@@ -52,10 +52,10 @@ _SETS = {
     "pairs": LabelledPairs,
     "triplets": Triplets,
 }
-"""The fields of ``Tasks`` that are sets by their names -> the class of a set."""
+"""The fields of ``Tasks`` that hold several sets, each by its name -> the class of a set."""
 
 _SINGLE_SETS = {"nli_train": NliSet, "winogender": bias.WinogenderSet}
-"""The fields of ``Tasks`` that are one set or None -> the class of the set."""
+"""The fields of ``Tasks`` that hold one set or None -> the class of the set."""
 
 
 @dataclass(frozen=True)
