@@ -70,7 +70,7 @@ ONE_TERM = 0.75
 """The factor of the BM25 score for a query of one term, in a collection with landmarks."""
 
 INDEPENDENT = 8
-"""Number of terms whose BM25 scores add up as if the terms were independent; 6 to 11 give similar results."""
+"""A query of more terms than this counts less than the sum of its terms; values from 6 to 11 give similar results."""
 
 UNKNOWN = 0.01
 """The factor of the dense part for words that the model does not know, and the smallest factor for codes."""

@@ -44,7 +44,7 @@ _RISE_COUNTS = 1.3
 """How fast ``share_learnt`` falls with the rise of landmark 0 above the model's own (``benchmarks/languages.py``)."""
 
 UNMEASURED_WORDS = 0.7
-"""Weight of words if not even the length of the texts is known."""
+"""Weight of words in a collection whose average number of terms is not known."""
 
 _TERMS = 25.0  # terms of a text for which words count 1
 _LEAST_WORDS, _MOST_WORDS = 0.6, 2.5  # weight of words for short sentences, and for texts that a model reads whole
@@ -52,7 +52,7 @@ _MOST_UNMEASURED = 2.0  # if it is not measured: questions and answers may have 
 _LONG = 250.0  # terms beyond which the weight grows again, because many models read 256 tokens only
 
 UNLEARNT = 0.2
-"""How much a model with known landmarks is taken to have learnt of another language than English, if not measured."""
+"""``Calibration.learnt`` for a language other than English, if the model has landmarks and nothing is measured."""
 
 _DIGITS = 4
 _LARGEST = 30.0  # limit of log-odds; its logistic function is 1 in all digits that matter
@@ -159,7 +159,7 @@ def known_calibration(model: str, texts: int = MANY, terms: float = 0.0) -> Cali
 
 
 def completed(calibration: Calibration | None, known: Calibration) -> Calibration | None:
-    """Return the calibration; if it lacks landmarks, with those and the words' weight of ``known``. None stays None."""
+    """Return the calibration; it takes missing landmarks, and then the weight of words too, from ``known``."""
     if calibration is None or calibration.landmarks is not None:
         return calibration
     return replace(calibration, unrelated=known.unrelated, near=known.near, words=known.words)

@@ -36,7 +36,7 @@ class Observation:
 
 
 def fitted_weight(observations: Sequence[Observation], usual: float) -> float:
-    """Return the most probable weight, rounded to two digits; without observations, the ``usual`` one."""
+    """Return the most probable weight, rounded to two digits. Without observations, this is the ``usual`` weight."""
     priors = -0.5 * ((np.log(_WEIGHTS) - np.log(usual)) / SPREAD) ** 2
     likelihoods = [_log_likelihoods(observations, weight).max() for weight in _WEIGHTS]
     return round(float(_WEIGHTS[int(np.argmax(priors + likelihoods))]), 2)

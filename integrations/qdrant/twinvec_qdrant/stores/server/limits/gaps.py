@@ -1,4 +1,4 @@
-"""Points of one score that are missing between two pages of a search.
+"""Finds points that a search in pages has missed, and asks for them.
 
 A server returns points of equal score in any order, so one of them may be on two pages, and another one on neither. A
 further request then asks for the missing points.
@@ -51,7 +51,7 @@ class Gap:
         return self.page.model_copy(update=update)
 
     def without(self, points: Sequence[models.ScoredPoint]) -> Gap | None:
-        """Return the gap that is left after these points; None if there is none, or none of the points is new."""
+        """Return what these points leave of the gap; None if they close it, or if none of them is new."""
         known = list(dict.fromkeys([*self.known, *(point.id for point in points)]))
         missing = self.missing - (len(known) - len(self.known))
         return replace(self, known=known, missing=missing) if 0 < missing < self.missing else None
