@@ -212,7 +212,7 @@ class MemoryIndex:
     def _calibration_of(self, corpus: _Corpus) -> Calibration:
         if self._calibration is not None:
             return self._calibration
-        known = model_calibration(self._encoder, len(corpus.documents), corpus.average_length)
+        known = model_calibration(self._encoder, len(corpus.documents), corpus.average_length, corpus.different_terms)
         is_learnt = known.landmarks is None or self._analyzer.language in ENGLISH
         return known if is_learnt else replace(known, learnt=UNLEARNT)
 
@@ -279,6 +279,11 @@ class _Corpus:
     def average_length(self) -> float:
         """Average number of terms of a document."""
         return sum(map(len, self.terms)) / max(1, len(self.terms))
+
+    @cached_property
+    def different_terms(self) -> float:
+        """Average number of different terms of a document."""
+        return sum(self.term_counts.counts.values()) / max(1, len(self.terms))
 
     @cached_property
     def term_counts(self) -> TermCounts:

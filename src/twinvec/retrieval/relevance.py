@@ -46,7 +46,8 @@ _RISE_COUNTS = 1.3
 UNMEASURED_WORDS = 0.7
 """Weight of words in a collection whose average number of terms is not known."""
 
-_TERMS = 25.0  # terms of a text for which words count 1
+_DIFFERENT_TERMS = 21.0  # number of different terms of a text for which words count 1
+_SHARE_DIFFERENT = 0.84  # different terms among 25 terms of prose, for texts whose different terms are not counted
 _LEAST_WORDS, _MOST_WORDS = 0.6, 2.5  # weight of words for short sentences, and for texts that a model reads whole
 _MOST_UNMEASURED = 2.0  # if it is not measured: questions and answers may have few words in common
 _LONG = 250.0  # terms beyond which the weight grows again, because many models read 256 tokens only
@@ -67,7 +68,8 @@ class Calibration:
         chunks: Number of chunks at the last measurement of the collection; 0 if it was never measured.
         unrelated: Landmark 0 of the cosine.
         near: Landmark 1 of the cosine.
-        words: Weight of words in a hybrid search (``retrieval.fusion``), relative to that for texts of 25 terms.
+        words: Weight of words in a hybrid search (``retrieval.fusion``), relative to that for texts of 21 different
+            terms.
         unknown_texts: Whether most texts of the collection consist mostly of words that the model does not know.
         learnt: How much the model has learnt of the collection's language, from 0 to 1. It is None if the landmarks
             say 1 as well (``share_learnt``), and in calibrations of older versions.
@@ -127,9 +129,11 @@ _GROWTH_OF_STATES = {"default": 0.87}
 """Growth of MaxSim's landmark 0 with the landmark 0 of the cosine, over collections in several languages."""
 
 
-def model_calibration(encoder: object, texts: int = MANY, terms: float = 0.0) -> Calibration:
-    """Return the recorded calibration of the encoder's model, for ``texts`` texts of ``terms`` terms each."""
-    return known_calibration(_model_of(encoder), texts, terms)
+def model_calibration(
+    encoder: object, texts: int = MANY, terms: float = 0.0, different: float | None = None
+) -> Calibration:
+    """Return the recorded calibration of the encoder's model; the other arguments are as in ``known_calibration``."""
+    return known_calibration(_model_of(encoder), texts, terms, different)
 
 
 def known_name(model: str, space: str) -> str:
@@ -137,21 +141,31 @@ def known_name(model: str, space: str) -> str:
     return model if model in MODELS else _NAMES.get(space, model)
 
 
-def words_of_length(terms: float, most: float = _MOST_WORDS) -> float:
+def words_of_length(terms: float, different: float | None = None, most: float = _MOST_WORDS) -> float:
     """Return the usual weight of words for texts with this many terms on average; 0 terms are an unknown length.
 
     A vector says all of a short sentence. The more a text says, the less of it is in its vector, and the more its words
-    tell. For texts that a model reads whole, the weight is at most ``most``; for longer ones, it grows on.
+    tell. A text that repeats its terms, such as source code, says less than prose of its length, so the weight follows
+    the average number of ``different`` terms of a text; None is the usual number in prose. For texts that a model reads
+    whole, the weight is at most ``most``; for longer ones, it grows on.
     """
     if not terms:
         return UNMEASURED_WORDS
-    read = min(max(terms / _TERMS, _LEAST_WORDS), most)
+    said = _SHARE_DIFFERENT * terms if different is None else different
+    read = min(max(said / _DIFFERENT_TERMS, _LEAST_WORDS), most)
     return round(max(read, _MOST_WORDS * terms / _LONG), _DIGITS)
 
 
-def known_calibration(model: str, texts: int = MANY, terms: float = 0.0) -> Calibration:
-    """Return the recorded calibration of the model with this name, for ``texts`` texts of ``terms`` terms each."""
-    known = replace(MODELS.get(model, Calibration()), words=words_of_length(terms, _MOST_UNMEASURED))
+def known_calibration(model: str, texts: int = MANY, terms: float = 0.0, different: float | None = None) -> Calibration:
+    """Return the recorded calibration of the model with this name.
+
+    Args:
+        model: Name of the model.
+        texts: Number of texts that are searched.
+        terms: Average number of terms of a text; 0 if it is not known.
+        different: Average number of different terms of a text; None if it is not known.
+    """
+    known = replace(MODELS.get(model, Calibration()), words=words_of_length(terms, different, _MOST_UNMEASURED))
     if known.unrelated is None:
         return known
     fewer = math.log(MANY / min(max(texts, 1), MANY))

@@ -216,12 +216,15 @@ def test_the_weight_of_words_follows_the_stage_that_finds_the_answers(better, ex
     assert fitted_weight(observations, 1.6) == pytest.approx(expected, rel=0.03)
 
 
-def test_the_usual_weight_of_words_is_that_of_the_length_of_the_chunks(collection, monkeypatch):
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_usual_weight_of_words_is_that_of_the_different_terms_of_the_chunks(collection, monkeypatch, times):
     monkeypatch.setattr(measuring, "fitted_weight", lambda observations, usual: usual)
-    collection.ingest([(each.id, " ".join([each.text] * 4)) for each in towns(LEAST_MEASURED)])
+    collection.ingest(
+        [(str(row), " ".join([f"town{row}street{n}" for n in range(30)] * times)) for row in range(LEAST_MEASURED)]
+    )
     length = stored_description(collection._backend).average_length
-    assert length > 40
-    assert stored(collection).words == words_of_length(length)
+    assert length == 30 * times
+    assert stored(collection).words == words_of_length(length, 30) == pytest.approx(30 / 21, abs=1e-4)
 
 
 def test_every_language_has_different_questions():

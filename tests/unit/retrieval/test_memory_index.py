@@ -284,7 +284,7 @@ def test_a_model_without_landmarks_scales_the_scores_of_each_query(encoder):
     assert {hit.relevance for hit in hits} == {None}
 
 
-def test_words_count_more_in_longer_texts_and_in_a_language_that_the_model_has_not_learnt(encoder):
+def test_words_count_more_in_texts_that_say_more_and_in_a_language_that_the_model_has_not_learnt(encoder):
     def parts(documents, language="english"):
         hit = MemoryIndex(encoder, documents, language=language).search("Hund ball", 1)[0]
         vectors, words = (
@@ -296,6 +296,8 @@ def test_words_count_more_in_longer_texts_and_in_a_language_that_the_model_has_n
 
     short, long = [("a", "Hund ball")], [("a", f"Hund ball {' '.join(f'w{n}' for n in range(48))}")]
     assert parts(long)[1] == pytest.approx(parts(short)[1] * 2 / 0.6, rel=1e-4)
+    repeated = [("a", "Hund ball " * 25)]
+    assert parts(repeated)[1] == pytest.approx(parts(short)[1], rel=1e-4)
     english, german = parts(short), parts(short, "german")
     assert german == pytest.approx((UNLEARNT**2 * english[0], english[1]), rel=1e-4)
 

@@ -118,6 +118,13 @@ def test_words_tell_more_in_longer_texts_and_most_in_texts_that_the_model_does_n
     assert [known_calibration("default", terms=terms).words for terms in (100, 500)] == [2, 5]
 
 
+def test_words_tell_less_in_texts_that_repeat_their_terms():
+    assert [words_of_length(100, different) for different in (100, 42, 21, 2)] == [2.5, 2, 1, 1]  # 1: by its length
+    assert known_calibration("default", terms=84, different=25.2).words == 1.2
+    assert words_of_length(50, 42) == words_of_length(50) == 2  # as in prose
+    assert words_of_length(0, 0) == UNMEASURED_WORDS
+
+
 def test_a_cosine_tells_more_in_a_collection_of_few_texts():
     sizes = (0, 1, 4, 32, 300, MANY, 100 * MANY)
     landmarks = [known_calibration("default", texts).landmarks for texts in sizes]

@@ -38,7 +38,7 @@ from twinvec_qdrant.records.schema import CHUNKS, EMBEDDED_FIELDS
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.candidates import Search, find_candidates
 from twinvec_qdrant.stores.conditions import IdIs
-from twinvec_qdrant.stores.points import Query, pages
+from twinvec_qdrant.stores.points import Point, Query, pages
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
         return Calibration(chunks=chunks, unknown_texts=True) if are_unknown else None
     share = share_learnt(calibration, now.known())
     learnt = None if share == 1 else 1.0 if languages == [ENGLISH] else round(share, 4)
-    usual = words_of_length(now.average_length)
+    usual = words_of_length(now.average_length, _different_terms(now, sample))
     observations = _observations(backend, now, taken, queries_ED, rests_ED, calibration)
     return replace(calibration, words=fitted_weight(observations, usual), unknown_texts=are_unknown, learnt=learnt)
 
@@ -123,6 +123,13 @@ def _as_stored(calibration: Calibration) -> dict[str, Any]:
     defaults = Calibration()
     kept = (key for key, value in asdict(calibration).items() if key not in _NEWER or value != getattr(defaults, key))
     return {key: getattr(calibration, key) for key in kept}
+
+
+def _different_terms(now: Description, sample: Sequence[Point]) -> float | None:
+    """Return the average number of different terms of a chunk, estimated from a sample; None if it has no terms."""
+    terms = now.analyzer.terms([point.payload["text"] for point in sample])
+    every = sum(map(len, terms))
+    return now.average_length * sum(len(set(each)) for each in terms) / every if every else None
 
 
 def _least_measured(known: Calibration) -> int:
