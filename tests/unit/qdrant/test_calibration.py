@@ -28,7 +28,7 @@ from twinvec.retrieval.relevance import (
 )
 from twinvec_qdrant import Collection
 from twinvec_qdrant.calibration import measuring
-from twinvec_qdrant.calibration.excerpts import excerpts
+from twinvec_qdrant.calibration.excerpts import Excerpt, excerpts
 from twinvec_qdrant.calibration.language import ENGLISH, NAMES, language_hint, languages_of
 from twinvec_qdrant.calibration.measuring import _landmarks
 from twinvec_qdrant.calibration.questions import QUESTIONS
@@ -203,6 +203,39 @@ def test_excerpts_are_parts_of_their_chunks_which_keep_the_rest():
             assert len(excerpt.rest_text) == len(whole) - len(excerpt.text) + 1
     assert found["embedded"].rest_embedded.startswith("Heading")
     assert [each.chunk for each in excerpts(points, 2)] == ["sentences", "title"]
+
+
+CODE = """def first_word(text, default=None):
+    words_of_text = text.split()
+    if not words_of_text and default is not None:
+        return [default, default.upper()]
+    for index, word in enumerate(words_of_text):
+        yield index, word[:40], "a string, with blanks and a comma"
+"""
+"""Lines of at least four words, so that each can be an excerpt."""
+
+
+def test_lines_of_source_code_are_told_from_sentences():
+    (line,) = {each.is_code for each in excerpts([Point(str(row), {"text": CODE * row}) for row in range(1, 9)], 8)}
+    assert line is True
+    prose = (
+        "The bridge (built in 1900) is old.",
+        "Is it - or was it - 3.5 km long?",
+        "Die Brücke, 42 % davon",
+        "不让一个孩子掉队。",
+    )
+    assert [Excerpt("id", text, "", "").is_code for text in (*prose, "else:", "x = 1", "sort(values)", "a_b")] == [
+        *[False] * 4,
+        *[True] * 4,
+    ]
+
+
+def test_lines_of_source_code_say_nothing_about_the_weight_of_words(collection, monkeypatch):
+    monkeypatch.setattr(measuring, "fitted_weight", lambda observations, usual: len(observations))
+    collection.ingest([(str(row), CODE.replace("word", f"word{row}")) for row in range(LEAST_MEASURED)])
+    assert stored(collection).words == 0
+    collection.ingest(towns(2 * LEAST_MEASURED))
+    assert stored(collection).words > 0
 
 
 @pytest.mark.parametrize(("better", "expected"), [("dense", BOUNDS[0]), ("words", BOUNDS[1]), (None, 1.6)])

@@ -20,6 +20,7 @@ _WORDS = range(4, 41)  # number of words of an excerpt
 _SPAN = 10  # words of an excerpt from text without sentences
 _LEAST_REST = 8  # least number of words of a chunk besides its excerpt
 _SEED = 20
+_CODE = re.compile(r"[=_{}<>\\]|\w[(\[]|[;:]$")  # operators, identifiers, calls and ends of statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class Excerpt:
     text: str
     rest_embedded: str
     rest_text: str
+
+    @property
+    def is_code(self) -> bool:
+        """Whether the text looks like source code: "else:" or "sort(values)"."""
+        return _CODE.search(self.text) is not None
 
 
 def excerpts(chunks: Iterable[Point], limit: int) -> list[Excerpt]:

@@ -4,7 +4,8 @@
   They are in the languages of the collection (``languages_of``): if a model has not learnt a language, it gives similar
   vectors to all texts in it, and other vectors to questions in the model's own language.
 - Excerpts (``excerpts``) give the landmark 1: the median of their cosines with their chunks.
-- The same excerpts, searched by both stages as if their chunks lacked them, give the weight of words (``weight``).
+- The same excerpts, but for lines of source code, searched by both stages as if their chunks lacked them, give the
+  weight of words (``weight``).
 - The texts count as unknown if most chunks of the sample consist mostly of words that the model does not know.
 
 The sample grows with the collection up to a limit, so that measuring takes little time compared with encoding. A
@@ -191,11 +192,12 @@ def _observations(
 ) -> list[Observation]:
     """Return the scores of each excerpt's candidates in both stages.
 
-    The chunk from which the excerpt is taken is scored as if the excerpt were not in it.
+    The chunk from which the excerpt is taken is scored as if the excerpt were not in it. Lines of source code are left
+    out: people ask about code in other words than those of the code.
     """
     analyzer = now.analyzer
     found: list[Observation] = []
-    rows = list(range(len(taken)))
+    rows = [row for row, each in enumerate(taken) if not each.is_code]
     for page in pages(rows, _QUERIES):
         terms = analyzer.query_terms([taken[row].text for row in page])
         kept = [(row, each) for row, each in zip(page, terms, strict=True) if each]
