@@ -1,11 +1,11 @@
 """Hybrid search against its better stage, on any judged sets: a table of nDCG@10.
 
-    python benchmarks/stages.py FOLDER[=LANGUAGE] [FOLDER[=LANGUAGE] ...] [--queries 500] [--output FILE]
+    python benchmarks/stages.py FOLDER[=LANGUAGE] [FOLDER[=LANGUAGE] ...] [--queries 500] [--cache DIR] [--output FILE]
 
 A folder is in the BEIR layout, with judgements of a "test" split. LANGUAGE is the language of the stemmer; default:
 english. Each set is searched by the default model in an embedded collection, with its documents in chunks as by
 default and whole, and in a ``MemoryIndex``. Of a set with more queries, the first ``--queries`` are searched. The
-difference between hybrid search and its better stage should not be below -0.5 anywhere.
+difference between hybrid search and its better stage should not be below -0.5 anywhere. ``--cache`` keeps the vectors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from retrieval import CachingEncoder, limited
+from retrieval import CachingEncoder, limited, vectors_file
 from twinvec import Encoder, MemoryIndex, TwinvecError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import as_run, measure_ir, search_all
@@ -38,6 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", metavar="FOLDER[=LANGUAGE]")
     parser.add_argument("--queries", type=int, default=500, metavar="N")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="folder for the vectors")
     parser.add_argument("--output", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     encoder, lines = Encoder("default"), [TITLE, HEAD]
@@ -46,7 +47,7 @@ def main() -> int:
         for given in arguments.sets:
             folder, _, language = given.partition("=")
             data = limited(load_beir(Path(folder)), arguments.queries, None)
-            for line in rows(data, encoder, language or "english"):
+            for line in rows(data, encoder, language or "english", arguments.cache):
                 print(line, flush=True)
                 lines.append(line)
     except TwinvecError as error:
@@ -57,9 +58,10 @@ def main() -> int:
     return 0
 
 
-def rows(data: BeirSet, encoder: Encoder, language: str) -> Iterator[str]:
+def rows(data: BeirSet, encoder: Encoder, language: str, cache: Path | None) -> Iterator[str]:
     """Yield the lines of a set."""
     known: Any = CachingEncoder(encoder)
+    known.load(vectors_file(cache, data), data)
     for label, chunked in (("collection, chunks", True), ("collection, whole documents", False)):
         with (
             tempfile.TemporaryDirectory() as path,
@@ -70,6 +72,7 @@ def rows(data: BeirSet, encoder: Encoder, language: str) -> Iterator[str]:
             collection.ingest(data.documents)
             yield row(data, language, label, collection)
     yield row(data, language, "`MemoryIndex`", MemoryIndex(known, data.documents, language=language))
+    known.save(vectors_file(cache, data), data)
 
 
 def row(data: BeirSet, language: str, label: str, retriever: Any) -> str:
