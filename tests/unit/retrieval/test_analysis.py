@@ -94,8 +94,8 @@ def test_words_of_any_text_are_those_of_the_whole_normalisation(texts: list[str]
 
 
 @given(
-    st.text(alphabet=ODD + KANA + "_.-ABC", max_size=40),
-    st.sampled_from([1, 2, 3, 4]),
+    st.text(alphabet=ODD + KANA + "_.,-ABC", max_size=40),
+    st.sampled_from([1, 2, 3, 4, 5]),
     st.sampled_from(["english", "french"]),
 )
 def test_spans_have_the_terms_of_the_text_where_they_stand(text: str, version: int, language: str) -> None:
@@ -219,6 +219,110 @@ def test_an_acronym_in_a_question_is_no_word_that_asks() -> None:
     assert Analyzer("english", 4).query_terms(["Who is in the U.S. senate?"]) == [["us", "senat"]]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Python 3.11.", ["python", "3.11", "3", "11"]),
+        ("node.js, Vue.JS", ["node.j", "node", "js", "vue.j", "vue", "js"]),
+        ("v1.18.3 1.18.3", ["1.18.3", "v1", "18", "3", "1.18.3", "1", "18", "3"]),
+        ("http://192.168.1.1:8080/", ["http", "192.168.1.1", "192", "168", "1", "1", "8080"]),
+        ("<j.doe@www.example.com>", ["j.doe", "doe", "example.com", "www", "exampl", "com"]),
+        ("www.example", ["www.exampl", "www", "exampl"]),
+        ("photo_2023.jpg H.264", ["photo_2023.jpg", "photo_2023", "photo", "2023", "jpg", "h.264", "264"]),
+        ("os.path.join(x)", ["os.path.join", "os", "path", "join"]),
+        ("_node.js_ __init__.py", ["node.j", "node", "js", "init__.pi", "init", "py"]),
+        ("сайт.рф café.fr", ["сайт.рф", "сайт", "рф", "cafe.fr", "cafe", "fr"]),
+        ("使用Node.js开发，3.安装", ["使", "用", "node.j", "node", "js", "开", "发", "3", "安", "装"]),
+        ("Node.jsフィル", ["node.j", "node", "js", "フィ", "ィル"]),
+        ("end.The start", ["end.th", "end", "start"]),  # one more term, which nobody searches
+        ("wait...what? a..b_c .5 5. _._ ...", ["wait", "what", "b_c", "5", "5"]),
+        ("U.S.A., e.g. i.e. p.m.", ["usa", "eg", "ie", "pm"]),
+        ("COVID-19 1:30 it's", ["covid", "19", "1", "30"]),
+    ],
+)
+def test_letters_and_digits_with_dots_between_them_are_found_whole_and_by_their_parts(
+    text: str, expected: list[str]
+) -> None:
+    assert terms(text, version=5) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1,000 is 1000", ["1000", "1000"]),
+        ("$12,345,678.50", ["12345678.50", "12345678", "50"]),
+        ("1,000, 2,000.", ["1000", "2000"]),
+        ("3,14 0,123 1,2,3 12,34,567 1000,200 x1,000 1,0000", None),
+        ("é 1,000", ["e", "1000"]),
+        ("«1,000»", ["1000"]),
+    ],
+)
+def test_commas_between_thousands_are_left_out(text: str, expected: list[str] | None) -> None:
+    assert terms(text, version=5) == (expected if expected is not None else terms(text, version=4))
+
+
+def test_a_joined_word_and_its_parts_have_their_places() -> None:
+    text = "Try (v1.18.3), costs €1,000.50"
+    assert [(term, text[start:end]) for term, start, end in Analyzer("english", 5).spans(text)] == [
+        ("tri", "Try"),
+        ("1.18.3", "v1.18.3"),
+        ("v1", "v1"),
+        ("18", "18"),
+        ("3", "3"),
+        ("cost", "costs"),
+        ("1000.50", "1,000.50"),
+        ("1000", "1,000.50"),
+        ("50", "1,000.50"),
+    ]
+
+
+def test_a_match_of_a_joined_word_is_marked_whole() -> None:
+    hit = Hit("a", "Since Node.js 20, a node is a node.", 1.0)
+    (found,) = passages.word_passages("node.js", [hit], Analyzer("english", 5))
+    assert [found.text[start:end] for start, end in found.matches] == ["Node.js", "node", "node"]
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 2**18 + " é", "a." * 2**17, "." * 2**18, "1," * 2**17, "_." * 2**17, "é" * 2**18 + "."]
+)
+def test_a_very_long_word_takes_linear_time(text: str) -> None:
+    """A pattern that begins anew at every letter of the word would not end."""
+    analyzer = Analyzer("english", 5)
+    assert len(analyzer.query_terms([text])[0]) <= len(text)
+    assert len(analyzer.masked(text)) == len(text)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("What is new in Python 3.11?", ["new", "python", "3.11", "3.11", "3.11", "3", "11"]),
+        ("TLS 1.2", ["tls", "1.2", "1.2", "1.2", "1", "2"]),
+        ("node.js", ["node.j", "node.j", "node.j", "node", "js"]),
+        ("9q22.3", ["9q22.3", "9q22.3", "9q22.3", "9q22", "3"]),  # 9q22 alone would count three times
+        ("1,000 users", ["1000", "user"]),
+        ("1000 users", ["1000", "1000", "1000", "user"]),
+        ("U.S.A.", ["usa"]),
+        ("will.i.am songs", ["will.i.am", "will.i.am", "will.i.am", "am", "song"]),
+        ("who.is", ["who.i", "who.i", "who.i", "who"]),
+        ("what does what.cd mean?", ["what.cd", "what.cd", "what.cd", "what", "cd", "mean"]),
+    ],
+)
+def test_a_joined_word_of_a_query_counts_as_three_terms(query: str, expected: list[str]) -> None:
+    assert Analyzer("english", 5).query_terms([query]) == [expected]
+
+
+def test_a_joined_word_and_its_parts_are_codes() -> None:
+    def share(query: str, version: int = 5) -> float:
+        analyzer = Analyzer("english", version)
+        return analyzer.code_share(query, *analyzer.query_terms([query]))
+
+    assert share("node.js") == share("192.168.1.1") == share("4.2.1 try_acquire") == 1.0
+    assert share("install node.js now") == pytest.approx(5 / 7)
+    assert share("1,000 users") == share("U.S. users") == share("users. more") == 0.0
+    assert share("1,000.50 users") == pytest.approx(5 / 6)
+    assert share("node.js", version=4) == 0.0
+
+
 def test_stemmers_of_other_languages_see_the_accents() -> None:
     assert terms("résumés", "french", 2) == ["resum"]
     assert terms("Häuser", "german", 2) == terms("hauser", "german", 2) == ["haus"]
@@ -338,5 +442,5 @@ def test_words_are_counted_by_the_texts_that_have_them() -> None:
 
 
 def test_an_unknown_version_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="from 1 to 4, got 5"):
-        Analyzer("english", 5)
+    with pytest.raises(ConfigurationError, match="from 1 to 5, got 6"):
+        Analyzer("english", 6)

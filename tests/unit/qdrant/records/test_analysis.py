@@ -115,7 +115,12 @@ def test_a_change_of_the_index_or_model_brings_the_newest_analysis(old, change, 
 
 
 @pytest.mark.parametrize(
-    ("version", "text", "query"), [(2, "ルーを小さく割る。", "ルー"), (3, "Made in the U.S.A. since 1962.", "USA")]
+    ("version", "text", "query"),
+    [
+        (2, "ルーを小さく割る。", "ルー"),
+        (3, "Made in the U.S.A. since 1962.", "USA"),
+        (4, "There are 1,000 places.", "1000"),
+    ],
 )
 def test_a_collection_of_an_older_version_finds_more_after_reindex(place, monkeypatch, version, text, query):
     texts = [Document("new", text), *DOCUMENTS]

@@ -250,6 +250,17 @@ def test_words_that_a_model_knows_are_right():
     assert corrected("lease of leve", found, lambda each: False) == "leave of leave"
 
 
+def test_a_part_of_a_joined_word_is_not_corrected_from_version_5_on():
+    words = {"note": 9, "exempla": 9, "policy": 3}
+    query = "pollcy of node.js on exemple.com. Node"
+    (policy, node) = speller_of(words, Analyzer("english", 5)).corrections(query)
+    assert [(each.word, each.start, each.instead) for each in (policy, node)] == [
+        ("pollcy", 0, "policy"),
+        ("Node", 34, "note"),
+    ]
+    assert len(speller_of(words, Analyzer("english", 4)).corrections(query)) == 4
+
+
 def test_of_the_closest_words_the_most_frequent_is_taken():
     words = {"contact": 2, "contract": 9, "contracts": 1, "compact": 50}
     speller = speller_of(words)

@@ -3,7 +3,8 @@
 Distances are optimal string alignment: insertions, deletions, replacements, and swaps of neighbours count one each
 (``rapidfuzz``). A word of 4 to 7 letters is corrected at a distance of 1, a longer word at up to 2; the first letter
 must be the same. Of the closest words, the word in the most chunks is taken. Stop words and question words are not
-corrected, nor is a word for which ``is_right`` is true, for example because it is a token of the model.
+corrected, nor is a word for which ``is_right`` is true, for example because it is a token of the model, nor, from
+version 5 of the analysis on, a part of a joined word such as "node.js".
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Speller:
         """Return the corrections of probably misspelt words, among the first 1,000 different words of a query."""
         found = []
         instead: dict[str, tuple[str, bool] | None] = {}
-        for match in _WORD.finditer(query):
+        for match in _WORD.finditer(self._analyzer.masked(query)):
             start, end = match.span()
             beside = query[max(start - 1, 0) : start] + query[end : end + 1]
             if end - start < _SHORTEST or any(each.isalnum() or each == "_" for each in beside):

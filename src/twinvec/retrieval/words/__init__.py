@@ -1,0 +1,1 @@
+"""The words of a text, before ``retrieval.analysis`` makes terms of them."""
