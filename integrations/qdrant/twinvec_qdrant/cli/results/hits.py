@@ -100,7 +100,7 @@ def _place(shown: ShownHit) -> Iterator[str]:
     heading = payload.get("heading")
     if isinstance(heading, str) and heading:
         parts = heading.split(" > ")
-        if parts[0] in (payload.get("title"), shown.found.source.rpartition("/")[2]):
+        if parts[0] in (payload.get("title"), payload.get("path"), shown.found.source.rpartition("/")[2]):
             parts = parts[1:]
         if parts:
             yield printable(" > ".join(parts))
