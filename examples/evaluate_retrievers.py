@@ -22,6 +22,7 @@ from langchain_twinvec import TwinvecEmbeddings, TwinvecVectorStore
 from langchain_twinvec import TwinvecRetriever as LangChainRetriever
 from llama_index.retrievers.twinvec import TwinvecRetriever as LlamaIndexRetriever
 from twinvec import Encoder, Hit, MaxSimReranker
+from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import as_run, measure_ir
 from twinvec.retrieval import Mode, Reranker
@@ -39,7 +40,11 @@ def main() -> None:
     parser.add_argument("--documents", type=int, help="number of irrelevant documents to use; default: all")
     parser.add_argument("--path", type=Path, help="folder of the collection; default: a temporary one")
     arguments = parser.parse_args()
-    data = part(load_beir(arguments.data / "ir" / "scifact"), arguments.queries, arguments.documents)
+    try:
+        judged = load_beir(arguments.data / "ir" / "scifact")
+    except InputError as error:
+        parser.exit(2, f"{error}\n")
+    data = part(judged, arguments.queries, arguments.documents)
     print(f"{data.name}: {len(data.queries)} queries, {len(data.documents)} documents")
     with tempfile.TemporaryDirectory() as temporary:
         encoder = Encoder("default")

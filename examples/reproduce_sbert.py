@@ -192,6 +192,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds of the tables of the test part")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), help="which (default: all)")
     options = parser.parse_args()
+    if not options.data.is_dir():
+        parser.exit(2, f"{options.data}: no such folder\n")
     with tempfile.TemporaryDirectory() as folder:
         laboratory = Laboratory(options.data, Path(folder), options.rows)
         print(f"The base, untrained: {dev(laboratory, lambda: laboratory.base)} on STS-B dev.")

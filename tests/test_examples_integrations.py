@@ -15,10 +15,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def run(example: str, *arguments: object, folder: Path) -> str:
+def start(example: str, *arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(EXAMPLES / example), *map(str, arguments)]
     environment = {**os.environ, "TMPDIR": str(folder)}  # in memory where that is possible, as the folder is
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+
+
+def run(example: str, *arguments: object, folder: Path) -> str:
+    done = start(example, *arguments, folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -49,6 +53,13 @@ def test_a_tuned_model_takes_the_place_of_the_old(tmp_path) -> None:
         assert re.search(r"^after:  2 of 2 right", output, re.MULTILINE)
         assert "migrated: 6 texts encoded" in output
         assert re.search(r"^refused: .*tuned", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("example", ["evaluate_retrievers.py", "reproduce_sbert.py"])
+def test_wrong_data_is_told_in_one_line(tmp_path, example) -> None:
+    done = start(example, "--data", tmp_path / "lost", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"{tmp_path / 'lost'}")
 
 
 def test_both_frameworks_find_the_same(tmp_path, data) -> None:

@@ -106,7 +106,11 @@ def cluster_command(
         groups = [{"typical": typical[label], "texts": members[label]} for label in typical]
         show_json({"clusters": groups, "alone": alone})
         return
-    title = f"{len(typical):,} clusters, {len(alone):,} of {len(texts):,} texts alone"
+    counted = "1 cluster" if len(typical) == 1 else f"{len(typical):,} clusters"
+    title = f"{counted}, {len(alone):,} of {len(texts):,} texts alone"
+    if not typical:
+        typer.echo(title)
+        return
     lines = table(title, "texts", "most typical", numbers=("texts",))
     for label, text in typical.items():
         lines.add_row(f"{len(members[label]):,}", _shown(text, 2 * _SHOWN_CHARACTERS))

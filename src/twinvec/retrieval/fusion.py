@@ -39,7 +39,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, ScoreArray, deviation, standardized
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.retrieval.relevance import PLACE, Calibration
+from twinvec.retrieval.relevance import PLACE, Calibration, share_learnt
 from twinvec.support.checks import check_choice
 from twinvec.text import is_list
 
@@ -122,8 +122,7 @@ def fuse(
         else:
             d, s = standardized(d, among_d), _evidence(among_s, terms, calibration) * s
         is_unknown = unknown or (calibration is not None and calibration.unknown_texts)
-        learnt = 1.0 if calibration is None or calibration.learnt is None else calibration.learnt
-        d = (UNKNOWN if is_unknown else max((1 - code_share) * learnt**2, UNKNOWN)) * d
+        d = (UNKNOWN if is_unknown else max((1 - code_share) * share_learnt(calibration) ** 2, UNKNOWN)) * d
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:

@@ -34,7 +34,7 @@ from twinvec.retrieval.feedback import check_feedback, moved
 from twinvec.retrieval.filters import Filter, matches, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, fuse
 from twinvec.retrieval.passages import with_passages
-from twinvec.retrieval.relevance import UNLEARNT, Calibration, model_calibration, relevance
+from twinvec.retrieval.relevance import UNLEARNT, Calibration, model_calibration, relevance, share_learnt
 from twinvec.support.checks import check_choice, check_methods, shown
 from twinvec.text import check_text, check_texts
 
@@ -422,7 +422,7 @@ class _Ranking:
             terms=of_query.terms,
             unknown=of_query.unknown,
             code_share=of_query.code_share,
-            learnt=1.0 if self.calibration.learnt is None else self.calibration.learnt,
+            learnt=share_learnt(self.calibration),
         )
         payload, hidden = dict(document.payload), document.hidden
         return Hit(document.id, document.full_text, score, scores, payload, relevance=found, hidden=hidden)

@@ -226,15 +226,16 @@ def relevance(
     return logistic(log_odds)
 
 
-def share_learnt(calibration: Calibration | None, known: Calibration) -> float:
+def share_learnt(calibration: Calibration | None, known: Calibration | None = None) -> float:
     """Return how much a model has learnt of the language of a collection, from 0 to 1; 1 if the landmarks are unknown.
 
     All texts in a language that the model has not learnt are near each other. Landmark 0 of such a collection therefore
-    lies above landmark 0 of ``known``. A measured share (``Calibration.learnt``) is returned as it is.
+    lies above landmark 0 of ``known``, the model's own calibration. A measured share (``Calibration.learnt``) is
+    returned as it is.
     """
     if calibration is not None and calibration.learnt is not None:
         return calibration.learnt
-    if calibration is None or calibration.unrelated is None or known.landmarks is None:
+    if calibration is None or calibration.unrelated is None or known is None or known.landmarks is None:
         return 1.0
     return min(max(1 - _RISE_COUNTS * known.place(calibration.unrelated), 0.0), 1.0)
 

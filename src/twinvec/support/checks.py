@@ -191,17 +191,20 @@ def check_settings(value: object, kind: type, name: str) -> None:
 
 def check_input_file(file: Path) -> None:
     """Raise ConfigurationError unless a file to read exists and is a file."""
-    if file.is_dir():
-        raise ConfigurationError(f"{file}: is a folder; name a file")
-    if not file.is_file():
+    _check_kind(file)
+    if not file.exists():
         raise ConfigurationError(f"{file}: no such file")
 
 
 def check_output_file(file: Path) -> None:
     """Make the folder of a file to write; raise ConfigurationError if that fails or the path is a folder or device."""
+    _check_kind(file)
+    check_output_folder(file.parent)
+
+
+def _check_kind(file: Path) -> None:
     if file.exists() and not file.is_file():
         raise ConfigurationError(f"{file}: is a {'folder' if file.is_dir() else 'device'}; name a file")
-    check_output_folder(file.parent)
 
 
 def check_free(path: Path) -> None:

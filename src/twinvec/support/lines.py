@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from twinvec.errors import InputError
 from twinvec.text import MAX_TEXT_BYTES, check_text
@@ -16,20 +17,43 @@ from twinvec.text import MAX_TEXT_BYTES, check_text
 _GZIP = b"\x1f\x8b"
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
 _TABLES = (".csv", ".tsv", ".parquet", ".xlsx")
+_OPENED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""How the paths begin of what this process has open: standard input, and ``<(command)`` of a shell."""
+
+MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES
+"""Largest size of a line; JSON may escape a byte of text as six bytes."""
 
 
 def read_lines(path: Path) -> Iterator[str]:
     """Yield a file's lines with their ends; raise InputError if it is unreadable, compressed or not UTF-8."""
+    with open_data(path) as file:
+        yield from decoded_lines(file, path)
+
+
+@contextmanager
+def open_data(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file of data; raise InputError if reading fails, or for a device or a named pipe, which may never end."""
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(_OPENED)):
+            raise InputError(f"{path}: is a device or a named pipe; name a file, or /dev/stdin")
         with path.open("rb") as file:
-            yield from decoded_lines(file, path)
+            yield file
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def decoded_lines(file: Iterable[bytes], path: Path | str) -> Iterator[str]:
+def limited_lines(file: IO[bytes], path: Path | str) -> Iterator[bytes]:
+    """Yield the lines of an open file with their ends; raise InputError for a line longer than ``MAX_LINE_BYTES``."""
+    for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise InputError(f"{path}:{number}: the line has more than {MAX_LINE_BYTES:,} bytes")
+        yield line
+
+
+def decoded_lines(file: IO[bytes], path: Path | str) -> Iterator[str]:
     """Yield the lines of an open file with their ends; raise InputError if they are compressed or not UTF-8."""
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(limited_lines(file, path), 1):
         if number == 1 and line.startswith(_GZIP):
             raise InputError(f"{path}: compressed by gzip; decompress it first")
         try:

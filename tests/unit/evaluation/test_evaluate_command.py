@@ -305,7 +305,8 @@ def test_clusters_are_named_and_mapped(twinvec, write, tmp_path):
     assert figures["clusters"][0]["typical"] in TEXTS[:3]
     assert figures["alone"] == [TEXTS[3]]
     assert imread(tmp_path / "map.png").shape[0] > 100
-    assert "1 clusters, 1 of 4 texts alone" in " ".join(twinvec("cluster", source, *options[:4]).out.split())
+    assert "1 cluster, 1 of 4 texts alone" in " ".join(twinvec("cluster", source, *options[:4]).out.split())
+    assert twinvec("cluster", source, "--min-size", 4).out == "0 clusters, 4 of 4 texts alone\n"
 
 
 def test_a_map_of_two_texts_is_refused(twinvec, write, tmp_path):

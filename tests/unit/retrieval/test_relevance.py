@@ -69,8 +69,10 @@ def test_the_less_of_a_language_is_learnt_the_more_words_decide():
     assert shares == sorted(shares, reverse=True)
     assert shares[-1] == 0.0
     for unmeasured in (None, Calibration()):
-        assert share_learnt(unmeasured, known) == share_learnt(SCALE, Calibration()) == 1.0
-    assert share_learnt(Calibration(unrelated=0.5, near=0.7, learnt=0.9), known) == 0.9
+        assert share_learnt(unmeasured, known) == share_learnt(unmeasured) == share_learnt(SCALE, Calibration()) == 1.0
+    assert share_learnt(Calibration(unrelated=0.5, near=0.7)) == 1.0, "without the model's own landmarks"
+    measured = Calibration(unrelated=0.5, near=0.7, learnt=0.9)
+    assert share_learnt(measured, known) == share_learnt(measured) == 0.9
     found = {"dense": 0.4, "sparse": 3.0}
     scale = Calibration(unrelated=0.5, near=0.65)
     by_words = relevance({"sparse": 3.0}, 8, scale)

@@ -22,7 +22,7 @@ from typing import IO, Any, Literal
 from twinvec.errors import ConfigurationError, DocumentError, InputError
 from twinvec.support.atomic import put_in_place
 from twinvec.support.extras import import_extra
-from twinvec.support.lines import long_fields, parse_object
+from twinvec.support.lines import limited_lines, long_fields, parse_object
 
 FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 _AT_ONCE = 1000
@@ -167,7 +167,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a .jsonl file; raise DocumentError if it has none, or if a row is not a JSON object."""
     number = 0
     with path.open("rb") as file:
-        for number, line in enumerate(filter(bytes.strip, file), start=1):
+        for number, line in enumerate(filter(bytes.strip, limited_lines(file, path)), start=1):
             place = f"{path}, row {number}"
             try:
                 row = parse_object(line.strip().decode("utf-8-sig"), place)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import InputError
-from twinvec.support.lines import is_table_file, parse_object
+from twinvec.support.lines import is_table_file, limited_lines, open_data, parse_object
 from twinvec.text import check_text
 
 _EXPECTED = "mining reads one JSON object a line, with 'anchor' and 'positive' (.jsonl)"
@@ -48,15 +48,12 @@ def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, 
     """
     if is_table_file(path):
         raise InputError(f"{path}: is a table; {_EXPECTED}")
-    try:
-        with path.open("rb") as lines:
-            lines.seek(offset)
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield offset, parse_row(line, f"{path}, row {number}")
-                offset += len(line)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    with open_data(path) as file:
+        file.seek(offset)
+        for number, line in enumerate(limited_lines(file, path), start=1):
+            if line.strip():
+                yield offset, parse_row(line, f"{path}, row {number}")
+            offset += len(line)
 
 
 def parse_row(line: bytes, where: str) -> dict[str, Any]:

@@ -251,6 +251,22 @@ def test_lines_of_a_file_that_is_no_prose_stay_lines(source):
         assert [line[4:] for line in "\n".join(each.plain for each in shown).split("\n")[1:-1]] == expected
 
 
+def test_a_quotation_is_joined_without_the_signs_of_its_further_lines():
+    text = "> **Note:** The pump\n> is a > b\n>> at noon.\n>\n> Wait\n>"
+    hit = Hit("plan.md", text, 1.0, passage=Passage(text, 0, len(text), ((12, 15), (55, 59))))
+    shown = rendered(1, ShownHit(FoundHit(hit, hit.id)), full=False, explain=False)
+    lines = "\n".join(each.plain for each in shown).split("\n")[1:-1]
+    assert " ".join(line[4:] for line in lines) == "> **Note:** The pump is a > b at noon. Wait >"
+
+
+def test_the_path_of_code_is_shown_once():
+    payload = {"path": "src/tea.py", "heading": "src/tea.py > class Pot"}
+    hit = Hit("src/tea.py", "x = 1", 1.0, payload=payload, passage=Passage("x = 1", 0, 5, ()))
+    for source in ("src/tea.py", "kitchen:src/tea.py"):
+        _, place, *_ = rendered(1, ShownHit(FoundHit(hit, source)), full=False, explain=False)
+        assert place.plain == "    class Pot"
+
+
 def test_a_long_name_is_folded_as_its_passage_is(monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     hit = Hit("name " * 50, "A pump.", 1.0, relevance=0.5)

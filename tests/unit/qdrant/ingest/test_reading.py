@@ -248,6 +248,12 @@ def test_a_pipe_is_read_once(tmp_path):
     assert [each.id for each in documents] == ["a"]
 
 
+def test_a_device_is_a_failure_whatever_its_name_says(tmp_path):
+    for name in ("a.jsonl", "a.csv", "a.json", "a.txt"):
+        (tmp_path / name).symlink_to("/dev/zero")
+        assert list(read_source(tmp_path / name)) == [Failure(name, "not a regular file")]
+
+
 @pytest.mark.parametrize(("text", "number"), [("", 0), ("{}", 1), ("{}\n", 1), ("{}\n{}", 2)])
 def test_a_last_line_counts_with_and_without_a_line_feed(tmp_path, text, number):
     (tmp_path / "notes.jsonl").write_text(text)

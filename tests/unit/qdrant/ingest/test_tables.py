@@ -183,6 +183,13 @@ def test_rows_that_do_not_fit_the_header_are_one_failure(tmp_path):
             docs.ingest(Root(path))
 
 
+def test_a_note_in_place_of_a_header_is_one_column(tmp_path):
+    (tmp_path / "t.csv").write_text("# prices\nday,price\n1,2\n")
+    (failure,) = read_source(tmp_path / "t.csv")
+    assert isinstance(failure, Failure)
+    assert failure.reason.endswith("in lines 2, 3; the first: the row has 2 cells, but the header names 1 column")
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 def test_a_cell_that_is_too_long_fails_its_file_alone(suffix, tmp_path):
     mark = "\t" if suffix == "tsv" else ","

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WIDEST = 100  # columns, because longer lines are hard to read
 _INDENT = 4
 _MATCH = "bold yellow"
-_WORD = re.compile(r"\S+")
+_WORD = re.compile(r"(?:(?<=\n)>[>\s]*)?(\S+)")  # without the sign of a quotation before the further lines
 _HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # kept: without joiners and soft hyphens, words would look split
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 # files of code, settings or records, in which every line stands alone
@@ -100,7 +100,7 @@ def _place(shown: ShownHit) -> Iterator[str]:
     heading = payload.get("heading")
     if isinstance(heading, str) and heading:
         parts = heading.split(" > ")
-        if parts[0] in (payload.get("title"), shown.found.source.rpartition("/")[2]):
+        if parts[0] in (payload.get("title"), payload.get("path"), shown.found.source.rpartition("/")[2]):
             parts = parts[1:]
         if parts:
             yield printable(" > ".join(parts))
@@ -142,7 +142,7 @@ def _marked(text: str, passage: Passage, *, prose: bool) -> Text:
     for block in blocks(whole) if prose else _lines(whole):
         line = marked[max(block.start, begin) : block.end]
         if block.prose:
-            line = Text(" ").join(line[word.start() : word.end()] for word in _WORD.finditer(line.plain))
+            line = Text(" ").join(line[word.start(1) : word.end(1)] for word in _WORD.finditer(line.plain))
         line.expand_tabs(4)
         lines.append((line, block.prose))
     common = min((len(line) - len(line.plain.lstrip()) for line, prose in lines if not prose), default=0)

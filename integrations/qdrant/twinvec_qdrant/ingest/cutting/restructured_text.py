@@ -1,7 +1,8 @@
 """reStructuredText: cuts a text into sections, one below each heading.
 
 docutils finds the headings. Directives are not run, because many are Sphinx' own and some read other files; headings
-in their content do not count.
+in their content do not count. Labels above a heading, to which other pages refer, belong to the heading: alone in a
+chunk, a label would be found by the words of its name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from twinvec_qdrant.ingest.cutting.sections import Heading, Section, sections_below
 
 _ROLE = re.compile(r":[\w.+:-]+:`[!~]?([^`<]*)(?:<[^`]*>)?`")  # docutils does not know Sphinx' roles
+_LABEL = re.compile(r"\.\. _[^_].*:\s*$")
 _LINE_ENDS = dict.fromkeys(map(ord, "\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # line ends of docutils only
 _SETTINGS = {
     "report_level": 5,  # no messages
@@ -57,7 +59,8 @@ def _headings(text: str) -> Iterator[Heading]:
         setattr(settings, name, value)
     document = utils.new_document("", settings)
     parser.parse(text.translate(_LINE_ENDS), document)
-    lines = [line.strip() for line in text.split("\n")]
+    text_lines = text.split("\n")
+    lines = [line.strip() for line in text_lines]
     for section in document.findall(nodes.section):
         level, parent = 1, section.parent
         while isinstance(parent, nodes.section):
@@ -66,4 +69,14 @@ def _headings(text: str) -> Iterator[Heading]:
         seen = _ROLE.sub(r"\1", "".join(each.astext() for each in found))
         underline = section.line - 1
         first = underline - (2 if underline > 1 and lines[underline - 2] == lines[underline] else 1)
-        yield Heading(level, " ".join(seen.split()), first, underline + 1)
+        yield Heading(level, " ".join(seen.split()), _with_labels(text_lines, first), underline + 1)
+
+
+def _with_labels(lines: list[str], first: int) -> int:
+    """Return the line of the first label among those directly above the line ``first``, or ``first`` itself."""
+    for above in range(first - 1, -1, -1):
+        if _LABEL.match(lines[above]):
+            first = above
+        elif lines[above].strip():
+            break
+    return first

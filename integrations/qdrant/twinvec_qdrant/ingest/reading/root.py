@@ -247,7 +247,8 @@ class Root:
             return ""
         # reading a pipe would wait for a writer; os.path, unlike Path, does not raise if the folder cannot be searched
         if is_lines or suffix in TABLE_SUFFIXES:
-            return "" if found.in_folder and os.path.exists(path) and not os.path.isfile(path) else suffix
+            is_special = os.path.exists(path) and not os.path.isfile(path)
+            return "" if is_special and (found.in_folder or not path.is_fifo()) else suffix
         if suffix not in (JSON_SUFFIX, MAILBOX_SUFFIX) or version < _LOOKED_INTO_SINCE or not os.path.isfile(path):
             return ""
         if suffix == JSON_SUFFIX:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from twinvec.errors import DocumentError
 from twinvec.retrieval.documents import Document, as_document, parse_record
-from twinvec.text import MAX_TEXT_BYTES
+from twinvec.support.lines import MAX_LINE_BYTES
 from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import (
     CHANGED,
@@ -28,8 +28,6 @@ from twinvec_qdrant.ingest.reading.results import (
 RECORDS_SUFFIX = ".jsonl"
 NEWER_RECORDS_SUFFIX = ".ndjson"
 """Another ending of JSON-lines files; reading versions 1 to 3 read these files as text."""
-
-_MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES  # JSON may escape a byte of text as six bytes
 
 
 def read_records(path: Path, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
@@ -58,8 +56,8 @@ def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -
     for number, line in enumerate(_lines(file), 1):
         where = f"{printable(name)}:{number}" if name else f"line {number}"
         try:
-            if len(line) > _MAX_LINE_BYTES:
-                raise DocumentError(f"the line has more than {_MAX_LINE_BYTES:,} bytes")
+            if len(line) > MAX_LINE_BYTES:
+                raise DocumentError(f"the line has more than {MAX_LINE_BYTES:,} bytes")
             text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode()
             if text.strip():
                 yield Read(document_of(parse_record(text), number - 1, prefix, columns), len(line))
@@ -92,8 +90,8 @@ def count_lines(path: Path) -> int:
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
     """Yield the lines; truncate too long lines to one byte above the limit."""
-    while line := file.readline(_MAX_LINE_BYTES + 1):
+    while line := file.readline(MAX_LINE_BYTES + 1):
         rest = line
-        while rest and not rest.endswith(b"\n") and len(line) > _MAX_LINE_BYTES:
-            rest = file.readline(_MAX_LINE_BYTES)
+        while rest and not rest.endswith(b"\n") and len(line) > MAX_LINE_BYTES:
+            rest = file.readline(MAX_LINE_BYTES)
         yield line

@@ -271,8 +271,9 @@ def _read_row(row: list[str], number: int, layout: _Layout, where: tuple[str, in
 
 def _document(row: list[str], number: int, layout: _Layout, prefix: str, numbered: str) -> Document:
     """Return the document of a row; ``prefix`` comes before its id, and ``numbered`` before its number."""
-    if len(row) > len(layout.header):
-        raise _MisfitError(f"the row has {len(row)} cells, but the header names {len(layout.header)} columns")
+    if len(row) > (columns := len(layout.header)):
+        named = "1 column" if columns == 1 else f"{columns} columns"
+        raise _MisfitError(f"the row has {len(row)} cells, but the header names {named}")
     cells = {place: cell for place, cell in enumerate(row) if cell.strip()}
     if layout.id is not None and layout.id not in cells:
         raise _MisfitError(f"no value in the column {layout.header[layout.id]!r}, which holds the id")

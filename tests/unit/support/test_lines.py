@@ -1,0 +1,39 @@
+"""``support.lines``: what a file of data may be. Other tests read the lines of such files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from twinvec.errors import InputError
+from twinvec.support.lines import MAX_LINE_BYTES, read_lines, read_texts
+
+
+def test_a_device_and_a_named_pipe_are_refused_because_they_may_never_end(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "link.jsonl").symlink_to("/dev/zero")
+    for path in (Path("/dev/zero"), tmp_path / "link.jsonl", tmp_path / "pipe.txt"):
+        with pytest.raises(InputError, match=r"^.*: is a device or a named pipe; name a file, or /dev/stdin$"):
+            list(read_texts(path))
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        list(read_lines(tmp_path))
+
+
+def test_a_pipe_that_the_process_has_open_is_read():
+    reading, writing = os.pipe()
+    with os.fdopen(reading), os.fdopen(writing, "wb") as file:
+        file.write(b"tea\nmilk")
+        file.close()
+        assert list(read_lines(Path(f"/dev/fd/{reading}"))) == ["tea\n", "milk"]
+
+
+def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(tmp_path):
+    with (tmp_path / "long.txt").open("wb") as file:
+        file.write(b"tea\n")
+        file.truncate(2 * MAX_LINE_BYTES)  # takes no room on the disk
+    lines = read_lines(tmp_path / "long.txt")
+    assert next(lines) == "tea\n"
+    with pytest.raises(InputError, match=r"long\.txt:2: the line has more than 67,108,864 bytes$"):
+        next(lines)
