@@ -19,7 +19,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import BadVectorError
-from twinvec.retrieval.analysis import ENGLISH, NEWEST_ANALYSIS, Analyzer
+from twinvec.retrieval.analysis import ENGLISH, NEWEST_ANALYSIS, Analyzer, different_terms
 from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit, unknown_texts
 from twinvec.retrieval.bm25 import BM25Index, TermCounts
 from twinvec.retrieval.documents import (
@@ -283,7 +283,7 @@ class _Corpus:
     @cached_property
     def different_terms(self) -> float:
         """Average number of different terms of a document."""
-        return sum(self.term_counts.counts.values()) / max(1, len(self.terms))
+        return sum(different_terms(self.terms)) / max(1, len(self.terms))
 
     @cached_property
     def term_counts(self) -> TermCounts:

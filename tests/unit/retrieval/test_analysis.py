@@ -13,7 +13,7 @@ from tokenizers import Regex, normalizers
 
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval import analysis, passages
-from twinvec.retrieval.analysis import Analyzer, written_words
+from twinvec.retrieval.analysis import Analyzer, different_terms, written_words
 from twinvec.retrieval.base import Hit
 
 WHOLE = normalizers.Sequence(
@@ -311,16 +311,21 @@ def test_a_joined_word_of_a_query_counts_as_three_terms(query: str, expected: li
     assert Analyzer("english", 5).query_terms([query]) == [expected]
 
 
-def test_a_joined_word_and_its_parts_are_codes() -> None:
+def test_a_joined_word_and_its_parts_are_codes_with_digits_or_alone() -> None:
     def share(query: str, version: int = 5) -> float:
         analyzer = Analyzer("english", version)
         return analyzer.code_share(query, *analyzer.query_terms([query]))
 
-    assert share("node.js") == share("192.168.1.1") == share("4.2.1 try_acquire") == 1.0
-    assert share("install node.js now") == pytest.approx(5 / 7)
+    assert share("H.264") == share("192.168.1.1") == share("4.2.1 try_acquire") == share("what is node.js?") == 1.0
+    assert share("install TLS 1.3 now") == pytest.approx(5 / 8)
     assert share("1,000 users") == share("U.S. users") == share("users. more") == 0.0
     assert share("1,000.50 users") == pytest.approx(5 / 6)
-    assert share("node.js", version=4) == 0.0
+    assert share("install node.js") == share("node.js", version=4) == share("TLS 1.3", version=4) == 0.0
+
+
+def test_the_parts_of_joined_words_are_the_different_terms_of_a_text() -> None:
+    texts = ["Node.js and Node.js", "node js", "Python 3.11 3.11", ""]
+    assert different_terms(Analyzer("english", 5).terms(texts)) == [2, 2, 3, 0]
 
 
 def test_stemmers_of_other_languages_see_the_accents() -> None:

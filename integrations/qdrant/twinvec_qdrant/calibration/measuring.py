@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit
-from twinvec.retrieval.analysis import Analyzer
+from twinvec.retrieval.analysis import Analyzer, different_terms
 from twinvec.retrieval.base import SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
 from twinvec.retrieval.fusion import CANDIDATES, parts
@@ -130,7 +130,7 @@ def _different_terms(now: Description, sample: Sequence[Point]) -> float | None:
     """Return the average number of different terms of a chunk, estimated from a sample; None if it has no terms."""
     terms = now.analyzer.terms([point.payload["text"] for point in sample])
     every = sum(map(len, terms))
-    return now.average_length * sum(len(set(each)) for each in terms) / every if every else None
+    return now.average_length * sum(different_terms(terms)) / every if every else None
 
 
 def _least_measured(known: Calibration) -> int:
