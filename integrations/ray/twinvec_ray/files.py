@@ -170,7 +170,7 @@ def _locked(target: Path, output: str) -> Iterator[None]:
 def _replace(target: Path, dataset: Dataset, output: str) -> None:
     """Write a dataset next to a local folder, and then put it in the folder's place.
 
-    Folders are removed under the name ``partial`` only, so that ``older`` is always whole. All files are on the disk
+    Folders are removed below ``partial`` only, so that ``older`` is always whole. All files are on the disk
     before the folder gets its name, and the name is on the disk before ``older`` is removed, in case of a power cut.
     Each run writes to a folder of its own in ``partial``: a task may still write for a run that was killed.
     """
@@ -197,7 +197,8 @@ def _replace(target: Path, dataset: Dataset, output: str) -> None:
 def _remove(older: Path, partial: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     if older.exists():
-        older.rename(partial)
+        partial.mkdir(exist_ok=True)  # still there if a task of a killed run has just written to it
+        older.rename(partial / older.name)
         shutil.rmtree(partial, ignore_errors=True)
 
 

@@ -37,6 +37,7 @@ class Runner:
 
     def helpers(self, place: Mapping[str, Any]) -> AbstractContextManager[Helpers]:
         """Return the helpers of an ingest; ``place`` are arguments of ``Collection.open``."""
+        _print_nothing_of_workers()
         reached = dict(place)
         if reached.get("url") is not None:
             reached["api_key"] = key_from_environment()
@@ -62,6 +63,7 @@ class Runner:
         from twinvec_ray.files import check_output, read, write  # imports ray.data, which an ingest does not need
 
         check_output(output)
+        _print_nothing_of_workers()
         with connected(self._address):
             _print_nothing_of_ray_data()
             texts = read(source)
@@ -121,6 +123,16 @@ def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
         finally:
             over.set()
             thread.join()
+
+
+def _print_nothing_of_workers() -> None:
+    """Stop Ray from printing on stdout, where a program reads JSON, that a worker has died. Ray has no setting for it.
+
+    Ray still writes its log files, and the work of a dead worker is done again, or the command ends with an error.
+    """
+    from ray._private import worker
+
+    worker._worker_logs_enabled = False
 
 
 def _print_nothing_of_ray_data() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import ray
 
+import models
 import office_files
 import ray_clusters
 from crash.cluster import ray_ingests
 from twinvec_qdrant import Collection, IngestReport, Root
+from twinvec_qdrant.cli.options import SOME_FAILED
 from twinvec_ray import ingest
 from words import sentences
 
@@ -121,3 +125,17 @@ def test_a_folder_of_a_store_is_filled_too(deaths, folder, tmp_path):
         (folder / "21-new.html").unlink()
         again = collection.ingest(Root(str(folder)))
         assert (again.unchanged, again.new, again.updated) == (FILES + 20, 0, 0)
+
+
+def test_processes_that_die_add_nothing_to_the_output_of_a_command(deaths, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "black.md").write_text("black tea")
+    (folder / "green.html").write_text("<p>deadly: told</p>")
+    place = ["-c", "docs", "--path", tmp_path / "store", "--model", models.export(tmp_path)]
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-m", "twinvec", "ingest", folder, *place, "--json", "--ray", address]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert len(list(deaths.glob("told-*"))) == 4
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["new"], told["failed"]) == (SOME_FAILED, 1, 1)

@@ -19,6 +19,7 @@ from twinvec.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
+from twinvec.support.locks import exclusive_lock
 from twinvec_qdrant import backup_collection, list_collections, restore_collection
 from twinvec_qdrant.stores.embedded import backups
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
@@ -283,6 +284,15 @@ def test_of_two_backups_to_one_folder_at_once_the_second_is_refused(store, tmp_p
     check(tmp_path / "elsewhere", NOTES)
 
 
+def backup_again(store: Path, target: Path) -> None:
+    with pytest.raises(ConfigurationError, match="exists"):
+        backup_collection("notes", target, store)
+
+
+def restore_again(store: Path, target: Path) -> None:
+    restore_collection(target, store, overwrite=True)
+
+
 def test_a_backup_killed_between_its_renames_leaves_the_old_one(store, tmp_path, monkeypatch):
     target = tmp_path / "backup"
     first = backup_collection("notes", target, store)
@@ -304,6 +314,21 @@ def test_a_backup_killed_between_its_renames_leaves_the_old_one(store, tmp_path,
     check(tmp_path / "elsewhere", NOTES)
     backup_collection("notes", target, store, overwrite=True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "elsewhere", "store"]
+
+
+@pytest.mark.parametrize("work", [backup_again, restore_again])
+def test_what_a_kill_has_left_beside_a_complete_backup_is_removed(store, tmp_path, work):
+    target = tmp_path / "backup"
+    backup_collection("notes", target, store)
+    new, replaced, lock = left = [tmp_path / f".backup.twinvec-{name}" for name in ("new", "replaced", "lock")]
+    new.mkdir()
+    replaced.mkdir()
+    with exclusive_lock(lock, "in use"):
+        work(store, target)
+        assert all(each.exists() for each in left)
+    lock.touch()
+    work(store, target)
+    assert not any(each.exists() for each in left)
 
 
 @pytest.mark.parametrize(("step", "done"), [slow("sync_files", False), ("put_restored_in_place", True)])

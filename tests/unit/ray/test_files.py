@@ -185,6 +185,25 @@ def test_a_task_of_a_killed_run_adds_no_file_to_the_next_run(cluster, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_task_of_a_killed_run_that_writes_during_the_removal_stops_nothing(cluster, tmp_path, monkeypatch):
+    target, older, late = (tmp_path / name for name in ("rows.parquet", "rows.parquet.older", "rows.parquet.partial"))
+    write(cluster.data.range(3), target)
+    shutil.copytree(target, older)  # as a write leaves it that is killed before its last step
+    rmtree, left = shutil.rmtree, ["late.parquet"]
+
+    def disturbed(folder, **options):
+        rmtree(folder, **options)
+        if left:
+            late.mkdir()
+            (late / left.pop()).touch()
+
+    monkeypatch.setattr(files.shutil, "rmtree", disturbed)
+    write(cluster.data.range(4), target)
+    assert read(target).count() == 4
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dies_at", [1, 2], ids=["at the start", "at the end"])
 def test_a_half_removed_folder_is_never_put_back(cluster, tmp_path, monkeypatch, dies_at):
     target, older = tmp_path / "rows.parquet", tmp_path / "rows.parquet.older"
@@ -195,11 +214,11 @@ def test_a_half_removed_folder_is_never_put_back(cluster, tmp_path, monkeypatch,
     removed, left = [], [dies_at]
 
     def dying(folder, **options):
-        removed.extend(Path(folder).glob("*"))
-        if any(Path(folder).glob("*")):
+        removed.extend(Path(folder).rglob("*.parquet"))
+        if any(Path(folder).rglob("*.parquet")):
             left[0] -= 1
             if not left[0]:
-                next(Path(folder).iterdir()).unlink()
+                next(Path(folder).rglob("*.parquet")).unlink()
                 raise Died
         rmtree(folder, **options)
 
@@ -230,7 +249,7 @@ def test_files_are_on_the_disk_before_their_folder_gets_its_name(cluster, tmp_pa
     written = {str(run / path.relative_to(target)) for path in (target, *target.rglob("*"))}
     assert len(written) > 2
     assert written <= set(steps[:named])
-    assert steps[named + 1 :][:2] == [str(tmp_path), f"{target.name}.older -> {partial.name}"]
+    assert steps[named + 1 :][:2] == [str(tmp_path), f"{target.name}.older -> {target.name}.older"]
 
 
 @pytest.mark.slow

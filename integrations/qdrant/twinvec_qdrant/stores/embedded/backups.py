@@ -11,7 +11,8 @@ backup is replaced, two folders are next to it:
     .<backup>.twinvec-new/      the new backup, incomplete
     .<backup>.twinvec-replaced/ the old backup; if a kill has left no <backup>, this folder becomes <backup> again
 
-While a backup is written, the file ``.<backup>.twinvec-lock`` is next to it, and no other process writes there.
+While a backup is written, the file ``.<backup>.twinvec-lock`` is next to it, and no other process writes there. What a
+kill leaves of these is removed when the backup is next written or read.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def new_backup(target: Path) -> Iterator[Path]:
         StoreCorruptError: the files are not as written.
         StoreUnavailableError: the folder cannot be written.
     """
-    partial = target.with_name(f".{target.name}.twinvec-new")
+    partial = _partial(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _writing(target):
@@ -91,8 +92,8 @@ def new_backup(target: Path) -> Iterator[Path]:
 
 def _writing(target: Path) -> AbstractContextManager[None]:
     """Return a context in which no other process writes this backup, or raises ConfigurationError."""
-    lock = target.with_name(f".{target.name}.twinvec-lock")
-    return exclusive_lock(lock, f"{target}: another process is writing this backup; try again when it has ended")
+    busy = f"{target}: another process is writing this backup; try again when it has ended"
+    return exclusive_lock(_lock(target), busy)
 
 
 def _put_in_place(partial: Path, target: Path) -> None:
@@ -205,18 +206,29 @@ def _first_other(target: Path) -> str | None:
     return f"{_SHARD}/{unlisted[0]}" if unlisted else None
 
 
+def _partial(target: Path) -> Path:
+    return target.with_name(f".{target.name}.twinvec-new")
+
+
 def _replaced(target: Path) -> Path:
     return target.with_name(f".{target.name}.twinvec-replaced")
 
 
+def _lock(target: Path) -> Path:
+    return target.with_name(f".{target.name}.twinvec-lock")
+
+
 def _settle(target: Path) -> None:
-    """Give the old backup its name again, if a kill has left it without its name."""
+    """Give the old backup its name again, if a kill has left it without its name; remove what else a kill has left."""
+    partial, replaced = _partial(target), _replaced(target)
     with os_errors(target, "read"):
-        if target.exists() or not _replaced(target).is_dir():
+        if not any(each.exists() for each in (partial, replaced, _lock(target))):
             return
     with suppress(OSError, ConfigurationError), _writing(target):  # another process may be replacing the backup
-        if not target.exists():
-            _replaced(target).rename(target)
+        if not target.exists() and replaced.is_dir():
+            replaced.rename(target)
+        for each in (partial, replaced):
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def _check_place(store: Path, target: Path) -> None:

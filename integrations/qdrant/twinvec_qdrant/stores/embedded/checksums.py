@@ -41,6 +41,9 @@ _NAMED = 3
 CLOSED = "checksums.json"
 OPENED = "checksums.open.json"
 EXPECTED = "records.open.json"
+HALF_WRITTEN = ".atomicwrite"
+"""Start of the name of a folder in which the engine writes a file before it renames the file. A kill leaves the folder,
+and the next close removes it."""
 _LISTS = (CLOSED, OPENED, EXPECTED, f"{CLOSED}{PARTIAL}")
 """Files without a checksum: the lists themselves. A kill may leave the last of these; the next close replaces it."""
 _CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # files that a segment always has
@@ -186,8 +189,9 @@ class Checksums:
 
     def _is_lasting(self, name: str) -> bool:
         """Return whether this version of the engine neither removes the file nor makes it shorter."""
-        is_core = any(part in name for part in _CORE)
-        return name.startswith("segments/") and (is_core or self.engine == _ENGINE) and "journal" not in name
+        if not name.startswith("segments/") or "journal" in name or HALF_WRITTEN in name:
+            return False
+        return self.engine == _ENGINE or any(part in name for part in _CORE)
 
 
 def checksum(path: Path, *, holes: bool = False) -> int:

@@ -34,7 +34,7 @@ from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailab
 from twinvec.support.atomic import PARTIAL, atomic_write, put_in_place, sync_file, sync_files, sync_folder
 from twinvec_qdrant.serving.names import check_name
 from twinvec_qdrant.serving.process import store_folder
-from twinvec_qdrant.stores.embedded.checksums import CLOSED, EXPECTED, OPENED, Checksums, Records
+from twinvec_qdrant.stores.embedded.checksums import CLOSED, EXPECTED, HALF_WRITTEN, OPENED, Checksums, Records
 from twinvec_qdrant.stores.embedded.room import Obstacle, check_room, lacking_room, occupied_bytes, opening_room
 
 _LONGEST_NAME = 255
@@ -270,8 +270,13 @@ class CollectionFolder:
             known.without(part).write(self.opened)
 
     def write_checksums(self, counts: Mapping[str, int], records: Records | None, known: Checksums | None) -> None:
-        """Write the checksums of the closed files; checksums in ``known`` may be reused."""
+        """Write the checksums of the closed files; checksums in ``known`` may be reused.
+
+        First remove the files that a killed engine has left half written.
+        """
         with os_errors(self.path, "closed"):
+            for each in list(self.shard.rglob(f"{HALF_WRITTEN}*")):
+                shutil.rmtree(each, ignore_errors=True)
             taken = Checksums.taken(self.shard, counts, self._description_text(), known)
             replace(taken, records=records).write(self.closed)
             self.opened.unlink(missing_ok=True)

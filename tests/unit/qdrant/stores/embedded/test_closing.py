@@ -1,12 +1,16 @@
-"""Closing collections of one process in several threads."""
+"""Closing collections: in several threads of one process, and after a kill."""
 
 from __future__ import annotations
 
 import threading
 import time
 
+import pytest
+
 from twinvec_qdrant import Collection
+from twinvec_qdrant.stores.embedded import folder as folders
 from twinvec_qdrant.stores.embedded.backend import ending
+from twinvec_qdrant.stores.embedded.checksums import CLOSED, Checksums
 from words import WordEncoder
 
 
@@ -34,3 +38,28 @@ def test_a_close_that_takes_long_holds_up_its_own_collection_only(tmp_path):
     with found[0] as collection:
         assert collection.count() == 1
     assert not ending
+
+
+def test_a_close_removes_files_that_a_killed_engine_has_left_half_written(tmp_path, monkeypatch):
+    with opened("notes", tmp_path) as collection:
+        collection.ingest([("1", "green tea")])
+    shard = tmp_path / "notes" / "shard"
+    segment = next((shard / "segments").iterdir())
+    half_written = [shard / ".atomicwriteABCDEF", segment / ".atomicwriteGHIJKL"]
+    for each in half_written:
+        each.mkdir()
+        (each / "tmpfile.tmp").write_text("{")
+    known = Checksums.read(shard / CLOSED)
+    Checksums.taken(shard, known.counts, known.description, None).write(shard / CLOSED)  # as by version 0.2.0
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folders.Checksums, "taken", killed)
+        with pytest.raises(KeyboardInterrupt), opened("notes", tmp_path):
+            pass
+    with opened("notes", tmp_path) as collection:
+        assert collection.verify().sound
+        assert collection.count() == 1
+    assert not any(each.exists() for each in half_written)
