@@ -141,7 +141,7 @@ def known_name(model: str, space: str) -> str:
     return model if model in MODELS else _NAMES.get(space, model)
 
 
-def words_of_length(terms: float, different: float | None = None, most: float = _MOST_WORDS) -> float:
+def usual_words(terms: float, different: float | None = None, most: float = _MOST_WORDS) -> float:
     """Return the usual weight of words for texts with this many terms on average; 0 terms are an unknown length.
 
     A vector says all of a short sentence. The more a text says, the less of it is in its vector, and the more its words
@@ -165,7 +165,7 @@ def known_calibration(model: str, texts: int = MANY, terms: float = 0.0, differe
         terms: Average number of terms of a text; 0 if it is not known.
         different: Average number of different terms of a text; None if it is not known.
     """
-    known = replace(MODELS.get(model, Calibration()), words=words_of_length(terms, different, _MOST_UNMEASURED))
+    known = replace(MODELS.get(model, Calibration()), words=usual_words(terms, different, _MOST_UNMEASURED))
     if known.unrelated is None:
         return known
     fewer = math.log(MANY / min(max(texts, 1), MANY))

@@ -24,7 +24,7 @@ from twinvec.retrieval.relevance import (
     known_calibration,
     relevance,
     share_learnt,
-    words_of_length,
+    usual_words,
 )
 from twinvec_qdrant import Collection
 from twinvec_qdrant.calibration import measuring
@@ -164,7 +164,7 @@ def test_an_unmeasured_collection_is_judged_by_its_size_if_that_is_known(collect
 def test_a_small_collection_has_the_landmarks_of_its_model_if_they_are_known(collection):
     collection.ingest(towns(3))
     now = stored_description(collection._backend)
-    assert now.scale == Calibration(words=words_of_length(now.average_length)) == Calibration(words=0.6)
+    assert now.scale == Calibration(words=usual_words(now.average_length)) == Calibration(words=0.6)
     of_default = now.model_copy(update={"model": "default", "average_length": 50.0})
     assert of_default.scale == replace(MODELS["default"], words=2)
     assert of_default.judged_by(3) == replace(known_calibration("default", 3), words=2)
@@ -257,7 +257,7 @@ def test_the_usual_weight_of_words_is_that_of_the_different_terms_of_the_chunks(
     )
     length = stored_description(collection._backend).average_length
     assert length == 30 * times
-    assert stored(collection).words == words_of_length(length, 30) == pytest.approx(30 / 21, abs=1e-4)
+    assert stored(collection).words == usual_words(length, 30) == pytest.approx(30 / 21, abs=1e-4)
 
 
 def test_every_language_has_different_questions():

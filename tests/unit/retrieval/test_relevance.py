@@ -23,7 +23,7 @@ from twinvec.retrieval.relevance import (
     relevance_by_states,
     share_learnt,
     states_calibration,
-    words_of_length,
+    usual_words,
 )
 
 SCALE = Calibration(unrelated=0.25, near=0.65)
@@ -112,19 +112,19 @@ def test_a_known_model_completes_a_calibration_that_has_not_been_measured():
 
 def test_words_tell_more_in_longer_texts_and_most_in_texts_that_the_model_does_not_read_whole():
     lengths = (1, 10, 25, 40, 100, 250, 500, 2500)
-    weights = [words_of_length(terms) for terms in lengths]
+    weights = [usual_words(terms) for terms in lengths]
     assert weights == sorted(weights)
     assert weights == pytest.approx([0.6, 0.6, 1, 1.6, 2.5, 2.5, 5, 25])
-    assert words_of_length(0) == UNMEASURED_WORDS
+    assert usual_words(0) == UNMEASURED_WORDS
     assert known_calibration("default", terms=40).words == known_calibration("unknown", terms=40).words == 1.6
     assert [known_calibration("default", terms=terms).words for terms in (100, 500)] == [2, 5]
 
 
 def test_words_tell_less_in_texts_that_repeat_their_terms():
-    assert [words_of_length(100, different) for different in (100, 42, 21, 2)] == [2.5, 2, 1, 1]  # 1: by its length
+    assert [usual_words(100, different) for different in (100, 42, 21, 2)] == [2.5, 2, 1, 1]  # 1: by its length
     assert known_calibration("default", terms=84, different=25.2).words == 1.2
-    assert words_of_length(50, 42) == words_of_length(50) == 2  # as in prose
-    assert words_of_length(0, 0) == UNMEASURED_WORDS
+    assert usual_words(50, 42) == usual_words(50) == 2  # as in prose
+    assert usual_words(0, 0) == UNMEASURED_WORDS
 
 
 def test_a_cosine_tells_more_in_a_collection_of_few_texts():

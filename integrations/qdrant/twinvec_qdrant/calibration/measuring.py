@@ -4,8 +4,8 @@
   They are in the languages of the collection (``languages_of``): if a model has not learnt a language, it gives similar
   vectors to all texts in it, and other vectors to questions in the model's own language.
 - Excerpts (``excerpts``) give the landmark 1: the median of their cosines with their chunks.
-- The same excerpts, but for lines of source code, searched by both stages as if their chunks lacked them, give the
-  weight of words (``weight``).
+- The same excerpts give the weight of words (``weight``): both stages search for them as if their chunks lacked them.
+  Lines of source code are left out.
 - The texts count as unknown if most chunks of the sample consist mostly of words that the model does not know.
 
 The sample grows with the collection up to a limit, so that measuring takes little time compared with encoding. A
@@ -28,7 +28,7 @@ from twinvec.retrieval.analysis import Analyzer, different_terms
 from twinvec.retrieval.base import SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
 from twinvec.retrieval.fusion import CANDIDATES, parts
-from twinvec.retrieval.relevance import LEAST_MEASURED, Calibration, share_learnt, words_of_length
+from twinvec.retrieval.relevance import LEAST_MEASURED, Calibration, share_learnt, usual_words
 from twinvec_qdrant.calibration.excerpts import Excerpt, excerpts
 from twinvec_qdrant.calibration.language import ENGLISH, language_hint, languages_of
 from twinvec_qdrant.calibration.questions import QUESTIONS
@@ -114,7 +114,7 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
         return Calibration(chunks=chunks, unknown_texts=True) if are_unknown else None
     share = share_learnt(calibration, now.known())
     learnt = None if share == 1 else 1.0 if languages == [ENGLISH] else round(share, 4)
-    usual = words_of_length(now.average_length, _different_terms(now, sample))
+    usual = usual_words(now.average_length, _different_terms(now, sample))
     observations = _observations(backend, now, taken, queries_ED, rests_ED, calibration)
     return replace(calibration, words=fitted_weight(observations, usual), unknown_texts=are_unknown, learnt=learnt)
 
@@ -193,7 +193,7 @@ def _observations(
     """Return the scores of each excerpt's candidates in both stages.
 
     The chunk from which the excerpt is taken is scored as if the excerpt were not in it. Lines of source code are left
-    out: people ask about code in other words than those of the code.
+    out, because people ask about code in other words than those of the code.
     """
     analyzer = now.analyzer
     found: list[Observation] = []

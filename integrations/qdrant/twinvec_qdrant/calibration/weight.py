@@ -3,7 +3,7 @@
 The probability that a candidate is the answer is modelled as the softmax over all candidates of sharpness * (dense part
 + weight * words part), a conditional logit model (McFadden 1974). Weight and sharpness maximise the likelihood of all
 answers. A normal prior on the logarithm of the weight keeps the weight stable: its median is the usual weight for texts
-of the collection's length (``relevance.words_of_length``). Queries that are taken from the texts cannot tell all of the
+that say as much (``relevance.usual_words``). Queries that are taken from the texts cannot tell all of the
 difference between collections, because people who ask use other words than the texts.
 """
 
