@@ -129,7 +129,8 @@ def table(name: str, judged: Measured, passages: Measured | None) -> str:
     best = max(judged, key=lambda setting: float(judged[setting].mean()))
     lines = [
         f"## {name}: {count} queries\n",
-        f"Over all of them: {plain}; the best of all {len(judged)} settings, {best}: {judged[best].mean():.2f}.\n",
+        f"nDCG@10 over all queries: {plain}. The best of all {len(judged)} settings is ({best}): "
+        f"{judged[best].mean():.2f}.\n",
         "| chosen by | over plain hybrid: mean | worst | another chosen | harmed | uncorrected: mean | harmed |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]

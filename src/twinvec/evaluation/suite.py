@@ -52,10 +52,10 @@ _SETS = {
     "pairs": LabelledPairs,
     "triplets": Triplets,
 }
-"""The fields of ``Tasks`` that hold several sets, each by its name -> the class of a set."""
+"""Each field of ``Tasks`` that is a dictionary of sets by name, with the class of these sets."""
 
 _SINGLE_SETS = {"nli_train": NliSet, "winogender": bias.WinogenderSet}
-"""The fields of ``Tasks`` that hold one set or None -> the class of the set."""
+"""Each field of ``Tasks`` that is a single set or None, with the class of this set."""
 
 
 @dataclass(frozen=True)

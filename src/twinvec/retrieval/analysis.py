@@ -155,10 +155,10 @@ class Analyzer:
         if self.language in ENGLISH:
             telling = self.terms([_without_question(text, self.masked(text)) for text in texts])
             asked = [some or every for some, every in zip(telling, asked, strict=True)]
-        parts = [self._terms_of_joined(text).union(self._quantities(text)) for text in texts]
+        no_codes = [self._terms_of_joined(text).union(self._quantities(text)) for text in texts]
         return [
-            [term for term in each for _ in range(_CODE_COUNTS if "." in term or _is_code(term, once) else 1)]
-            for each, once in zip(asked, parts, strict=True)
+            [term for term in each for _ in range(_CODE_COUNTS if "." in term or _is_code(term, others) else 1)]
+            for each, others in zip(asked, no_codes, strict=True)
         ]
 
     def code_share(self, query: str, query_terms: Sequence[str]) -> float:
@@ -356,8 +356,8 @@ def different_terms(terms: Iterable[Iterable[str]]) -> list[int]:
     return [sum("." not in term for term in set(each)) for each in terms]
 
 
-def _is_code(term: str, others: Set[str]) -> bool:
-    return bool(_CODE.match(term)) and term not in others
+def _is_code(term: str, no_codes: Set[str]) -> bool:
+    return bool(_CODE.match(term)) and term not in no_codes
 
 
 def _without_question(query: str, masked: str) -> str:

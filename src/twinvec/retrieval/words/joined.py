@@ -98,7 +98,7 @@ def joined_words(text: str) -> list[str]:
 
 
 def thousands(text: str) -> list[str]:
-    """Return the numbers of a text that have commas between their thousands, without the commas."""
+    """Return "1000" for each "1,000" of a text: the numbers that have commas, without the commas."""
     return [number.replace(",", "") for number in _THOUSANDS.findall(text)]
 
 
@@ -108,7 +108,7 @@ def masked(text: str) -> str:
 
 
 def _placed(piece: str) -> Iterator[Word]:
-    """Yield the words of a piece in order; it has neither white space nor control characters."""
+    """Yield the words of a piece in order. The piece must have neither white space nor control characters."""
     end = 0
     for joined in _JOINED.finditer(piece):
         yield from placed_words(piece, end, joined.start())

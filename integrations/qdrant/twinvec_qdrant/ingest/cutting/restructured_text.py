@@ -73,7 +73,7 @@ def _headings(text: str) -> Iterator[Heading]:
 
 
 def _with_labels(lines: list[str], first: int) -> int:
-    """Return the line of the first label among those directly above the line ``first``, or ``first`` itself."""
+    """Return the line where a heading starts together with its labels; without them, it starts at ``first``."""
     for above in range(first - 1, -1, -1):
         if _LABEL.match(lines[above]):
             first = above

@@ -219,7 +219,7 @@ def _lock(target: Path) -> Path:
 
 
 def _settle(target: Path) -> None:
-    """Give the old backup its name again, if a kill has left it without its name; remove what else a kill has left."""
+    """Clear up after a kill: rename the old backup back if no backup has the name, and remove all that is left over."""
     partial, replaced = _partial(target), _replaced(target)
     with os_errors(target, "read"):
         if not any(each.exists() for each in (partial, replaced, _lock(target))):
