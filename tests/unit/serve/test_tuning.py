@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
+from twinvec.errors import StoreError
 from twinvec.evaluation import tuning
 from twinvec.retrieval.tuned_search import Setting, saved
 from twinvec_qdrant import Collection
@@ -151,6 +152,15 @@ async def begun_request(client, begun):
     return request
 
 
+def is_closed(opened):
+    """Whether each further use of the collection fails."""
+    try:
+        opened.count()
+    except StoreError:
+        return True
+    return False
+
+
 @pytest.mark.slow
 async def test_searches_and_ingests_go_on_meanwhile_and_other_such_work_waits(tiny_model, tmp_path, held):
     begun, go_on = held
@@ -174,13 +184,12 @@ async def test_a_drop_and_a_stop_end_it(tiny_model, tmp_path, held, end):
     begun, go_on = held
     async with running(tiny_model("bert"), tmp_path) as (client, collections):
         request = await begun_request(client, begun)
+        opened = await collections.open("docs")
         if end == "drop":
             dropped = asyncio.create_task(client.delete(DOCS))
-            await until(lambda: "docs" not in collections._open)
         else:
             collections.stop_in(0)
-            await until(collections.ingests._given_up.is_set)
-            await asyncio.gather(*[each for each in collections.ingests._under_way if "give_up" in repr(each)])
+        await until(lambda: is_closed(opened))
         go_on.set()
         expected = {"drop": (404, "collection_not_found"), "stop": (503, "server_stopped")}
         assert code(await request) == expected[end]
