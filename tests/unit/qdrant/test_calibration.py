@@ -12,6 +12,7 @@ import pytest
 
 from cases import slow
 from twinvec import Document, MaxSimReranker
+from twinvec.errors import ConfigurationError
 from twinvec.retrieval import analysis
 from twinvec.retrieval.relevance import (
     _GROWTH,
@@ -140,6 +141,27 @@ def test_a_migration_measures_the_scores_of_the_new_model(collection):
     now = stored_description(collection._backend)
     assert now.calibration not in (None, before)
     assert now.previous.calibration == before
+
+
+@pytest.mark.parametrize("step", ["BM25Weights.renew", "try_to_calibrate"])
+def test_a_migration_that_was_killed_after_its_switch_is_finished_by_the_next_call(collection, step, monkeypatch):
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("twinvec.retrieval.analysis.NEWEST_ANALYSIS", 1)
+        collection.ingest(towns(LEAST_MEASURED))
+    with monkeypatch.context() as patched:
+        patched.setattr(f"twinvec_qdrant.collection.{step}", killed)
+        with pytest.raises(KeyboardInterrupt):
+            collection.migrate(WordEncoder(dim=32))
+    assert (collection.info()["dim"], stored(collection)) == (32, None)
+    report = collection.migrate(WordEncoder(dim=32))
+    assert (report.switched, report.encoded) == (True, 0)
+    assert stored(collection).chunks == LEAST_MEASURED
+    assert stored_description(collection._backend).analyzer.version == analysis.NEWEST_ANALYSIS
+    with pytest.raises(ConfigurationError, match="already, so nothing is left to migrate"):
+        collection.migrate(WordEncoder(dim=32))
 
 
 def test_an_unmeasured_collection_is_judged_by_its_size_if_that_is_known(collection, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ The vectors of two models have different names: a search uses the vectors of its
 model is refused. Only the description decides which model the collection has. The point lets a search notice the switch
 without another request (``served_model``); it is written first, so that no search misses a switch. All state is in the
 store; a killed migration continues where it stopped. After a kill in step 5, the next ingest encodes these chunks
-(``finish_switch``).
+(``finish_switch``). If the kill came after the switch, a further call does what is left: chunks, words, calibration.
 
 A model of the collection's own space, such as an export of its model, needs no new vectors: if it gives the recorded
 vectors for the probes, one write of the description records its name.
@@ -29,9 +29,11 @@ from typing import Any
 
 from twinvec.arrays import unit
 from twinvec.errors import BadVectorError, ConfigurationError, ModelError, StoreError, StoreLimitError
+from twinvec.retrieval import analysis as analyses
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.checks import number
 from twinvec.support.progress import Advance, progress_bar, unseen
+from twinvec_qdrant.calibration.measuring import is_due
 from twinvec_qdrant.encoders import document_vectors, token_states, truncated
 from twinvec_qdrant.ingest.cutting.chunking import Chunker
 from twinvec_qdrant.records.description import (
@@ -155,16 +157,15 @@ class Migration:
         now = stored_description(self._backend)
         if self._encoder.space == now.space:
             present = under_the_name_of(self._encoder, now)
-            self.renames = not self._backend.holds([CHUNKS, LacksVector(now.vector)])
+            self.renames = not self._was_killed_after_switch(now)
             # a RecordedSpace stands for an encoder of another library
             loadable = not isinstance(self._encoder, RecordedSpace)
             if self.renames and (present == now or not loadable):
                 raise ConfigurationError(
-                    f"{self._backend.location}: has the model {now.model!r} already; if the migration to it was "
-                    "killed, run twinvec reindex (Collection.reindex), which analyses words and calibrates anew"
+                    f"{self._backend.location}: has the model {now.model!r} already, so nothing is left to migrate"
                 )
             check_probes(now, self._encoder, self._backend.location)
-            return present  # if chunks lack vectors, an earlier call was killed after the switch
+            return present
         if now.next is not None and now.next.space != self._encoder.space:
             raise ConfigurationError(
                 f"{self._backend.location}: a migration to {now.next.model!r} is under way; finish it, or give it up "
@@ -189,6 +190,14 @@ class Migration:
         if all(each is None or each.vector != following.vector for each in (after, after.next, after.previous)):
             self._backend.drop_vector(following.vector)  # given up by another process before it had the vector
         return following
+
+    def _was_killed_after_switch(self, now: Description) -> bool:
+        """Return whether a migration to the present model has left chunks, words or the calibration undone."""
+        if self._backend.holds([CHUNKS, LacksVector(now.vector)]):
+            return True
+        if now.previous is None:
+            return False
+        return is_due(now, self._backend.count([CHUNKS])) or now.analyzer.version != analyses.NEWEST_ANALYSIS
 
     def _check_length(self, now: Description, present: Callable[[], SpaceEncoder]) -> None:
         """Raise ``ConfigurationError`` if the next model truncates chunks that the present one reads whole."""
