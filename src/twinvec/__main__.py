@@ -1,6 +1,17 @@
-"""``python -m twinvec``: the command line."""
+"""The command ``twinvec``, also as ``python -m twinvec``."""
 
-from twinvec.cli.app import main
+from twinvec.interrupts import INTERRUPTED, tell_interrupted
+
+
+def main() -> None:
+    """Run the command line of this process. Ctrl-C while the command line is imported ends it without a traceback."""
+    try:
+        from twinvec.cli.app import main as run
+    except KeyboardInterrupt:
+        tell_interrupted()
+        raise SystemExit(INTERRUPTED) from None
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -27,13 +27,13 @@ from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
 from twinvec.cli.streams import prepare_streams
 from twinvec.cli.terminal import complain, replace_unknown_characters
 from twinvec.errors import TwinvecError
+from twinvec.interrupts import INTERRUPTED, tell_interrupted
 from twinvec.support.checks import shortened
 from twinvec.support.plain_values import convert_only_where_needed
 from twinvec.support.runners import with_address
 from twinvec.version import __version__
 
 _DEBUG = "--debug"
-_INTERRUPTED = 130
 _NEW_OBJECTS = 10_000  # between two garbage collections; Python's 700 cost a second where torch is imported
 _COMMANDS = (
     ("encode", ENCODE_PANEL, "encode:encode_command"),
@@ -105,11 +105,11 @@ def main(arguments: list[str] | None = None) -> None:
         given = with_address([each for each in arguments if each != _DEBUG])
         build_app(only=given[0] if given else None)(args=given, prog_name="twinvec")
     except KeyboardInterrupt:  # while the command is imported; while it runs, typer ends it with the exit code
-        _tell_interrupted()
-        raise SystemExit(_INTERRUPTED) from None
+        tell_interrupted()
+        raise SystemExit(INTERRUPTED) from None
     except SystemExit as stop:
-        if stop.code == _INTERRUPTED:
-            _tell_interrupted()
+        if stop.code == INTERRUPTED:
+            tell_interrupted()
         raise
     except Exception as error:
         if debug:
@@ -134,10 +134,6 @@ def _has_current_folder() -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _tell_interrupted() -> None:
-    print("twinvec: interrupted; run the same command again", file=sys.stderr)  # noqa: T201
 
 
 def _collect_garbage_rarely() -> None:

@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import distribution
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,14 +59,16 @@ def test_the_same_option_has_the_same_words_in_every_command():
     assert {flag: len(each) for flag, each in words.items()} == dict.fromkeys(words, 1), words
 
 
-def test_ctrl_c_while_a_command_is_imported_prints_one_line():
+@pytest.mark.parametrize("module", ["typer", "twinvec.cli.commands", "twinvec.cli.encode"])
+def test_ctrl_c_while_a_command_is_imported_prints_one_line(module):
     program = (
-        "import os, signal, sys\nfrom twinvec.cli.app import main\n"
+        "import os, signal, sys\nfrom twinvec.__main__ import main\n"
         "class CtrlC:\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'twinvec.cli.encode': os.kill(os.getpid(), signal.SIGINT)\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, CtrlC())\n"
-        "main(['encode', 'texts.txt'])"
+        "sys.argv = ['twinvec', 'encode', 'texts.txt']\n"
+        "main()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (
@@ -72,6 +76,11 @@ def test_ctrl_c_while_a_command_is_imported_prints_one_line():
         "",
         "twinvec: interrupted; run the same command again\n",
     )
+
+
+def test_the_command_begins_where_ctrl_c_is_caught():
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["scripts"] == {"twinvec": "twinvec.__main__:main"}
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

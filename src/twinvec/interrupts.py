@@ -1,0 +1,13 @@
+"""The end of a command that Ctrl-C interrupts."""
+
+from __future__ import annotations
+
+import sys
+
+INTERRUPTED = 130
+"""The exit code of an interrupted command: 128 + SIGINT."""
+
+
+def tell_interrupted() -> None:
+    """Print a line to standard error: the command was interrupted."""
+    print("twinvec: interrupted; run the same command again", file=sys.stderr)  # noqa: T201
