@@ -167,7 +167,7 @@ def mine(
     if as_json:
         show_json(asdict(report))
         return
-    unfound = f"; {report.unfound:,} of their positives not found" if report.unfound else ""
+    unfound = f"; the positives of {report.unfound:,} rows are not among the hits" if report.unfound else ""
     typer.echo(
         f"{output}: {report.negatives:,} negatives for {report.rows:,} rows; {report.without:,} rows have none{unfound}"
     )

@@ -124,7 +124,7 @@ class MiningReport:
 
     Attributes:
         without: Rows without a negative; they are written too.
-        unfound: Rows whose positive was not among the candidates. A margin leaves them without negatives.
+        unfound: Rows whose positive was not among the hits. A margin leaves them without negatives.
     """
 
     rows: int
@@ -135,7 +135,7 @@ class MiningReport:
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """The negatives of a pair, hardest first, and whether its positive was found among the candidates."""
+    """The negatives of a pair, hardest first, and whether its positive was among the hits."""
 
     negatives: list[str]
     found: bool
@@ -311,17 +311,19 @@ def _warn(report: MiningReport, job: MiningJob, *, searched_positives: bool) -> 
     many = report.unfound > _FEW * report.rows
     if options.margin is not None and many:
         logger.warning(
-            "%s: %d of %d rows have no negatives, because their positive was not found among the candidates and the "
-            "margin needs its score. Raise the last rank (--last-rank), mine without a margin, or search a collection "
-            "that holds the positives",
+            "%s: %d of %d rows have no negatives, because their positive was not among the hits, and the margin needs "
+            "its score. Raise the last rank (--last-rank)%s",
             job.output,
             report.unfound,
             report.rows,
+            ", or mine without a margin"
+            if searched_positives
+            else ", mine without a margin, or search a collection that holds the positives",
         )
     elif many and report.negatives and not searched_positives:
         logger.warning(
-            "%s: the positives of %d of %d rows were not found among the candidates, whole or in part. The negatives "
-            "of these rows may be false: they may answer the anchor in other words. Split the positives as the "
+            "%s: the positives of %d of %d rows were not among the hits, whole or in part. The negatives of these "
+            "rows may be false: they may answer the anchor in other words. Split the positives as the "
             "collection splits its documents, or search the positives of all rows (twinvec mine without --collection)",
             job.output,
             report.unfound,

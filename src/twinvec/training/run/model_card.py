@@ -70,7 +70,8 @@ class TrainReport:
         before: Scores x 100 of the model before training.
         after: Scores x 100 of the saved model.
         best_step: The step whose weights were kept: the best by score, or the last if nothing is measured.
-        loss: Mean loss over the last ``log_every`` steps (over all steps if fewer).
+        loss: Mean loss at the end of the loss curve: over its last ``log_every`` steps (over all steps if fewer). The
+            curve has a point every ``log_every`` steps, so later steps do not count.
         seconds: Training time of the whole run, measurements and checkpoints included. A resumed run adds the time up
             to its checkpoint (versions up to 0.2 did not record this time).
         rows_drawn: Rows (or pairs) of all batches together; a row counts each time that it was drawn. None if the run
@@ -179,6 +180,7 @@ def batch_rows(config: TrainConfig, report: TrainReport) -> str:
 def _settings(config: TrainConfig) -> list[tuple[str, Any]]:
     objective = config.objective.model_dump(exclude_none=True)
     settings = [("objective", objective.pop("name")), *objective.items(), ("batch", config.batches.size)]
+    settings += [(name, value) for name in ("pooling", "max_tokens") if (value := getattr(config, name)) is not None]
     if config.matryoshka:
         settings.append(("matryoshka", ", ".join(map(str, config.matryoshka))))
     if config.lora is not None:

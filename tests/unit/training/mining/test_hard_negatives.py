@@ -362,8 +362,8 @@ def test_a_margin_that_cannot_be_kept_is_told(source, tmp_path, caplog):
         MiningJob(source, tmp_path / "1.jsonl", MiningOptions(margin=0.1)), Fixed("cp copies files", "x")
     )
     assert (report.rows, report.without, report.unfound) == (7, 6, 6)
-    assert "6 of 7 rows have no negatives, because their positive was not found" in caplog.text
-    assert "(--last-rank)" in caplog.text
+    assert "6 of 7 rows have no negatives, because their positive was not among the hits" in caplog.text
+    assert "(--last-rank), mine without a margin, or search a collection that holds" in caplog.text
     caplog.clear()
     positives = [positive for _, positive in PAIRS]
     mine_file(MiningJob(source, tmp_path / "2.jsonl"), Fixed(*positives, "x"))
@@ -392,12 +392,14 @@ def test_a_chunk_of_mostly_the_words_of_a_positive_that_is_not_found_is_no_negat
 
 def test_positives_that_are_not_found_in_a_collection_are_told(source, tmp_path, caplog, tiny_model):
     mine_file(MiningJob(source, tmp_path / "1.jsonl"), Fixed("cp copies files", "x"))
-    assert "the positives of 6 of 7 rows were not found" in caplog.text
+    assert "the positives of 6 of 7 rows were not among the hits" in caplog.text
     assert "Split the positives as the collection splits" in caplog.text
     caplog.clear()
     index = DenseIndex(Encoder(tiny_model("bert")), source, tmp_path / "vectors.npy")
     assert mine_file(MiningJob(source, tmp_path / "2.jsonl", MiningOptions(last_rank=1)), index).unfound
     assert not caplog.text, "the positives themselves were searched"
+    mine_file(MiningJob(source, tmp_path / "3.jsonl", MiningOptions(last_rank=1, margin=0.1)), index)
+    assert caplog.text.endswith("Raise the last rank (--last-rank), or mine without a margin\n")
 
 
 def test_ranks_beyond_all_candidates_are_told(source, tmp_path, caplog):

@@ -652,6 +652,7 @@ def test_a_limit_below_that_of_the_base_is_told(run, tmp_path, tiny_model, setti
     message = "the trained model will truncate texts to 20 tokens"
     run(rows, "short", model=model, max_tokens=20, **settings, schedule={"steps": 1})
     assert f"{message}; its base model, {model}, reads {LONGEST['bert']} tokens" in caplog.text
+    assert "\n| max tokens | 20 |\n" in (tmp_path / "short" / "README.md").read_text()
     caplog.clear()
     run(rows, "long", model=model, max_tokens=LONGEST["bert"], **settings, schedule={"steps": 1})
     assert "its base" not in caplog.text
