@@ -85,6 +85,11 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
         rows = _fields(file, path, separator, quoting)
         # an unnamed column: row numbers that pandas wrote, or the empty end of a spreadsheet
         names = [name or f"(column {number})" for number, name in enumerate(next(rows, []), 1)]
+        if len(names) == 1 and re.search(r"[,;\t|]", names[0]):
+            raise DocumentError(
+                f"{path}: the header has one field, {names[0]!r}; separate the fields of a .csv file by commas, and "
+                "those of a .tsv file by tabs"
+            )
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise DocumentError(f"{path}: two columns are called {twice!r}; rename one of them")

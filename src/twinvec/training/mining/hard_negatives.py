@@ -308,6 +308,9 @@ def _warn(report: MiningReport, job: MiningJob, *, searched_positives: bool) -> 
     ``searched_positives`` says that the candidates are the positives of the file, not documents of a collection.
     """
     options = job.options
+    rejecting = [("the margin", "lower the margin (--margin)")] if options.margin is not None else []
+    if job.scorer is not None:
+        rejecting.append(("the cross-encoder", "raise the probability that it lets pass (--denoise-above)"))
     many = report.unfound > _FEW * report.rows
     if options.margin is not None and many:
         logger.warning(
@@ -331,10 +334,11 @@ def _warn(report: MiningReport, job: MiningJob, *, searched_positives: bool) -> 
         )
     elif not report.negatives:
         logger.warning(
-            "%s: no row has a negative: ranks %d to %d hold only positives or nothing, or the margin or the "
-            "cross-encoder rejects all other hits. Lower the first rank (--first-rank), raise the last rank "
-            "(--last-rank), or mine with a smaller margin",
+            "%s: no row has a negative: ranks %d to %d hold only positives or nothing%s. Lower the first rank "
+            "(--first-rank), or raise the last rank (--last-rank)%s",
             job.output,
             options.first_rank,
             options.last_rank,
+            f", or {' or '.join(name for name, _ in rejecting)} rejects all other hits" if rejecting else "",
+            "".join(f", or {remedy}" for _, remedy in rejecting),
         )

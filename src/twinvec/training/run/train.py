@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.checks import file_path, shown
+from twinvec.support.checks import file_path, shown, string
 from twinvec.support.extras import import_extra
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
@@ -49,6 +49,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
             "makes one of a mapping"
         )
     folder = file_path(folder, "folder")
+    string(str(folder), "folder")  # the libraries write to paths in UTF-8 only
     files = file_digests(config)
     run = RunFolder(folder, config, files)
     if run.finished:

@@ -89,6 +89,14 @@ def test_a_row_with_more_or_fewer_fields_than_the_header_is_named(tmp_path, suff
         read(path)
 
 
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ";"), (".csv", "\t"), (".csv", "|"), (".tsv", ",")])
+def test_fields_that_another_character_separates_are_told(tmp_path, suffix, separator):
+    path = tmp_path / f"rows{suffix}"
+    path.write_text(f"anchor{separator}positive\nwell, and\twhy;because\n")
+    with pytest.raises(DocumentError, match=r"header has one field, .*; separate the fields of a \.csv file by commas"):
+        read(path)
+
+
 @pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
 def test_two_columns_of_one_name_are_refused(tmp_path, suffix, separator):
     path = tmp_path / f"rows{suffix}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -406,7 +407,18 @@ def test_ranks_beyond_all_candidates_are_told(source, tmp_path, caplog):
     report = mine_file(MiningJob(source, tmp_path / "rows.jsonl", MiningOptions(first_rank=3)), Fixed("x", "y"))
     assert (report.negatives, report.without) == (0, 7)
     assert "no row has a negative: ranks 3 to 50 hold only positives or nothing" in caplog.text
-    assert "Lower the first rank (--first-rank), raise the last rank" in caplog.text
+    assert caplog.text.endswith("Lower the first rank (--first-rank), or raise the last rank (--last-rank)\n")
+
+
+def test_a_cross_encoder_that_rejects_all_hits_is_told(source, tmp_path, caplog):
+    scorer = SimpleNamespace(score=lambda pairs: np.ones(len(pairs)))
+    job = MiningJob(source, tmp_path / "rows.jsonl", MiningOptions(margin=-1.0), scorer=scorer)
+    positives = [positive for _, positive in PAIRS]
+    assert mine_file(job, Fixed(*positives, "x")).negatives == 0
+    assert "or nothing, or the margin or the cross-encoder rejects all other hits. Lower" in caplog.text
+    assert caplog.text.endswith(
+        ", or lower the margin (--margin), or raise the probability that it lets pass (--denoise-above)\n"
+    )
 
 
 def test_a_file_without_pairs_is_refused(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -368,6 +369,8 @@ def test_folders_may_be_of_type_str(tmp_path, tiny_model):
     values = {"model": str(tiny_model("bert")), "data": [{"path": "rows.jsonl"}], "objective": {"name": "info_nce"}}
     config = check_config({**values, "schedule": {"steps": 1}, "device": "cpu"}, str(tmp_path), "mine")
     assert train(config, str(tmp_path / "model")).folder == str(tmp_path / "model")
+    with pytest.raises(ConfigurationError, match="folder has a lone surrogate"):
+        train(config, tmp_path / os.fsdecode(b"not UTF-8: \xff"))
 
 
 def test_settings_that_do_not_fit_the_model_do_not_claim_the_folder(run):
