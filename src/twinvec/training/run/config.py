@@ -224,7 +224,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     Raises:
         ConfigurationError: a field is unknown, missing or invalid, or a file, a package or the device is missing.
     """
-    root = Path(root)  # the caller may give a str
+    root = file_path(root, "root")
     if not isinstance(values, dict):
         raise ConfigurationError(f"{origin}: expected fields such as 'model' and 'data', got {type(values).__name__}")
     try:

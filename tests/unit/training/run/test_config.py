@@ -42,6 +42,8 @@ def test_what_is_no_configuration_is_refused(folder):
         train(changed(), folder / "out")
     with pytest.raises(ConfigurationError, match="path must be a path, got None"):
         read_config(None)
+    with pytest.raises(ConfigurationError, match="root must be a path, got None"):
+        check_config(changed(), None, "mine")
     (folder / "run.json").write_text(json.dumps(changed()))
     assert read_config(str(folder / "run.json")) == read_config(folder / "run.json")
 
