@@ -73,7 +73,7 @@ INDEPENDENT = 8
 """A query of more terms than this counts less than the sum of its terms; values from 6 to 11 give similar results."""
 
 UNKNOWN = 0.001
-"""The factor of the dense part for words that the model does not know: vectors only tell equal scores of words apart."""
+"""The factor of the dense part for words that the model does not know: vectors only order equal scores of words."""
 
 LEAST = 0.01
 """The smallest factor of the dense part for words that the model knows."""
