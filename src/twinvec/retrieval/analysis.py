@@ -23,6 +23,8 @@ Version 4 does the same, and takes letters with dots between them for one word, 
 
 Version 5 does the same, and
 
+- compares Thai, Lao, Khmer and Burmese by pairs of neighbours, since these have no spaces between words either. A
+  neighbour is a letter with its marks.
 - finds words that dots join whole and by their parts, as identifiers: "node.js" finds "Node.js" before texts about "a
   node of a JS file", and "3.11" does not find "3.12". ``retrieval.words.joined`` has the rules.
 - takes "1,000" for "1000".
@@ -86,8 +88,14 @@ _NO_NAME = re.compile(r"^(?:v(?=[0-9])|www\.(?=.*\.))")  # "v1.18" is "1.18", an
 # The ranges suit normalised text, which has other characters in place of half-width kana and single jamo.
 _HIRAGANA, _KATAKANA, _HANGUL = "\u3041-\u3096\u309d-\u309f", "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff", "\uac00-\ud7a3"
 _SYLLABLES = rf"[{_HIRAGANA}]+|[{_KATAKANA}]+|[{_HANGUL}]+"
-_SYLLABLES_APART = re.compile(_SYLLABLES)
 _KANA = re.compile(rf"[{_HIRAGANA}{_KATAKANA}]")
+
+_THAI, _LAO = "\u0e01-\u0e3a\u0e40-\u0e4e", "\u0e81-\u0ebd\u0ec0-\u0ece\u0edc-\u0edf"
+_BURMESE, _KHMER = "\u1000-\u103f\u1050-\u108f\u109a-\u109f", "\u1780-\u17d3\u17d7\u17dc\u17dd"
+_UNSPACED = f"{_THAI}{_LAO}{_BURMESE}{_KHMER}"
+_PAIRED_BEFORE_5, _PAIRED = re.compile(_SYLLABLES), re.compile(rf"{_SYLLABLES}|[{_UNSPACED}]+")
+_WITH_MARKS = re.compile(r".\W*")  # in such a run, where every character that is no letter is a mark
+_LETTERS_APART = re.compile(rf"[{_HIRAGANA}{_KATAKANA}]|[{_UNSPACED}](?:(?!\w)[{_UNSPACED}])*")
 
 _CAPITALISED = re.compile(r"\b(?:[A-Z][a-z0-9]+|[a-z])[A-Z](?:[a-z0-9]+|[A-Z0-9]+)\b")
 
@@ -113,9 +121,8 @@ _QUESTION = re.compile(
 class Analyzer:
     """Turn text into stemmed terms.
 
-    Stop words are dropped if bm25s has a list for the language. Thai and other scripts without spaces are not split
-    into words, except for Chinese and, from version 3 on, Japanese. Raise ConfigurationError for a ``language``
-    without a Snowball stemmer, and for an unknown ``version`` of the analysis; see the module's docstring.
+    Stop words are dropped if bm25s has a list for the language. Raise ConfigurationError for a ``language`` without a
+    Snowball stemmer, and for an unknown ``version`` of the analysis; see the module's docstring.
     """
 
     def __init__(self, language: str = "english", version: int = 1) -> None:
@@ -128,6 +135,7 @@ class Analyzer:
             )
         self.language = language
         self.version = version
+        self._paired = _PAIRED if version > 4 else _PAIRED_BEFORE_5
 
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each text, in order and with repetitions."""
@@ -219,12 +227,12 @@ class Analyzer:
         return cutting.words(joined.without_dots(text) if self.version > 3 else text)
 
     def _split(self, piece: str) -> list[str]:
-        return joined.split_dotted(piece) if self.version > 4 else cutting.split(piece)
+        return list(map(_composed, joined.split_dotted(piece))) if self.version > 4 else cutting.split(piece)
 
     def _placed(self, text: str) -> Iterator[Word]:
         """Return the words of a text in order, with their places."""
         if self.version > 4:
-            return joined.placed_dotted_words(text)
+            return (word._replace(text=_composed(word.text)) for word in joined.placed_dotted_words(text))
         return joined.placed_acronyms(text) if self.version > 3 else cutting.placed_words(text, 0, len(text))
 
     def _terms_of_joined(self, query: str) -> set[str]:
@@ -261,17 +269,19 @@ class Analyzer:
         """Return the lowercase forms of a word that become terms, each with its start and end in the word."""
         if "." in word:
             return self._forms_of_joined(word)
-        if self.version > 2 and not word.isascii() and _SYLLABLES_APART.search(word):
-            return [form for start, end in _scripts(word) for form in self._forms_of_script(word, start, end)]
+        if self.version > 2 and not word.isascii() and self._paired.search(word):
+            cuts = sorted({0, len(word), *(cut for run in self._paired.finditer(word) for cut in run.span())})
+            return [form for start, end in pairwise(cuts) for form in self._forms_of_script(word, start, end)]
         return self._forms_of_word(word)
 
     def _forms_of_script(self, word: str, start: int, end: int) -> list[tuple[str, int, int]]:
         """Return the forms of a part of a word that is in one script, each with its start and end in the word."""
-        if not _SYLLABLES_APART.match(word, start):
+        if not self._paired.match(word, start):
             return [(form, start + first, start + last) for form, first, last in self._forms_of_word(word[start:end])]
-        if end - start == 1:
+        bounds = [*(each.start() for each in _WITH_MARKS.finditer(word, start, end)), end]
+        if len(bounds) == 2:
             return [] if _KANA.match(word, start) else [(word[start:end], start, end)]
-        return [(word[first : first + 2], first, first + 2) for first in range(start, end - 1)]
+        return [(word[first:last], first, last) for first, last in zip(bounds, bounds[2:], strict=False)]
 
     def _forms_of_word(self, word: str) -> list[tuple[str, int, int]]:
         low = _lowercased(word)
@@ -324,8 +334,8 @@ def folded(word: str) -> str:
 
 
 def with_characters_apart(text: str) -> str:
-    """Return a text with a space on both sides of each Chinese character and each kana."""
-    return _KANA.sub(r" \g<0> ", _IDEOGRAPHS.normalize_str(text))
+    """Return a text with a space on both sides of each letter of Chinese, kana, Thai, Lao, Khmer and Burmese."""
+    return _LETTERS_APART.sub(r" \g<0> ", _IDEOGRAPHS.normalize_str(text))
 
 
 def _lowercased(word: str) -> str:
@@ -334,10 +344,9 @@ def _lowercased(word: str) -> str:
     return _LOWERCASE.normalize_str(word)
 
 
-def _scripts(word: str) -> list[tuple[int, int]]:
-    """Return start and end of each part of a word that is all hiragana, all katakana, all Korean, or other letters."""
-    cuts = sorted({0, len(word), *(cut for run in _SYLLABLES_APART.finditer(word) for cut in run.span())})
-    return list(pairwise(cuts))
+def _composed(word: str) -> str:
+    """Return a word with the Thai and Lao vowel "am" as one character, which normalisation (NFKC) takes apart."""
+    return word if word.isascii() else word.replace("\u0e4d\u0e32", "\u0e33").replace("\u0ecd\u0eb2", "\u0eb3")
 
 
 def _identifier(word: str) -> tuple[str, list[tuple[int, int]]]:

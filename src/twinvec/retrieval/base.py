@@ -28,6 +28,8 @@ Mode = Literal["hybrid", "dense", "sparse"]
 MAX_LIMIT = 2**31 - 1
 """Largest limit, and largest offset, of a search."""
 
+_WHOLE_WORDS = 10  # whole words that are added to those of the texts, so that a few split words say little
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -185,6 +187,18 @@ def unknown_texts(encoder: object, texts: Sequence[str]) -> list[bool]:
     """
     unknown = getattr(getattr(encoder, "tokenizer", None), "unknown", None)
     return [False] * len(texts) if unknown is None else cast("list[bool]", unknown(texts))
+
+
+def continued_words(encoder: object, texts: Sequence[str]) -> float:
+    """Return the proportion of the words that the encoder's tokenizer splits into tokens; it is lower for few words.
+
+    It is 0 for an encoder without a tokenizer of this package.
+    """
+    count = getattr(getattr(encoder, "tokenizer", None), "count_continued", None)
+    if count is None:
+        return 0.0
+    continued, words = cast("tuple[int, int]", count(texts))
+    return continued / (words + _WHOLE_WORDS)
 
 
 def check_hits(hits: object, where: str) -> list[Hit]:

@@ -21,7 +21,7 @@ scores are better.
     Vectors mean less in a language of which the model has learnt little, and landmarks that are close to each other
     enlarge their differences. The dense part is therefore multiplied by ``Calibration.learnt`` squared. Vectors mean
     nothing for words that the model does not know. For a query or a collection of such words, the dense part is
-    multiplied by 0.01, so it only orders candidates with equal BM25 scores. Vectors hardly distinguish numbers and
+    multiplied by 0.001, so it only orders candidates with equal BM25 scores. Vectors hardly distinguish numbers and
     codes, such as "4711". For a query with codes, the dense part is multiplied by the share of the other terms, or by
     0.01 if the share is smaller.
 ``"rrf"``: the sum of 1 / (60 + rank), reciprocal rank fusion (Cormack, Clarke and Büttcher 2009). Equal scores share a
@@ -72,8 +72,11 @@ ONE_TERM = 0.75
 INDEPENDENT = 8
 """A query of more terms than this counts less than the sum of its terms; values from 6 to 11 give similar results."""
 
-UNKNOWN = 0.01
-"""The factor of the dense part for words that the model does not know, and the smallest factor for codes."""
+UNKNOWN = 0.001
+"""The factor of the dense part for words that the model does not know: vectors only order equal scores of words."""
+
+LEAST = 0.01
+"""The smallest factor of the dense part for words that the model knows."""
 
 RRF_K = 60
 _LARGEST = 1e30  # limit of a weight; a larger weight would make the sum infinite
@@ -122,7 +125,7 @@ def fuse(
         else:
             d, s = standardized(d, among_d), _evidence(among_s, terms, calibration) * s
         is_unknown = unknown or (calibration is not None and calibration.unknown_texts)
-        d = (UNKNOWN if is_unknown else max((1 - code_share) * share_learnt(calibration) ** 2, UNKNOWN)) * d
+        d = (UNKNOWN if is_unknown else max((1 - code_share) * share_learnt(calibration) ** 2, LEAST)) * d
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:

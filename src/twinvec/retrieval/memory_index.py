@@ -20,7 +20,15 @@ import numpy as np
 from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import BadVectorError
 from twinvec.retrieval.analysis import ENGLISH, NEWEST_ANALYSIS, Analyzer, different_terms
-from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_hits, check_limit, unknown_texts
+from twinvec.retrieval.base import (
+    Hit,
+    Mode,
+    VectorEncoder,
+    check_hits,
+    check_limit,
+    continued_words,
+    unknown_texts,
+)
 from twinvec.retrieval.bm25 import BM25Index, TermCounts
 from twinvec.retrieval.documents import (
     Document,
@@ -34,13 +42,21 @@ from twinvec.retrieval.feedback import check_feedback, moved
 from twinvec.retrieval.filters import Filter, matches, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, fuse
 from twinvec.retrieval.passages import with_passages
-from twinvec.retrieval.relevance import UNLEARNT, Calibration, model_calibration, relevance, share_learnt
+from twinvec.retrieval.relevance import (
+    MOST_CONTINUED,
+    UNLEARNT,
+    Calibration,
+    model_calibration,
+    relevance,
+    share_learnt,
+)
 from twinvec.support.checks import check_choice, check_methods, shown
 from twinvec.text import check_text, check_texts
 
 logger = logging.getLogger(__name__)
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
+_TEXTS_READ, _CHARACTERS_READ = 100, 1000  # about so many texts, and characters of each, tell the language
 
 
 class MemoryIndex:
@@ -57,7 +73,7 @@ class MemoryIndex:
         calibration: Scale of the scores, for the fusion and the relevance of hits. Default: words have the usual weight
             for texts of this length, and landmarks are those that ``retrieval.relevance`` has of the model. Without
             landmarks, the fusion standardises the dense scores of each query, and hits have no relevance. With
-            landmarks and another ``language`` than English, words count more.
+            landmarks, words count more if ``language`` or the texts are not English.
 
     Raises:
         ConfigurationError: ``language`` has no stemmer, or ``fusion`` is unknown. Errors of ``add`` are raised, too.
@@ -79,7 +95,7 @@ class MemoryIndex:
         self._fusion: FusionMethod = fusion
         self._calibration = calibration
         self._adding = threading.Lock()
-        self._corpus = _Corpus([], np.empty((0, 0), dtype=np.float32), [])
+        self._corpus = _Corpus(encoder, [], np.empty((0, 0), dtype=np.float32), [])
         self.add(documents)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -213,7 +229,9 @@ class MemoryIndex:
         if self._calibration is not None:
             return self._calibration
         known = model_calibration(self._encoder, len(corpus.documents), corpus.average_length, corpus.different_terms)
-        is_learnt = known.landmarks is None or self._analyzer.language in ENGLISH
+        if known.landmarks is None:
+            return known
+        is_learnt = self._analyzer.language in ENGLISH and corpus.continued_words <= MOST_CONTINUED
         return known if is_learnt else replace(known, learnt=UNLEARNT)
 
     def _query_vectors(self, queries: list[str], corpus: _Corpus) -> FloatArray:
@@ -250,6 +268,7 @@ class _Corpus:
     An addition makes a new corpus, so that a search in another thread sees one state throughout.
     """
 
+    encoder: VectorEncoder
     documents: list[Document]
     vectors_ND: FloatArray
     terms: list[list[str]]
@@ -286,6 +305,12 @@ class _Corpus:
         return sum(different_terms(self.terms)) / max(1, len(self.terms))
 
     @cached_property
+    def continued_words(self) -> float:
+        """Proportion of the words that the encoder's tokenizer splits, in the beginnings of texts from all parts."""
+        step = max(1, len(self.texts) // _TEXTS_READ)
+        return continued_words(self.encoder, [text[:_CHARACTERS_READ] for text in self.texts[::step]])
+
+    @cached_property
     def term_counts(self) -> TermCounts:
         return TermCounts(len(self.terms), Counter(chain.from_iterable(map(set, self.terms))))
 
@@ -320,7 +345,7 @@ class _Corpus:
         for document, vector, its_terms in zip(changed, vectors, terms, strict=True):
             vectors_ND[rows[document.id]] = vector
             all_terms[rows[document.id]] = its_terms
-        return _Corpus(documents, vectors_ND, all_terms)
+        return _Corpus(self.encoder, documents, vectors_ND, all_terms)
 
 
 def _fields(document: Document) -> dict[str, Any]:

@@ -55,6 +55,13 @@ _LONG = 250.0  # terms beyond which the weight grows again, because many models 
 UNLEARNT = 0.2
 """``Calibration.learnt`` for a language other than English, if the model has landmarks and nothing is measured."""
 
+MOST_CONTINUED = 0.37
+"""Largest proportion of words that a model with landmarks splits (``continued_words``) in texts that it has learnt.
+
+The default model splits 0.02 to 0.32 of the words of English prose and source code, and 0.38 to 0.84 of the words of 14
+other languages in Latin letters.
+"""
+
 _DIGITS = 4
 _LARGEST = 30.0  # limit of log-odds; its logistic function is 1 in all digits that matter
 

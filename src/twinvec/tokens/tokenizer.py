@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 _TEXTS_AT_ONCE = 1024
 _CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # characters tokenised at once: all their tokens are in memory before truncation
+_WORD = re.compile(r"[^\W\d_]+")
 _WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer")
 _CLASSES = {
     "bert": "BertTokenizer",
@@ -128,6 +131,15 @@ class TextTokenizer:
         """Return for each text whether most of it is words that the model does not know."""
         counts = zip(texts, self.count_unknown(texts).tolist(), strict=True)
         return [is_mostly_unknown(text, unknown) for text, (_, unknown) in counts]
+
+    def count_continued(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Count the words that are split into two or more tokens ("continued words", Rust et al. 2021), and all words.
+
+        Only words in small letters are counted: names and identifiers are split in every language.
+        """
+        words = Counter(word for text in texts for word in _WORD.findall(text) if word.islower())
+        counts = zip(words.values(), self._whole.encode_batch_fast(list(words), add_special_tokens=False), strict=True)
+        return sum(number for number, encoding in counts if len(encoding) > 1), words.total()
 
     def _unknown_characters(self, text: str, encoding: Encoding) -> int:
         """Count the characters in unknown tokens, except for characters that ``_spelled_characters`` counts."""

@@ -195,6 +195,27 @@ def test_a_kana_word_is_found_whatever_stands_around_it(text: str, word: str) ->
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("แมวดำ", ["แม", "มว", "วด", "ดำ"]),  # Thai
+        ("ดื่มน้ำ", ["ดื่ม", "มน้", "น้ำ"]),
+        ("ກິນເຂົ້າ", ["ກິນ", "ນເ", "ເຂົ້", "ຂົ້າ"]),  # Lao
+        ("ភាសាខ្មែរ", ["ភាសា", "សាខ្", "ខ្មែ", "មែរ"]),  # Khmer
+        ("မြန်မာစာ", ["မြန်", "န်မာ", "မာစာ"]),  # Burmese
+        ("iPhoneรุ่นใหม่", ["iphon", "phone", "รุ่น", "นใ", "ให", "หม่"]),
+        ("ก", ["ก"]),
+        ("ปี๒๕๖๓", ["ปี", "๒๕๖๓"]),
+    ],
+)
+def test_scripts_of_southeast_asia_are_compared_by_pairs(text: str, expected: list[str]) -> None:
+    assert terms(text, version=5) == expected
+    assert [(term, text[start:end]) for term, start, end in Analyzer(version=5).spans(text) if not text.isascii()] == [
+        (term, {"iphon": "iPhone", "phone": "Phone"}.get(term, term)) for term in expected
+    ]
+    assert len(terms(text, version=4)) <= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("U.S.A.", ["usa"]),
         ("s.h.i.e.l.d", ["shield"]),
         ("J.R.R. Tolkien (b. 1892)", ["jrr", "tolkien", "1892"]),

@@ -186,3 +186,5 @@ def test_words_decide_for_a_query_that_the_model_does_not_know(calibration):
     assert np.argsort(-known).tolist()[0] == 0
     assert np.argsort(-unknown).tolist() == [2, 3, 0, 1, 4], "the vectors order what the words leave equal"
     assert (fuse(near, words, method="rrf", unknown=True) == fuse(near, words, method="rrf")).all()
+    words[3] = 0.62
+    assert np.argsort(-fuse(near, words, terms=4, calibration=calibration, unknown=True)).tolist()[:2] == [3, 2]

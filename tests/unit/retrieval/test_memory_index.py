@@ -302,6 +302,32 @@ def test_words_count_more_in_texts_that_say_more_and_in_a_language_that_the_mode
     assert german == pytest.approx((UNLEARNT**2 * english[0], english[1]), rel=1e-4)
 
 
+GERMAN = [
+    "Der Antrag auf Verlängerung der Frist muss schriftlich gestellt werden.",
+    "Die Straßenbahn fährt am Wochenende alle zwanzig Minuten.",
+    "Das Haus am See wurde vor hundert Jahren gebaut und steht unter Denkmalschutz.",
+]
+ENGLISH = [
+    "The application for an extension of the deadline must be made in writing.",
+    "At weekends, the tram runs every twenty minutes.",
+    "The house at the lake was built a hundred years ago and is protected as a monument.",
+]
+CODE = [
+    "def parse_headers(raw: bytes) -> dict[str, str]:\n    return dict(line.split(b': ') for line in raw.splitlines())",
+    "export function debounceCallback(callback, delay) { let timer; return () => { clearTimeout(timer); } }",
+    "#define MAX_RETRIES 5\nstatic int open_socket(const char *host, uint16_t port);",
+]
+
+
+def test_words_count_more_if_the_tokenizer_splits_most_words(encoder):
+    def dense_part(texts):
+        hit = MemoryIndex(encoder, texts).search("Haus house timer", 1, weights=(1, 0))[0]
+        return hit.score / model_calibration(encoder, len(texts)).place(hit.scores["dense"])
+
+    english, german, code, mixed = map(dense_part, (ENGLISH, GERMAN, CODE, [GERMAN[0], *ENGLISH[1:]]))
+    assert [german / english, code / english, mixed / english] == pytest.approx([UNLEARNT**2, 1, 1], rel=0.05)
+
+
 def test_vectors_of_any_length_are_compared_by_their_cosine(encoder):
     longer = MemoryIndex(Wrapped(encoder, lambda vectors: vectors * np.float32(3)), DOCUMENTS)
     plain = MemoryIndex(encoder, DOCUMENTS)

@@ -63,3 +63,9 @@ def test_each_kana_is_a_word():
     assert parse_query('"フィルター"').admits("排水ﾌｨﾙﾀｰ")
     assert not parse_query("掃除 -フィルター").admits("フィルターの掃除")
     assert not parse_query('"フィルター"').admits("フィター")
+
+
+def test_each_letter_of_thai_is_a_word():
+    assert parse_query('"น้ำดื่ม"').admits("ควรซื้อน้ำดื่มสะอาด")
+    assert not parse_query('"น้ำดื่ม"').admits("ดื่มน้ำ")
+    assert not parse_query("สะอาด -น้ำ").admits("น้ำสะอาด")

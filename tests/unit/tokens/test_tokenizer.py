@@ -88,6 +88,13 @@ def test_characters_of_unknown_tokens_are_counted(folder, monkeypatch):
     assert TextTokenizer(folder, 5).count_unknown([]).shape == (0, 2)
 
 
+def test_words_that_are_split_are_counted(default_tokenizer):
+    count = default_tokenizer.count_continued
+    assert count(["The house, the lake.", "a debounced callback"]) == (2, 6)
+    assert count(["das haus am see", "DEBOUNCED Haus 12 日本"]) == (1, 4)
+    assert count([]) == count([" ", "?!", "12"]) == (0, 0)
+
+
 def test_nothing():
     tokens = TextTokenizer(find_model("default").path, 10).encode([])
     assert (len(tokens.ids), tokens.offsets.tolist(), tokens.lengths.tolist()) == (0, [0], [])
