@@ -7,7 +7,8 @@ a collection again, or find other documents.
 The archive has the folder of documents and the model too, which is tiny. Archive and values were made with the code of
 commit 9f1838be, of 2026-11-23. Since 2026-11-26, words decide for a query that the model does not know: the hybrid hits
 of "日本語", of which a text about leave was the first until then, are of that day. Since 2026-11-29, words count by the
-length of the texts, here less than before: all hybrid hits are of that day.
+length of the texts, here less than before: all hybrid hits are of that day. Since 2026-11-30, vectors only order what
+words leave equal for a query that the model does not know: the scores of "日本語" are of that day, in the same order.
 """
 
 from __future__ import annotations
