@@ -96,9 +96,10 @@ def denied(monkeypatch, place):
 
     def refusing(call):
         def refuse(path, *given, **options):
-            if not isinstance(path, int) and (Path(path) == place or place in Path(path).parents):
-                if not (call is os.stat and Path(path) == place):
-                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            is_place = not isinstance(path, int) and Path(path) == place
+            is_below = not isinstance(path, int) and place in Path(path).parents
+            if is_below or (is_place and call is not os.stat):  # a folder's own size and mode are no secret
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             return call(path, *given, **options)
 
         return refuse
