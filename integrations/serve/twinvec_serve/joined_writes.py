@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from twinvec_serve.safety.request_heads import LimitedHeads
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
-class JoinedProtocol(LimitedHeads):
-    """uvicorn's protocol, with limited heads of requests and joined writes."""
+class JoinedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, with joined writes."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, _JoinedWrites(transport, self.loop)))

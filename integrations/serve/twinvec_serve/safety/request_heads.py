@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from twinvec_serve.joined_writes import JoinedProtocol
 
 _MOST_BYTES = 256 * 1024  # the most that an event loop reads at once: the parts of one read may be several requests
 
 
-class LimitedHeads(HttpToolsProtocol):
-    """uvicorn's protocol, which limits heads.
+class LimitedHeads(JoinedProtocol):
+    """The server's protocol: that of uvicorn, with joined writes and limited heads.
 
     A connection is closed if it is silent for ``timeout_keep_alive`` seconds before it has sent a whole head, also the
     first one. A head that is too large is answered with 400.
