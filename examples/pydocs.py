@@ -38,6 +38,11 @@ def main() -> None:
         "--modules", nargs="*", help="only these modules (default: all public ones of the standard library)"
     )
     arguments = parser.parse_args()
+    if arguments.output.is_dir():
+        parser.error(f"{arguments.output} is a folder; name a file in it")
+    for name in arguments.modules or []:
+        if load(name) is None:
+            parser.error(f"the module {name} cannot be imported")
     passages = sorted(collect(arguments.modules or public_modules()), key=lambda passage: passage["id"])
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     partial = arguments.output.with_name(arguments.output.name + ".partial")

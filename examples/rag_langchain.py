@@ -3,7 +3,7 @@
     python examples/rag_langchain.py [QUESTION]
 
 The collection is in ./handbook; a second run finds it filled and writes nothing. LangChain's fake chat model stands in
-for a real model: it answers with the first passage of its prompt.
+for a real model: it answers with the first passage of its prompt. A blank question finds no passage.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ def main() -> None:
         scores = ", ".join(f"{stage} {score:.2f}" for stage, score in passage.metadata["twinvec_scores"].items())
         print(f"  {passage.metadata['source']}: {scores}")
 
+    answer = passages[0].page_content if passages else "No passage answers this."
     chain = (
         {"passages": retriever | join, "question": RunnablePassthrough()}
         | PROMPT
-        | FakeListChatModel(responses=[passages[0].page_content])
+        | FakeListChatModel(responses=[answer])
         | StrOutputParser()
     )
     print(f"{question}\n{chain.invoke(question)}")

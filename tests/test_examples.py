@@ -48,6 +48,18 @@ def test_the_documentation_of_the_standard_library_is_found(tmp_path):
     assert best[1][0] == "shutil"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["."], ". is a folder; name a file in it"), (["a.jsonl", "--modules", "csv", "cvs"], "the module cvs cannot be")],
+)
+def test_documentation_that_cannot_be_written_is_told_in_a_sentence(tmp_path, arguments, message):
+    program = [sys.executable, str(ROOT / "examples" / "pydocs.py"), *arguments]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=900)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error: {message}" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_training_guides_first_command_runs_as_written(tmp_path):
     page = (ROOT / "docs" / "how-to" / "training.md").read_text(encoding="utf-8")
     command = next(line.removeprefix("$ ") for line in page.splitlines() if line.startswith("$ twinvec train "))

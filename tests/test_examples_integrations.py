@@ -36,6 +36,13 @@ def test_langchain_answers_from_the_passage_that_holds_the_answer(tmp_path) -> N
     assert second.splitlines()[-1].startswith("Expenses are paid")
 
 
+@pytest.mark.parametrize(
+    ("example", "answer"), [("rag_langchain.py", "No passage answers this."), ("rag_llama_index.py", "Empty Response")]
+)
+def test_a_blank_question_finds_no_passage(tmp_path, example, answer) -> None:
+    assert run(example, "", folder=tmp_path).splitlines()[-1] == answer
+
+
 def test_llama_index_shows_the_model_the_passage_that_holds_the_answer(tmp_path) -> None:
     first = run("rag_llama_index.py", folder=tmp_path)
     assert "5 nodes written" in first

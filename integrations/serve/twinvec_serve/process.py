@@ -27,9 +27,9 @@ from twinvec.errors import ConfigurationError
 from twinvec.installation import hidden_folders
 from twinvec_qdrant import DEFAULT_PATH, Announcement
 from twinvec_serve.app import create_app
-from twinvec_serve.joined_writes import JoinedProtocol
 from twinvec_serve.memory import limit_memory, trim_regularly
 from twinvec_serve.safety.exposure import check_exposure
+from twinvec_serve.safety.request_heads import LimitedHeads
 from twinvec_serve.services import Services
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS, ServeSettings
 
@@ -172,7 +172,7 @@ def _tell_to_restart(_signal: int, _frame: FrameType | None) -> None:
 def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=JoinedProtocol,
+        http=LimitedHeads,
         lifespan="off",  # _serve runs the lifespan, so that its errors reach the command
         ws="none",
         log_config=None,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import re
 import shutil
-from contextlib import closing
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -14,7 +18,7 @@ from holders import holding
 from langchain_twinvec import TwinvecVectorStore as LangChainStore
 from llama_index.vector_stores.twinvec import TwinvecVectorStore as LlamaIndexStore
 from stand_in import StandIn
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError, StoreUnavailableError
 from twinvec_qdrant import (
     Collection,
     CollectionEntry,
@@ -67,6 +71,44 @@ def test_a_damaged_collection_is_listed_and_can_be_dropped(tmp_path, words):
     assert list_collections(tmp_path) == [CollectionEntry("notes", None, None)]
     drop_collection("notes", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_this_process_may_not_read_is_an_error_of_the_store(tmp_path, words, monkeypatch):
+    Collection.open("notes", tmp_path, encoder=words, chunking=False).close()
+    (tmp_path / "lost+found").mkdir()
+    with denied(monkeypatch, tmp_path / "notes"):  # such as a collection that another user has made
+        for use in (Collection.open, drop_collection):
+            with pytest.raises(StoreUnavailableError, match="notes: cannot be read: Permission denied"):
+                use("notes", tmp_path)
+    with denied(monkeypatch, tmp_path / "notes" / "collection.json"):
+        assert list_collections(tmp_path) == [CollectionEntry("notes", None, None)]
+        with pytest.raises(StoreUnavailableError, match=r"collection\.json: cannot be read: Permission denied"):
+            Collection.open("notes", tmp_path)
+    with denied(monkeypatch, tmp_path), pytest.raises(StoreUnavailableError, match="cannot be read: Permission denied"):
+        list_collections(tmp_path)
+    with denied(monkeypatch, tmp_path / "lost+found"):  # the folder that the system makes on a disk of its own
+        assert list_collections(tmp_path) == [CollectionEntry("notes", "words-0", 64)]
+
+
+@contextmanager
+def denied(monkeypatch, place):
+    """Deny this process to read a file, or a folder and all below it; the tests may run as root."""
+
+    def refusing(call):
+        def refuse(path, *given, **options):
+            is_place = not isinstance(path, int) and Path(path) == place
+            is_below = not isinstance(path, int) and place in Path(path).parents
+            if is_below or (is_place and call is not os.stat):  # a folder's own size and mode are no secret
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return call(path, *given, **options)
+
+        return refuse
+
+    with monkeypatch.context() as patched:
+        for name in ("stat", "listdir", "scandir"):
+            patched.setattr(os, name, refusing(getattr(os, name)))
+        patched.setattr(io, "open", refusing(io.open))
+        yield
 
 
 def test_a_collection_is_dropped_without_a_look_at_the_others(words):

@@ -6,8 +6,10 @@ import dataclasses
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import httpx2
 import pytest
@@ -24,6 +26,7 @@ from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import HiddenKeys
 from twinvec_qdrant import Collection, drop_collection, opening
 from twinvec_serve import ServeSettings, create_app
+from twinvec_serve.agents import over_stdio
 from twinvec_serve.agents import tools as tools_module
 from twinvec_serve.agents.library import Library
 from twinvec_serve.agents.over_http import running_sessions
@@ -578,12 +581,18 @@ LINES = [
 ]
 
 
-def test_a_line_that_is_no_message_is_answered(tmp_path):
-    lines = [*(line for line, *_ in LINES), "", '{"jsonrpc":"2.0","id":14,"method":"ping"}', ""]
-    command = [sys.executable, "-m", "twinvec", "mcp", "--path", str(tmp_path)]
+PING = '{"jsonrpc":"2.0","id":14,"method":"ping"}\n'
+
+
+def started_tools(folder) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "twinvec", "mcp", "--path", str(folder)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, text=True, **pipes) as process:
-        process.stdin.write("\n".join(lines))
+    return subprocess.Popen(command, text=True, **pipes)
+
+
+def test_a_line_that_is_no_message_is_answered(tmp_path):
+    with started_tools(tmp_path) as process:
+        process.stdin.write("\n".join([*(line for line, *_ in LINES), "", PING]))
         process.stdin.flush()
         *refused, answered = (json.loads(process.stdout.readline()) for _ in range(len(LINES) + 1))
         process.stdin.close()  # not before: the end of the input ends what is under way
@@ -592,6 +601,26 @@ def test_a_line_that_is_no_message_is_answered(tmp_path):
         assert (answer["id"], answer["error"]["code"]) == (identity, code)
         assert re.search(told, answer["error"]["message"])
     assert answered == {"jsonrpc": "2.0", "id": 14, "result": {}}
+
+
+def test_ctrl_c_ends_the_tools_while_they_wait_for_input(tmp_path):
+    with started_tools(tmp_path) as process:
+        process.stdin.write(PING)
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == -signal.SIGINT
+
+
+def test_an_agent_that_does_not_read_the_last_answer_is_no_error(monkeypatch):
+    async def gone() -> None:
+        raise ExceptionGroup("tasks", [ExceptionGroup("tasks", [BrokenPipeError()])])
+
+    monkeypatch.setattr(over_stdio, "build", lambda *_: Mock(run_stdio_async=gone))
+    monkeypatch.setattr(signal, "signal", Mock())  # this process keeps its handlers
+    library = Mock(spec=Library)
+    over_stdio.run(library)
+    library.close.assert_called_once()
 
 
 # --- Over HTTP ---

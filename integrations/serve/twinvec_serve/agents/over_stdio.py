@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, get_type_hints
@@ -31,7 +32,11 @@ _SECONDS = 60.0
 
 
 def run(library: Library) -> None:
-    """Answer the messages of standard input on standard output until the input ends; then close the library."""
+    """Answer the messages of standard input on standard output until the input ends; then close the library.
+
+    Ctrl+C ends the process at once, as SIGTERM does: a thread that waits for input cannot be interrupted. The tools do
+    not write, so nothing is lost.
+    """
 
     def asking_the_server(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         @wraps(tool)
@@ -45,8 +50,12 @@ def run(library: Library) -> None:
 
         return ask
 
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         asyncio.run(build(library, asking_the_server).run_stdio_async())
+    except* BrokenPipeError:  # the agent ended before it read the last answers
+        pass
     finally:
         library.close()
 

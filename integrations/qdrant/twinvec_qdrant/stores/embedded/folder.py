@@ -41,7 +41,7 @@ _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
 DESCRIPTION = "collection.json"
 COPY = "shard.copy-"
-_SHARDS = ("*/shard", "*/restored/shard", "*/shard.indexed")  # a killed process may leave one of the last two
+_SHARDS = ("shard", "restored/shard", "shard.indexed")  # a killed process may leave one of the last two
 REMEDY = (
     "restore a backup (twinvec restore), or repair the collection (twinvec verify --repair) and then ingest its "
     "documents again"
@@ -67,7 +67,8 @@ class CollectionFolder:
 
     def exists(self) -> bool:
         """Return whether the collection exists and is complete."""
-        return any(each.is_dir() for each in (self.shard, self._indexed, self.restored / self.shard.name))
+        with os_errors(self.path, "read"):
+            return any((self.path / each).is_dir() for each in _SHARDS)
 
     def identity(self) -> tuple[int, int] | None:
         """Return a key that differs from that of another folder of the same name; None if the folder does not exist."""
@@ -86,7 +87,12 @@ class CollectionFolder:
         return self._indexed if is_waiting else self.shard
 
     def read_description(self) -> dict[str, Any]:
-        """Return the description, without a lock; raise ``StoreCorruptError`` if the file is missing or damaged."""
+        """Return the description, without a lock.
+
+        Raises:
+            StoreCorruptError: the file is missing or damaged.
+            StoreUnavailableError: as for ``parsed``.
+        """
         try:
             return parsed(self._newest_description())
         except (OSError, ValueError) as error:
@@ -289,7 +295,10 @@ class CollectionFolder:
     def _description_text(self) -> str:
         try:
             return self._description.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+        except OSError as error:
+            _refuse_unreadable(self._description, error)
+            return ""
+        except UnicodeDecodeError:
             return ""
 
 
@@ -351,13 +360,21 @@ def folder_name(name: str) -> str:
 
 
 def collection_names(path: str | Path) -> list[str]:
-    """Return the names of the collections in the folder ``path``."""
+    """Return the names of the collections in the folder ``path``, which may be missing.
+
+    A folder that this process may not enter, such as the ``lost+found`` of a disk, is left out.
+
+    Raises:
+        StoreUnavailableError: ``path`` cannot be read.
+    """
+    store = Path(path).expanduser()
     try:
-        store = Path(path).expanduser()
-        found = [each.relative_to(store).parts[0] for at in _SHARDS for each in store.glob(at) if each.is_dir()]
-    except OSError:
+        folders = sorted(os.listdir(store))
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    return [unquote(folder) for folder in sorted(set(found))]
+    except OSError as error:
+        raise StoreUnavailableError(f"{store}: cannot be read: {error.strerror}") from error
+    return [unquote(each) for each in folders if any(os.path.isdir(store / each / at) for at in _SHARDS)]
 
 
 def has_owner(folder: Path) -> bool:
@@ -382,18 +399,23 @@ def _owner(folder: Path) -> bytes:
         return b""
 
 
+def _refuse_unreadable(path: Path, error: OSError) -> None:
+    """Raise ``StoreUnavailableError`` if this error of reading a file tells nothing about the file."""
+    if isinstance(error, PermissionError) or too_many_files(error):
+        raise StoreUnavailableError(f"{path}: cannot be read: {error.strerror}") from error
+
+
 def parsed(path: Path) -> dict[str, Any]:
     """Return the mapping in a JSON file.
 
     Raises:
-        StoreUnavailableError: too many files are open, which tells nothing about the file.
+        StoreUnavailableError: too many files are open, or this process may not read the file.
         OSError, ValueError: the file is missing or damaged.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        if too_many_files(error):
-            raise StoreUnavailableError(f"{path}: cannot be read: {error.strerror}") from error
+        _refuse_unreadable(path, error)
         raise
     except RecursionError as error:
         raise ValueError("nested too deeply") from error

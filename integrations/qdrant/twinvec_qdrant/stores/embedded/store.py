@@ -12,7 +12,7 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreError
+from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreError, StoreUnavailableError
 from twinvec_qdrant.serving.process import check_not_served
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, Damage, NewCollection, Store
 from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening_of
@@ -68,7 +68,7 @@ class EmbeddedStore(Store):
     def descriptions(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {name: {} for name in collection_names(self._path)}
         for name in found:
-            with suppress(StoreCorruptError):
+            with suppress(StoreCorruptError, StoreUnavailableError):
                 found[name] = CollectionFolder(self._path, name).read_description()
         return found
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from twinvec.errors import StoreUnavailableError
-from twinvec_qdrant import Collection, backup_collection, restore_collection
+from twinvec_qdrant import Collection, backup_collection, list_collections, restore_collection
 from twinvec_qdrant.stores.embedded.turns import Turns
 from words import WordEncoder
 
@@ -68,6 +68,12 @@ def test_a_description_that_cannot_be_opened_is_not_called_damaged(collection, t
     with free_descriptors(0), pytest.raises(StoreUnavailableError, match=f"cannot be read: {TOO_MANY}"):
         restore_collection(backup, tmp_path, name="other")
     assert restore_collection(backup, tmp_path / "store", name="other").points["record"] == 20
+
+
+def test_a_store_that_cannot_be_listed_is_not_called_empty(collection, tmp_path):
+    with free_descriptors(0), pytest.raises(StoreUnavailableError, match=f"{tmp_path}: cannot be read: {TOO_MANY}"):
+        list_collections(tmp_path)
+    assert [each.name for each in list_collections(tmp_path)] == ["notes"]
 
 
 def test_files_that_the_engine_cannot_open_are_not_called_damaged(collection, tmp_path):
