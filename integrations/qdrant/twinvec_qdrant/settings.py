@@ -34,7 +34,8 @@ NEWEST_READING = 6
 Older versions differ as follows; each also has the differences of the versions after it.
 
 - Version 5: a ``.json`` or ``.mbox`` file is one text; reStructuredText has no headings; headings of chunks keep their
-  Markdown markup; keys of front matter that are dates are left out.
+  Markdown markup, and those of configuration lack the path; keys of front matter that are dates are left out; source
+  maps are text.
 - Version 4: an element of a web page whose end tag is missing contains the text after it; UTF-8 with a wrong byte is
   decoded by another encoding; ISO 8859-1 is not decoded as Windows-1252; web pages may be binary files.
 - Version 3: ``.ndjson`` files are text; separate parts of a chapter of an EPUB book may be joined.

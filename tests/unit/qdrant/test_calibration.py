@@ -227,6 +227,12 @@ def test_excerpts_are_parts_of_their_chunks_which_keep_the_rest():
     assert [each.chunk for each in excerpts(points, 2)] == ["sentences", "title"]
 
 
+def test_a_span_of_words_counts_no_blanks():
+    lines = "\n".join(f"{' ' * 40}name{number}" for number in range(40))
+    found = excerpts([Point(str(row), {"text": f"{row}\n{lines}"}) for row in range(8)], 8)
+    assert [len(each.text.split()) for each in found] == [10] * 8
+
+
 CODE = """def first_word(text, default=None):
     words_of_text = text.split()
     if not words_of_text and default is not None:

@@ -16,6 +16,7 @@ from twinvec_qdrant.records.schema import embedded_text
 from twinvec_qdrant.stores.points import Point
 
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
+_WORD = re.compile(r"\S+")
 _WORDS = range(4, 41)  # number of words of an excerpt
 _SPAN = 10  # words of an excerpt from text without sentences
 _LEAST_REST = 8  # least number of words of a chunk besides its excerpt
@@ -64,8 +65,8 @@ def _parts(payload: Mapping[str, Any], drawn: random.Random) -> list[str]:
     parts = [title] if title and title in text else []
     if len(sentences) > 1:
         return [*parts, drawn.choice(sentences)]
-    words = text.split(" ")
+    words = list(_WORD.finditer(text))
     if len(words) < 3 * _SPAN:
         return parts
-    start = drawn.randrange(len(words) - _SPAN)
-    return [*parts, " ".join(words[start : start + _SPAN])]
+    first = drawn.randrange(len(words) - _SPAN)
+    return [*parts, text[words[first].start() : words[first + _SPAN - 1].end()]]

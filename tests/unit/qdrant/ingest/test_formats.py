@@ -18,7 +18,7 @@ from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Empty, Failure, read_source
 from twinvec_qdrant.ingest.reading.converting import _without_placeholders, convert
 from twinvec_qdrant.ingest.reading.decoding import decode_as_stated
-from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
+from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, read_file
 from twinvec_qdrant.ingest.reading.results import PagedDocument
 from twinvec_qdrant.settings import NEWEST_READING
 
@@ -137,6 +137,27 @@ def test_pictures_recordings_and_fonts_are_empty(name, kind, tmp_path):
     path.unlink()
     path.write_text("version https://git-lfs.github.com/spec/v1")
     assert read(path).text.startswith("version"), "what decodes is text, as in older collections"
+
+
+SOURCE_MAP = '{"version":3,"file":"a.min.js","sources":["a.js"],"sourcesContent":["let tea = 1"],"mappings":"AAAA"}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [SOURCE_MAP, f")]}}'\n{SOURCE_MAP}", SOURCE_MAP.replace('"mappings":"AAAA"', '"sections":[]')],
+    ids=["plain", "guarded", "sections"],
+)
+def test_a_source_map_is_empty(text, tmp_path):
+    path = tmp_path / "a.min.js.MAP"
+    path.write_text(text)
+    assert read(path) == Empty(path.name, "a source map, which holds no text of its own")
+    assert read_file(path, path.name, 5).text == text, "older collections keep it"
+
+
+@pytest.mark.parametrize("text", ["tea.lang = tea", '{"version": 3}', '["mappings", "version"]', SOURCE_MAP[:-1]])
+def test_other_maps_are_text(text, tmp_path):
+    (tmp_path / "lang.map").write_text(text)
+    assert read(tmp_path / "lang.map").text == text
 
 
 PAGE = """<html><head><title>Tea: brewing</title></head><body>

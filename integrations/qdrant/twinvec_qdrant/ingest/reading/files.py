@@ -2,7 +2,7 @@
 
 Text files are decoded here, PDFium reads PDFs (``pdf_pages``), libraries convert other formats (``converting``),
 ``letters`` reads e-mails, ``subtitles`` subtitles, and ``web.drawings`` drawings. A file without text, such as a
-picture, a recording or a font, becomes ``Empty``.
+picture, a recording or a font, becomes ``Empty``. So does a source map, which only repeats other files.
 
 The document depends only on the bytes, the file's name and the reading version. A process on another machine, which
 does not have the file, can therefore parse the bytes. ``older`` holds the code that only version 1 uses.
@@ -10,6 +10,7 @@ does not have the file, can therefore parse the bytes. ``older`` holds the code 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import stat
@@ -43,9 +44,11 @@ from twinvec_qdrant.ingest.reading.results import (
 from twinvec_qdrant.ingest.reading.subtitles import SUBTITLES, text_of_subtitles
 from twinvec_qdrant.ingest.reading.web.drawings import DRAWING, text_of_drawing
 
+_SOURCE_MAP = ".map"
 _WHY_EMPTY = {
     ".pdf": f"{NO_TEXT}, perhaps only images; recognise its text first (OCR)",
     DRAWING: f"a drawing, which {NO_TEXT}",
+    _SOURCE_MAP: f"a source map, which {NO_TEXT} of its own",
 }
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
 _WITHOUT_TEXT = {  # kind of file -> endings. If such a file is not text, it counts as empty, not as damaged.
@@ -170,6 +173,8 @@ def _document(file: FileBytes) -> Document:
         text = without_escapes(text)
     if suffix in SUBTITLES and version > 5:
         text = text_of_subtitles(text, suffix)
+    if suffix == _SOURCE_MAP and version > 5 and _is_source_map(text):
+        text = ""
     is_markdown = suffix in MARKDOWN_SUFFIXES
     payload: dict[str, Any] = {}
     if is_markdown:
@@ -182,6 +187,17 @@ def _document(file: FileBytes) -> Document:
         payload["encoding"] = encoding
     title = payload.pop("title") if isinstance(payload.get("title"), str) else ""
     return Document(identity, text, title, payload)
+
+
+def _is_source_map(text: str) -> bool:
+    """Return whether a text is a source map (ECMA-426): the places of the parts of a generated file in its sources."""
+    if text.startswith(")]}'"):  # a line that keeps browsers from running the file
+        _, _, text = text.partition("\n")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "version" in found and ("mappings" in found or "sections" in found)
 
 
 def _without_data_uris(markdown: str, version: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -46,6 +47,45 @@ def words(text):
 
 def bodies(chunks):
     return [chunk.text.removeprefix(chunk.heading).lstrip("\n") for chunk in chunks]
+
+
+NAMED = "ports: 8080\n" * 60
+
+
+@pytest.mark.parametrize(
+    "path", ["deploy/compose.yaml", "web/PACKAGE.JSON", "Dockerfile", "lib/CMakeLists.txt", "a.sql"]
+)
+def test_a_named_file_has_its_path_as_heading(path):
+    document = Document(path, NAMED, payload={"path": path, "format": "text"})
+    chunks = Chunker(ENCODER).chunks(document)
+    assert len(chunks) > 1
+    assert {chunk.heading for chunk in chunks} == {path}
+    assert all(chunk.text.startswith(f"{path}\n\nports: 8080\n") for chunk in chunks)
+    (short,) = Chunker(ENCODER).chunks(replace(document, text="ports: 8080"))
+    assert (short.heading, short.text) == (path, f"{path}\n\nports: 8080")
+
+
+@pytest.mark.parametrize(
+    ("document", "options"),
+    [
+        (Document("notes.txt", NAMED, payload={"path": "notes.txt", "format": "text"}), {}),
+        (Document("a.pdf", NAMED, payload={"path": "a.pdf", "format": "text"}), {}),
+        (Document("a.json", NAMED), {}),
+        (Document("a.json", NAMED, payload={"path": "a.json", "format": "text"}), {"reading": 5}),
+        (
+            Document("a.json", NAMED, payload={"path": "a.json", "format": "text"}),
+            {"settings": ChunkSettings(enabled=False)},
+        ),
+    ],
+    ids=["prose", "pdf", "no file", "older collection", "whole"],
+)
+def test_other_texts_have_no_path_as_heading(document, options):
+    assert {chunk.heading for chunk in Chunker(ENCODER, **options).chunks(document)} == {""}
+
+
+def test_the_title_of_a_named_file_is_its_heading():
+    document = Document("a.json", NAMED, "Ports", payload={"path": "a.json", "format": "text"})
+    assert {chunk.heading for chunk in Chunker(ENCODER).chunks(document)} == {"Ports"}
 
 
 @settings(deadline=None, max_examples=60)
