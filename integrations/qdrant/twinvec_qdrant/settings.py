@@ -28,14 +28,14 @@ MOST_HITS = 10_000
 
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
-NEWEST_READING = 6
+NEWEST_READING = 7
 """Newest reading version, which says how text is extracted from files. A collection records its reading version.
 
 Older versions differ as follows; each also has the differences of the versions after it.
 
+- Version 6: source maps are text, and chunks of configuration do not have the path as heading.
 - Version 5: a ``.json`` or ``.mbox`` file is one text; reStructuredText has no headings; headings of chunks keep their
-  Markdown markup, and those of configuration lack the path; keys of front matter that are dates are left out; source
-  maps are text.
+  Markdown markup; keys of front matter that are dates are left out.
 - Version 4: an element of a web page whose end tag is missing contains the text after it; UTF-8 with a wrong byte is
   decoded by another encoding; ISO 8859-1 is not decoded as Windows-1252; web pages may be binary files.
 - Version 3: ``.ndjson`` files are text; separate parts of a chapter of an EPUB book may be joined.

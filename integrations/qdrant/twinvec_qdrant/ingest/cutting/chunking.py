@@ -1,9 +1,9 @@
 """Chunking: cuts a document into chunks that fit into the model; each chunk begins with its heading path.
 
 semantic-text-splitter chooses the cuts. ``markdown``, ``restructured_text`` and ``code`` make the sections and their
-heading paths ("Guide > Install", "app.py > class Server > def start"). ``named`` lists other files whose path is their
-heading. This file reserves room for heading, prompt and special tokens. No word that a reader sees is lost: a heading
-that does not fit into the heading path stays in the body.
+heading paths ("Guide > Install", "app.py > class Server > def start"). ``path_headings`` lists other files whose path
+is their heading. This file reserves room for heading, prompt and special tokens. No word that a reader sees is lost: a
+heading that does not fit into the heading path stays in the body.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from twinvec_qdrant.encoders import as_read
 from twinvec_qdrant.ingest.cutting.chunk_pages import BREAK, pages_of_pieces, with_breaks
 from twinvec_qdrant.ingest.cutting.code import code_language, code_name, code_sections, grammar
 from twinvec_qdrant.ingest.cutting.markdown import markdown_sections
-from twinvec_qdrant.ingest.cutting.named import path_of_named
+from twinvec_qdrant.ingest.cutting.path_headings import path_heading
 from twinvec_qdrant.ingest.cutting.restructured_text import restructured_text_sections
 from twinvec_qdrant.ingest.cutting.sections import bodies, with_line_feeds
 from twinvec_qdrant.ingest.cutting.surroundings import surrounded
@@ -86,8 +86,8 @@ class Chunker:
     Args:
         encoder: A ``twinvec.Encoder``; with chunking off, also an encoder without ``tokenizer``.
         settings: How to cut.
-        reading: The collection's reading version. Since version 6, headings of Markdown lose their markup, those of
-            reStructuredText count, and named files have their path as heading.
+        reading: The collection's reading version. Since version 6, headings of Markdown lose their markup, and those of
+            reStructuredText count. Since version 7, the path is the heading of files that people know by name.
 
     Raises:
         ConfigurationError: chunking needs a tokenizer that the encoder lacks, or the limit leaves no room for text.
@@ -147,7 +147,7 @@ class Chunker:
             DocumentError: the document is code, and the grammar of its language is not installed.
         """
         ways = self.ways(document)
-        if self.settings.enabled and "code" not in ways and self._reading >= 6 and (path := path_of_named(document)):
+        if self.settings.enabled and "code" not in ways and self._reading >= 7 and (path := path_heading(document)):
             document = replace(document, title=path)
         starts: list[int] = []
         if "pages" in ways:

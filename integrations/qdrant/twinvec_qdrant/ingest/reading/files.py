@@ -173,7 +173,7 @@ def _document(file: FileBytes) -> Document:
         text = without_escapes(text)
     if suffix in SUBTITLES and version > 5:
         text = text_of_subtitles(text, suffix)
-    if suffix == _SOURCE_MAP and version > 5 and _is_source_map(text):
+    if suffix == _SOURCE_MAP and version > 6 and _is_source_map(text):
         text = ""
     is_markdown = suffix in MARKDOWN_SUFFIXES
     payload: dict[str, Any] = {}

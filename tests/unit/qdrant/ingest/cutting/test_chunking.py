@@ -49,14 +49,14 @@ def bodies(chunks):
     return [chunk.text.removeprefix(chunk.heading).lstrip("\n") for chunk in chunks]
 
 
-NAMED = "ports: 8080\n" * 60
+PORTS = "ports: 8080\n" * 60
 
 
 @pytest.mark.parametrize(
     "path", ["deploy/compose.yaml", "web/PACKAGE.JSON", "Dockerfile", "lib/CMakeLists.txt", "a.sql"]
 )
-def test_a_named_file_has_its_path_as_heading(path):
-    document = Document(path, NAMED, payload={"path": path, "format": "text"})
+def test_configuration_has_its_path_as_heading(path):
+    document = Document(path, PORTS, payload={"path": path, "format": "text"})
     chunks = Chunker(ENCODER).chunks(document)
     assert len(chunks) > 1
     assert {chunk.heading for chunk in chunks} == {path}
@@ -68,12 +68,12 @@ def test_a_named_file_has_its_path_as_heading(path):
 @pytest.mark.parametrize(
     ("document", "options"),
     [
-        (Document("notes.txt", NAMED, payload={"path": "notes.txt", "format": "text"}), {}),
-        (Document("a.pdf", NAMED, payload={"path": "a.pdf", "format": "text"}), {}),
-        (Document("a.json", NAMED), {}),
-        (Document("a.json", NAMED, payload={"path": "a.json", "format": "text"}), {"reading": 5}),
+        (Document("notes.txt", PORTS, payload={"path": "notes.txt", "format": "text"}), {}),
+        (Document("a.pdf", PORTS, payload={"path": "a.pdf", "format": "text"}), {}),
+        (Document("a.json", PORTS), {}),
+        (Document("a.json", PORTS, payload={"path": "a.json", "format": "text"}), {"reading": 6}),
         (
-            Document("a.json", NAMED, payload={"path": "a.json", "format": "text"}),
+            Document("a.json", PORTS, payload={"path": "a.json", "format": "text"}),
             {"settings": ChunkSettings(enabled=False)},
         ),
     ],
@@ -83,8 +83,8 @@ def test_other_texts_have_no_path_as_heading(document, options):
     assert {chunk.heading for chunk in Chunker(ENCODER, **options).chunks(document)} == {""}
 
 
-def test_the_title_of_a_named_file_is_its_heading():
-    document = Document("a.json", NAMED, "Ports", payload={"path": "a.json", "format": "text"})
+def test_the_title_of_configuration_is_its_heading():
+    document = Document("a.json", PORTS, "Ports", payload={"path": "a.json", "format": "text"})
     assert {chunk.heading for chunk in Chunker(ENCODER).chunks(document)} == {"Ports"}
 
 

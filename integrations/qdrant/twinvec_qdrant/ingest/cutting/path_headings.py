@@ -1,7 +1,7 @@
-"""Named files: texts that people know by the names of their files, such as ``package.json`` and ``Dockerfile``.
+"""Files whose chunks have the path as heading: people know them by name, such as ``package.json`` and ``Dockerfile``.
 
 These are configuration, and code that is not cut at functions and classes. Such a text seldom says what it is for, or
-what its file is called. Its chunks therefore have the path as heading, like chunks of source code.
+what its file is called.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ requirements.txt vagrantfile
 _ENDINGS_AND_NAMES = frozenset(_LISTED.split())
 
 
-def path_of_named(document: Document) -> str | None:
-    """Return the path of a document that is a named file and has no title; otherwise None."""
+def path_heading(document: Document) -> str | None:
+    """Return the path of a document that is such a file and has no title; otherwise None."""
     path = document.payload.get("path")
     if not isinstance(path, str) or document.payload.get("format") != "text" or document.title.strip():
         return None
