@@ -40,6 +40,10 @@ def main() -> None:
     parser.add_argument("--documents", type=int, help="number of irrelevant documents to use; default: all")
     parser.add_argument("--path", type=Path, help="folder of the collection; default: a temporary one")
     arguments = parser.parse_args()
+    if arguments.queries is not None and arguments.queries < 1:
+        parser.error("--queries must be at least 1")
+    if arguments.documents is not None and arguments.documents < 0:
+        parser.error("--documents must be at least 0")
     try:
         judged = load_beir(arguments.data / "ir" / "scifact")
     except InputError as error:

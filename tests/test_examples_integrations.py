@@ -69,6 +69,13 @@ def test_wrong_data_is_told_in_one_line(tmp_path, example) -> None:
     assert done.stderr.startswith(f"{tmp_path / 'lost'}")
 
 
+@pytest.mark.parametrize(("option", "least"), [("--queries", 1), ("--documents", 0)])
+def test_too_small_a_part_is_refused(tmp_path, option, least) -> None:
+    done = start("evaluate_retrievers.py", "--data", tmp_path, option, least - 1, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"error: {option} must be at least {least}\n")
+
+
 def test_both_frameworks_find_the_same(tmp_path, data) -> None:
     output = run("evaluate_retrievers.py", "--data", data, "--queries", 5, "--documents", 20, folder=tmp_path)
     rows = re.findall(r"^(LangChain|LlamaIndex), (.*?)\s+([\d.]+)\s+([\d.]+)\s+[\d.]+$", output, re.MULTILINE)
