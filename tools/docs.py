@@ -16,7 +16,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from inspect import cleandoc, isclass, isfunction
 from pathlib import Path
 from types import ModuleType
@@ -218,9 +217,9 @@ def commands_page() -> str:
     """The commands, with their arguments and options, as Markdown."""
     from typer.main import get_command
 
-    (entry,) = entry_points(group="console_scripts", name="twinvec")
-    app = sys.modules[entry.load().__module__].build_app()
-    group: Any = get_command(app)
+    from twinvec.cli.app import build_app
+
+    group: Any = get_command(build_app())
     parts = ["# Commands", "Each command of `twinvec`, as `twinvec COMMAND --help` shows it."]
     panels: dict[str, list[str]] = {}
     for name, command in group.commands.items():

@@ -1,4 +1,4 @@
-"""Versions, domains, names of files, addresses and numbers: each query finds its own document before the near-misses.
+"""Versions, domains, names of files, addresses, numbers, "C++": each query finds its document before the near-misses.
 
 Each near-miss has the same parts in another order, or among other words. The default model hardly tells them apart.
 """
@@ -40,6 +40,10 @@ DOCUMENTS = {
     "ten-thousand": "The hotel asks for a deposit of 10,000 euros for a fair; 1 guest paid 000.",
     "h264": "The camera records in H.264, which all players know.",
     "h265": "The other camera records in H.265, with 264 lines at the least; format H is not kept.",
+    "c": "A course on the language C for beginners: pointers, arrays and the memory of a program.",
+    "c++": "A course on the language C++ for beginners: templates, references and classes.",
+    "c#": "A course on the language C# for beginners: properties, events and classes.",
+    "f#": "A course on the language F# for beginners: functions, patterns and types.",
     "os-path": "Call os.path.join to build the name of a file; never add strings.",
 }
 
@@ -76,6 +80,10 @@ QUERIES = {
     "deposit of 10000 euros": "ten-thousand",
     "Which camera records in H.264?": "h264",
     "camera H.265": "h265",
+    "c++": "c++",
+    "learn C++": "c++",
+    "Where can I learn C#?": "c#",
+    "f# course": "f#",
     "os.path.join": "os-path",
 }
 """Query -> the document that answers it."""

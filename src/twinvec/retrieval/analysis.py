@@ -28,6 +28,7 @@ Version 5 does the same, and
 - finds words that dots join whole and by their parts, as identifiers: "node.js" finds "Node.js" before texts about "a
   node of a JS file", and "3.11" does not find "3.12". ``retrieval.words.joined`` has the rules.
 - takes "1,000" for "1000".
+- finds "C++", "C#" and "F#", whose letters alone are no terms.
 - counts a joined word in a query as three terms besides its parts. If it has digits or is the whole query, it is a
   code (``code_share``): vectors hardly tell "3.11" from "3.12", and who asks for "node.js" alone wants this name. A
   number with commas is a quantity and no code.

@@ -282,6 +282,24 @@ def test_commas_between_thousands_are_left_out(text: str, expected: list[str] | 
     assert terms(text, version=5) == (expected if expected is not None else terms(text, version=4))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("C++ and c++, C#.", ["c++", "c++", "c#"]),
+        ("C++17 F#4", ["c++", "17", "f#", "4"]),
+        ("Objective-C++ g++", ["object", "c++", "g++"]),
+        ("使用C#开发", ["使", "用", "c#", "开", "发"]),
+        ("Größe C++", ["gross", "c++"]),
+        ("C#.NET", ["c#", "net"]),
+        ("A+B C+ # C#Sharp page#top ab++ +++", ["sharp", "page", "top", "ab"]),
+    ],
+)
+def test_a_letter_with_plus_signs_or_a_hash_is_a_word(text: str, expected: list[str]) -> None:
+    assert terms(text, version=5) == expected
+    assert [term for term, _, _ in Analyzer(version=5).spans(text)] == expected
+    assert not {"c++", "c#", "f#", "g++"} & set(terms(text, version=4))
+
+
 def test_a_joined_word_and_its_parts_have_their_places() -> None:
     text = "Try (v1.18.3), costs €1,000.50"
     assert [(term, text[start:end]) for term, start, end in Analyzer("english", 5).spans(text)] == [

@@ -1,4 +1,4 @@
-"""Words with dots or commas inside: acronyms, joined words, and numbers with commas between their thousands.
+"""Words with signs: acronyms, joined words, numbers with commas between their thousands, and names such as "C++".
 
 From version 4 of the analysis on, letters with dots between them are one word, as Lucene's ``ClassicFilter`` has it:
 "U.S.A." is "USA".
@@ -9,6 +9,8 @@ rules WB6, WB7, WB11 and WB12). In addition, a dot may join a letter and a digit
 Joined words are Latin, Greek or Cyrillic. Scripts without spaces may stand right beside them: "使用Node.js开发".
 
 Commas between thousands (MidNum in UAX #29) are left out from version 5 on: "1,000" is "1000". Other commas cut.
+
+A single Latin letter with "++" or "#" is a word from version 5 on: "C++", also in "C++17", "C#" and "F#".
 """
 
 from __future__ import annotations
@@ -35,10 +37,16 @@ _ALPHANUMERIC = "0-9A-Za-zÀ-ÖØ-öø-ʯ\u0300-ԯ\u1e00-\u1fff"  # with the com
 _PART = rf"_*+[{_ALPHANUMERIC}][_{_ALPHANUMERIC}]*+"
 _JOINED = re.compile(rf"(?<![_{_ALPHANUMERIC}]){_PART}(?:\.{_PART})++")
 
+_SIGNED = re.compile(rf"(?<![_{_ALPHANUMERIC}.])[A-Za-z](?:\+\+|#)(?![_A-Za-z#+])")
+_ASCII_SIGNED = re.compile(rb"(?<![_A-Za-z0-9.])[A-Za-z](?:\+\+|#)(?![_A-Za-z#+])")
+_ASCII_SIGNS = re.compile(rb"(%s)|[+#]" % _ASCII_SIGNED.pattern)
+_WHOLE = re.compile(rf"{_JOINED.pattern}|{_SIGNED.pattern}")
+
 _THOUSANDS = re.compile(r"(?<![\w.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9]|,[0-9])")
 _ASCII_THOUSANDS = re.compile(_THOUSANDS.pattern.encode("ascii"))
 _ASCII_GROUP = re.compile(rb",(?<=[0-9],)(?=[0-9]{3})")  # quicker; most texts have none
-_ASCII_DOTTED = bytes(code if chr(code) in ".," else ASCII_WORDS[code] for code in range(256))
+_ASCII_DOTTED = bytes(code if chr(code) in ".,+#" else ASCII_WORDS[code] for code in range(256))
+_NO_SIGNS = bytes.maketrans(b"+#", b"  ")
 
 
 def without_dots(text: str) -> str:
@@ -60,10 +68,14 @@ def placed_acronyms(text: str) -> Iterator[Word]:
 def dotted_words(text: str) -> list[str]:
     """Return the pieces of a text in order, cut between words; ``split_dotted`` splits each of them.
 
-    Most pieces are words. Others have dots inside or at an end, or are not ASCII.
+    Most pieces are words. Others have dots inside or at an end, end with "++" or "#", or are not ASCII.
     """
     if text.isascii():
         plain = text.encode("ascii").translate(_ASCII_DOTTED, ASCII_CONTROLS)
+        if _ASCII_SIGNED.search(plain):
+            plain = _ASCII_SIGNS.sub(lambda sign: (sign[1] or b"") + b" ", plain)
+        else:
+            plain = plain.translate(_NO_SIGNS)
         if _ASCII_GROUP.search(plain):
             plain = _ASCII_THOUSANDS.sub(lambda number: number[0].replace(b",", b""), plain)
         return plain.replace(b",", b" ").replace(b". ", b" ").decode("ascii").split()
@@ -77,9 +89,9 @@ def dotted_words(text: str) -> list[str]:
 
 
 def split_dotted(piece: str) -> list[str]:
-    """Return the words of a piece that ``dotted_words`` has returned, normalised; a joined word keeps its dots."""
+    """Return the words of a piece that ``dotted_words`` has returned, normalised; each keeps its dots and signs."""
     plain = _without_commas(piece.translate(NO_CONTROLS))
-    if _JOINED.search(plain):
+    if _WHOLE.search(plain):
         return [word.text for word in _placed(plain)]
     return [word for part in words(plain) for word in split(part)]
 
@@ -110,12 +122,15 @@ def masked(text: str) -> str:
 def _placed(piece: str) -> Iterator[Word]:
     """Yield the words of a piece in order. The piece must have neither white space nor control characters."""
     end = 0
-    for joined in _JOINED.finditer(piece):
-        yield from placed_words(piece, end, joined.start())
-        end = joined.end()
-        parts = [word for part in joined[0].split(".") for word in split(part)]
+    for whole in _WHOLE.finditer(piece):
+        yield from placed_words(piece, end, whole.start())
+        end = whole.end()
+        if "." not in whole[0]:
+            yield Word(whole[0], whole.start(), end)
+            continue
+        parts = [word for part in whole[0].split(".") for word in split(part)]
         if parts:
-            yield Word(("" if _is_acronym(joined[0]) else ".").join(parts), joined.start(), end)
+            yield Word(("" if _is_acronym(whole[0]) else ".").join(parts), whole.start(), end)
     yield from placed_words(piece, end, len(piece))
 
 
