@@ -4,8 +4,8 @@ A phrase is in double quotes of any language: "…", “…”, „…“, «…
 phrase that follows directly, if it is at the beginning of the query or after white space. Everything else is text:
 ``--dry-run`` and ``a - b`` are words, and an unpaired quote is a character.
 
-Case, accents and the characters between words do not matter. Word forms matter. Scripts without spaces between words
-(Chinese, Japanese, Thai, Lao, Khmer, Burmese): each letter is a word.
+Case, accents and the characters between words do not matter. Word forms matter. In scripts without spaces between words
+(Chinese, Japanese, Thai, Lao, Khmer, Burmese), each letter is a word.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class TextTokenizer:
     def count_continued(self, texts: Sequence[str]) -> tuple[int, int]:
         """Count the words that are split into two or more tokens ("continued words", Rust et al. 2021), and all words.
 
-        Only words in small letters are counted: names and identifiers are split in every language.
+        Only lowercase words are counted: names and identifiers are split in every language.
         """
         words = Counter(word for text in texts for word in _WORD.findall(text) if word.islower())
         counts = zip(words.values(), self._whole.encode_batch_fast(list(words), add_special_tokens=False), strict=True)
