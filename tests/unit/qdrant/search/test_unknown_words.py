@@ -13,7 +13,7 @@ from twinvec_qdrant.records.description import stored_description
 
 TEXTS = {
     "letters": "x" * 500,
-    "rain": "ฝน ตก หนัก ที่ ภาค เหนือ",
+    "rain": "ฝน ตก หนัก ทุก วัน",
     "price": "ราคา ข้าว สาม บาท",
     "tea": "tea is served at five in the garden",
     **{f"note {number}": f"the invoice {number} has been paid" for number in range(20)},
