@@ -270,9 +270,9 @@ ROWS = '{"id": "r1", "text": "green"}\n{"id": "r2", "text": "black"}\n'
 MAIL = "From a Thu Jan  1 00:00:00 2026\nFrom: a@example.org\nMessage-ID: <{}>\n\ntea\n\n"
 RECORDS = {  # files of records: name -> their text, and the first version that finds the records r1 and r2
     "rows.ndjson": (ROWS, FOURTH),
-    "rows.json": (ROWS, NEW),
-    "array.json": (f"[{ROWS.strip().replace(chr(10), ',')}]", NEW),
-    "mail.mbox": (MAIL.format("r1") + MAIL.format("r2"), NEW),
+    "rows.json": (ROWS, SIXTH),
+    "array.json": (f"[{ROWS.strip().replace(chr(10), ',')}]", SIXTH),
+    "mail.mbox": (MAIL.format("r1") + MAIL.format("r2"), SIXTH),
 }
 
 
