@@ -90,7 +90,7 @@ def test_an_older_backup_is_replaced_only_on_request_and_nothing_else_is(store, 
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith("backup")] == ["backup"]
     with pytest.raises(ConfigurationError, match="not a backup"):
         backup_collection("notes", store, store, overwrite=True)
-    with pytest.raises(ConfigurationError, match=r"store: not a backup: the folder has no backup\.json"):
+    with pytest.raises(ConfigurationError, match=r"store: not a backup: it has no backup\.json"):
         restore_collection(store, tmp_path / "elsewhere")
     (tmp_path / "archive.tar").write_bytes(b"a file")
     with pytest.raises(ConfigurationError, match="not a backup: it is a file, and a backup is a folder"):

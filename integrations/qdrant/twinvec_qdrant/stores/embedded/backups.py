@@ -115,7 +115,7 @@ def read_backup(source: Path) -> Backup:
     except (FileNotFoundError, NotADirectoryError):
         if not source.exists():
             raise ConfigurationError(f"no such folder: {source}; name the folder that a backup was made in") from None
-        held = f"the folder has no {_ABOUT}" if source.is_dir() else "it is a file, and a backup is a folder"
+        held = f"it has no {_ABOUT}" if source.is_dir() else "it is a file, and a backup is a folder"
         raise ConfigurationError(f"{source}: not a backup: {held}") from None
     except (OSError, ValueError) as error:
         raise StoreCorruptError(f"{source / _ABOUT}: damaged backup: {error}; use another backup") from error
