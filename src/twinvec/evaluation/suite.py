@@ -55,7 +55,7 @@ _SETS = {
 """Each field of ``Tasks`` that is a dictionary of sets by name, with the class of these sets."""
 
 _SINGLE_SETS = {"nli_train": NliSet, "winogender": bias.WinogenderSet}
-"""Each field of ``Tasks`` that is a single set or None, with the class of this set."""
+"""The fields of ``Tasks`` that hold one set or None, each with the class of its set."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ from twinvec.text import check_text, check_texts
 logger = logging.getLogger(__name__)
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
-_TEXTS_READ, _CHARACTERS_READ = 100, 1000  # about so many texts, and characters of each, tell the language
+_TEXTS_READ, _CHARACTERS_READ = 100, 1000  # size of the sample that shows whether texts are English; at most twice as many texts
 
 
 class MemoryIndex:
@@ -306,7 +306,7 @@ class _Corpus:
 
     @cached_property
     def continued_words(self) -> float:
-        """Proportion of the words that the encoder's tokenizer splits, in the beginnings of texts from all parts."""
+        """Proportion of words that the encoder's tokenizer splits, in a sample of the texts spread over the index."""
         step = max(1, len(self.texts) // _TEXTS_READ)
         return continued_words(self.encoder, [text[:_CHARACTERS_READ] for text in self.texts[::step]])
 

@@ -45,7 +45,7 @@ class LimitedHeads(JoinedProtocol):
         super().on_headers_complete()
 
     def _limit_silence(self) -> None:
-        """Start the time for the next head, unless a request is being answered; ``data_received`` stops it."""
+        """Close the connection after a silence, unless a request is being answered or the client sends data before."""
         is_answering = bool(self.cycle) and not self.cycle.response_complete
         if not is_answering and self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(

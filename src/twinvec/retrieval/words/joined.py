@@ -89,7 +89,7 @@ def dotted_words(text: str) -> list[str]:
 
 
 def split_dotted(piece: str) -> list[str]:
-    """Return the words of a piece that ``dotted_words`` has returned, normalised; each keeps its dots and signs."""
+    """Return the words of a piece that ``dotted_words`` has returned, normalised; "node.js" and "C++" stay whole."""
     plain = _without_commas(piece.translate(NO_CONTROLS))
     if _WHOLE.search(plain):
         return [word.text for word in _placed(plain)]

@@ -278,7 +278,7 @@ class CollectionFolder:
     def write_checksums(self, counts: Mapping[str, int], records: Records | None, known: Checksums | None) -> None:
         """Write the checksums of the closed files; checksums in ``known`` may be reused.
 
-        Files that a killed engine has left half written are removed before.
+        First, the files that a killed engine has left half written are removed.
         """
         with os_errors(self.path, "closed"):
             for each in list(self.shard.rglob(f"{HALF_WRITTEN}*")):
