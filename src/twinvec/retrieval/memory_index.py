@@ -56,7 +56,7 @@ from twinvec.text import check_text, check_texts
 logger = logging.getLogger(__name__)
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
-_TEXTS_READ, _CHARACTERS_READ = 100, 1000  # size of the sample that shows whether texts are English; at most twice as many texts
+_TEXTS_READ, _CHARACTERS_READ = 100, 1000  # size of the sample that shows whether the texts are English
 
 
 class MemoryIndex:
